@@ -1,0 +1,148 @@
+{{/*
+Environment of a container.
+
+stampede.env.store: the first store, with the keys that somebody may use: (list $ "read").
+stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETTINGS …), the first wins.
+*/}}
+{{- define "stampede.env.store" -}}
+{{- $ := index . 0 -}}
+{{- $store := $.Values.store -}}
+{{- $secret := $store.existingSecret | default (include "stampede.name" (list $ "store")) -}}
+{{- if and $store.readSecret (has (index . 1) (list "read" "bulk")) }}{{ $secret = $store.readSecret }}{{ end -}}
+- name: STAMPEDE_STORE
+  value: {{ $store.url | quote }}
+- name: STAMPEDE_REGION
+  value: {{ $store.region | quote }}
+{{- if ne (index . 1) "notifications" }}
+- name: STAMPEDE_ACCESS_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: access-key}}
+- name: STAMPEDE_SECRET_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: secret-key}}
+{{- end }}
+{{- if $store.caConfigMap }}
+- name: STAMPEDE_CA_FILE
+  value: /etc/stampede/store/ca.crt
+{{- end }}
+{{- end }}
+
+{{- define "stampede.env.replica" -}}
+{{- with .Values.replica -}}
+{{- if .url -}}
+{{- $secret := .existingSecret | default (include "stampede.name" (list $ "replica")) -}}
+- name: STAMPEDE_REPLICA
+  value: {{ .url | quote }}
+- name: STAMPEDE_REPLICA_REGION
+  value: {{ .region | quote }}
+- name: STAMPEDE_REPLICA_ACCESS_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: access-key}}
+- name: STAMPEDE_REPLICA_SECRET_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: secret-key}}
+{{- if .caConfigMap }}
+- name: STAMPEDE_REPLICA_CA_FILE
+  value: /etc/stampede/replica/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "stampede.env.settings" -}}
+{{- $settings := dict -}}
+{{- range reverse (rest .) }}{{- range $name, $value := . }}{{ $_ := set $settings $name $value }}{{ end }}{{- end -}}
+{{- range $name, $value := $settings }}
+- name: STAMPEDE_{{ upper $name }}
+  value: {{ include "stampede.text" $value | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Kafka, as librdkafka is told: (list $ SOURCE). User and password come out of their Secret when the pod starts. */}}
+{{- define "stampede.env.kafka" -}}
+{{- $source := index . 1 -}}
+{{- $options := dict -}}
+{{- $tls := include "stampede.tls" $source | fromYaml -}}
+{{- with $tls }}
+{{- $_ := set $options "security.protocol" "SSL" }}
+{{- with .caSecret }}{{ $_ := set $options "ssl.ca.location" "/etc/stampede/kafka-ca/ca.crt" }}{{ end }}
+{{- with .clientSecret }}
+{{- $_ := set $options "ssl.certificate.location" "/etc/stampede/kafka-client/tls.crt" }}
+{{- $_ := set $options "ssl.key.location" "/etc/stampede/kafka-client/tls.key" }}
+{{- end }}
+{{- end }}
+{{- with $source.sasl }}
+{{- $_ := set $options "security.protocol" (ternary "SASL_SSL" "SASL_PLAINTEXT" (not (empty $tls))) }}
+{{- $_ := set $options "sasl.mechanism" "$(KAFKA_MECHANISM)" }}
+{{- $_ := set $options "sasl.username" "$(KAFKA_USER)" }}
+{{- $_ := set $options "sasl.password" "$(KAFKA_PASSWORD)" }}
+{{- range $variable, $key := dict "MECHANISM" "type" "USER" "user" "PASSWORD" "password" }}
+- name: KAFKA_{{ $variable }}
+  valueFrom: {secretKeyRef: {name: {{ $source.sasl.existingSecret }}, key: {{ $key }}}}
+{{- end }}
+{{- end }}
+- name: STAMPEDE_KAFKA
+  value: {{ join "," $source.bootstrapServers | quote }}
+- name: STAMPEDE_TOPICS
+  value: {{ join "," $source.topics | quote }}
+{{- range $name, $value := $source.options }}{{ $_ := set $options $name (include "stampede.text" $value) }}{{ end }}
+{{- with $options }}
+- name: STAMPEDE_KAFKA_OPTIONS
+  value: {{ toJson . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* What a source says of TLS, where it wants it. */}}
+{{- define "stampede.tls" -}}
+{{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
+{{- end }}
+
+{{/* Files of that: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
+{{- define "stampede.files.kafka" -}}
+{{- with include "stampede.tls" (index . 1) | fromYaml }}
+{{- range $name, $secret := dict "kafka-ca" .caSecret "kafka-client" .clientSecret }}
+{{- if $secret }}
+{{- if eq (index $ 0) "volumes" }}
+- name: {{ $name }}-{{ index $ 2 }}
+  secret: {secretName: {{ $secret }}}
+{{- else }}
+- name: {{ $name }}-{{ index $ 2 }}
+  mountPath: /etc/stampede/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Certificate authorities of stores, and room for temporary files: (list $ FIELD "store" "replica"). */}}
+{{- define "stampede.files" -}}
+{{- $ := index . 0 -}}
+{{- $volumes := eq (index . 1) "volumes" -}}
+- name: tmp
+  {{ ternary "emptyDir: {sizeLimit: 64Mi}" "mountPath: /tmp" $volumes }}
+{{- range $name := slice . 2 }}
+{{- with (index $.Values $name).caConfigMap }}
+{{- if $volumes }}
+- name: {{ $name }}-ca
+  configMap: {name: {{ . }}}
+{{- else }}
+- name: {{ $name }}-ca
+  mountPath: /etc/stampede/{{ $name }}
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* All that the command line wants to know, of a source and the rest: (list $ NAME SOURCE). */}}
+{{- define "stampede.env.tools" -}}
+{{- $ := index . 0 -}}
+{{- $source := index . 2 -}}
+{{- include "stampede.env.store" (list $ "toolbox") }}
+{{- include "stampede.env.replica" $ | trim | nindent 0 }}
+{{- if $source }}
+{{- include "stampede.env.kafka" (list $ $source) | nindent 0 }}
+{{- end }}
+{{- $urls := dict -}}
+{{- range include "stampede.functions" $ | fromYamlArray }}{{ $_ := set $urls . (include "stampede.url" (list $ .)) }}{{ end }}
+- name: STAMPEDE_FUNCTIONS
+  value: {{ toJson $urls | quote }}
+{{- include "stampede.env.settings" (list $ $.Values.settings) | trim | nindent 0 }}
+{{- end }}

@@ -1,0 +1,286 @@
+"""`tools/image` does what a Dockerfile says: here with a root file system of a few programs."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rendering import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+from images.archive import write_image, write_layer
+from images.context import Context
+from images.dockerfile import Copy, Run, read
+from images.layers import Builder, Image, Layer
+
+FUNCTIONS = ROOT / "functions" / "Dockerfile"
+SITE = ROOT / "manifests" / "site" / "Dockerfile"
+PROGRAMS = ("sh", "rm", "mkdir", "cat", "touch")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="overlays and chroot need root")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """A system of some programs of this machine, and what they are linked with."""
+    layer = Layer("small", tmp_path_factory.mktemp("small"))
+    for name in ("proc", "dev", "run", "tmp", "etc"):
+        (layer.files / name).mkdir(parents=True)
+    for name in ("resolv.conf", "hosts"):
+        (layer.files / "etc" / name).touch()
+    for program in PROGRAMS:
+        path = shutil.which(program)
+        assert path
+        told = subprocess.check_output(["ldd", path], text=True)
+        libraries = re.findall(r"(/\S+) \(0x", told)
+        for file, to in ((path, f"bin/{program}"), *((each, each[1:]) for each in libraries)):
+            target = layer.files / to
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    (layer.directory / "sha256").write_text(write_layer(layer.files, layer.tar))
+    return Image((layer,), {"PATH": "/bin"})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory to build from."""
+    project = tmp_path / "project"
+    (project / "code" / "__pycache__").mkdir(parents=True)
+    (project / "code" / "main").write_text("one\n")
+    (project / "code" / "link").symlink_to("main")
+    (project / "code" / "__pycache__" / "main.pyc").write_text("old")
+    (project / "secret").write_text("hidden")
+    (project / ".dockerignore").write_text("# all but\n*\n!code\n**/__pycache__\n")
+    (project / "Dockerfile").write_text("""
+ARG BASE=nobody/knows
+FROM ${BASE} AS base
+RUN echo kept > /kept && mkdir /gone && touch /gone/a
+
+FROM base AS other
+ENV WHAT=built
+RUN mkdir /out \\
+ # a comment between
+ && echo $WHAT > /out/$WHAT
+
+FROM base
+RUN rm -r /gone
+COPY code /opt/code
+COPY --from=other /out /opt/out
+ENV GREETING="hello there" \\
+    LEVEL=2
+USER 65532:65532
+ENTRYPOINT ["/bin/sh", "-c"]
+""")
+    return project
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def builder(project: Path, tmp_path: Path, said: list[str]) -> Builder:
+    return Builder(Context(project), tmp_path / "cache", said.append)
+
+
+@pytest.fixture
+def build(project: Path, builder: Builder, small: Image) -> Callable[..., Image]:
+    def build(target: str = "", builder: Builder = builder) -> Image:
+        stages = read(project / "Dockerfile", {"BASE": "small"})
+        return builder.build(stages, target, {"small": small})
+
+    return build
+
+
+def steps(said: list[str]) -> list[str]:
+    """What was done, not how long it took."""
+    return [line for line in said if not line.startswith(" ")]
+
+
+def unpacked(archive: Path) -> dict[str, str]:
+    """Files of an image by name, as a container would see them, with what they say."""
+    files: dict[str, str] = {}
+    with tarfile.open(archive) as image:
+        (manifest,) = json.load(image.extractfile("manifest.json"))
+        for layer in manifest["Layers"][1:]:  # what was built, not what it was built on
+            with tarfile.open(fileobj=image.extractfile(layer)) as tar:
+                for member in tar:
+                    folder, _, name = member.name.rpartition("/")
+                    if name.startswith(".wh."):
+                        gone = f"{folder}/{name[4:]}".lstrip("/")
+                        files = {k: v for k, v in files.items() if f"{k}/".find(f"{gone}/") != 0}
+                    elif member.isreg():
+                        files[member.name] = tar.extractfile(member).read().decode()
+                    elif member.issym():
+                        files[member.name] = f"-> {member.linkname}"
+    return files
+
+
+@needs_root
+def test_an_image_holds_what_its_dockerfile_says(build, tmp_path: Path) -> None:
+    image = build()
+    write_image(image, "a/b:c", tmp_path / "image.tar")
+    assert unpacked(tmp_path / "image.tar") == {
+        "kept": "kept\n",
+        "opt/code/main": "one\n",
+        "opt/code/link": "-> main",
+        "opt/out/built": "built\n",
+    }
+    with tarfile.open(tmp_path / "image.tar") as archive:
+        (manifest,) = json.load(archive.extractfile("manifest.json"))
+        assert manifest["RepoTags"] == ["a/b:c"]
+        about = json.load(archive.extractfile(manifest["Config"]))
+        for name, digest in zip(manifest["Layers"], about["rootfs"]["diff_ids"], strict=True):
+            content = archive.extractfile(name).read()
+            assert f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
+    assert about["config"]["User"] == "65532:65532"
+    assert about["config"]["Entrypoint"] == ["/bin/sh", "-c"]
+    assert {"GREETING=hello there", "LEVEL=2"} < set(about["config"]["Env"])
+
+
+@needs_root
+def test_the_same_files_give_the_same_bytes(build, project: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        builder = Builder(Context(project), tmp_path / name, print)
+        write_image(build(builder=builder), "a/b:c", tmp_path / f"{name}.tar")
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "other.tar").read_bytes()
+
+
+@needs_root
+def test_only_what_changed_is_made_again(build, project: Path, said: list[str]) -> None:
+    first = build()
+    assert len(steps(said)) == 5
+    said.clear()
+    assert build() == first
+    assert steps(said) == []
+    (project / "secret").write_text("not looked at")
+    assert build() == first
+    (project / "code" / "main").write_text("two\n")
+    second = build()
+    assert steps(said) == ["COPY code /opt/code", "COPY /out /opt/out"]
+    assert second.layers[:3] == first.layers[:3]
+
+
+@needs_root
+def test_what_no_build_needs_is_forgotten(
+    build, builder: Builder, project: Path, tmp_path: Path
+) -> None:
+    first = build()
+    builder.keep("an image")
+    (project / "code" / "main").write_text("two\n")
+    later = Builder(Context(project), tmp_path / "cache", print)
+    second = build(builder=later)
+    later.keep("an image")
+    left = {path.name for path in (tmp_path / "cache" / "layers").iterdir()}
+    assert {layer.key for layer in second.layers} - {"small"} <= left
+    assert not left & {layer.key for layer in first.layers[3:]}
+
+
+@needs_root
+def test_a_step_that_fails_says_why_and_leaves_nothing(
+    build, project: Path, tmp_path: Path, said: list[str]
+) -> None:
+    with (project / "Dockerfile").open("a") as file:
+        file.write("RUN echo about to fail && cat /nowhere\n")
+    with pytest.raises(RuntimeError, match=r"(?s)cat /nowhere.*about to fail.*No such file"):
+        build()
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"layers"}
+    assert len(list((tmp_path / "cache" / "layers").iterdir())) == 5  # the steps before it
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+@needs_root
+def test_a_command_sees_nothing_of_this_machine(build, project: Path) -> None:
+    with (project / "Dockerfile").open("a") as file:
+        file.write(f"RUN cat {project}/secret\n")
+    with pytest.raises(RuntimeError, match=r"cat: \S+/secret: No such file"):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ADD a b", "line 3: cannot do `ADD`"),
+        ("HEALTHCHECK NONE", "line 3: cannot do `HEALTHCHECK`"),
+        ("COPY --chown=1 a b", "its only option is --from"),
+        ("ENTRYPOINT stampede", "line 3: cannot do `ENTRYPOINT`"),
+    ],
+)
+def test_what_it_does_not_know_it_refuses(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(f"FROM a\n# a comment\n{line}\n")
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read(path)
+
+
+def test_without_a_registry_there_is_only_debian(build, project: Path) -> None:
+    (project / "Dockerfile").write_text("FROM somebody/else:1\n")
+    with pytest.raises(ValueError, match="only debian:SUITE-slim can be made"):
+        build()
+
+
+# -- our own Dockerfiles
+
+
+@pytest.mark.parametrize(("path", "target"), [(FUNCTIONS, ""), (SITE, "ceph"), (SITE, "kafka")])
+def test_images_run_as_nobody_in_particular(path: Path, target: str) -> None:
+    stages = read(path)
+    final = next(stage for stage in reversed(stages) if not target or stage.name == target)
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", str(final.user))
+    assert final.entrypoint
+
+
+def test_nothing_that_builds_is_in_the_final_image() -> None:
+    *_, final = read(FUNCTIONS)
+    stages = {stage.name: stage for stage in read(FUNCTIONS)}
+    commands = [step.command for step in stages[final.parent].steps if isinstance(step, Run)]
+    assert not re.search(r"pip|gcc|build-essential|-dev\b", " ".join(commands))
+    assert not [step for step in final.steps if isinstance(step, Run)]
+    assert all(step.stage for step in final.steps if isinstance(step, Copy))
+
+
+def test_every_dependency_is_checked_by_its_hash() -> None:
+    stages = {stage.name: stage for stage in read(FUNCTIONS)}
+    (install,) = [
+        step.command
+        for step in stages["dependencies"].steps
+        if isinstance(step, Run) and "pip install" in step.command
+    ]
+    assert "--require-hashes --requirement /requirements.txt" in install
+    assert "--only-binary :all:" in install
+
+
+def test_no_test_and_no_bytecode_of_this_machine_goes_in() -> None:
+    context = Context(ROOT)
+    taken = {str(path) for path in context.files("functions")}
+    assert "functions/stampede/cli.py" in taken
+    assert not [path for path in taken if "test" in path or "__pycache__" in path]
+    assert list(context.files("e2e")) == []
+
+
+def test_the_kafka_of_the_image_is_the_one_that_is_started() -> None:
+    from stampede.local.packages import KAFKA_VERSION
+
+    stages = {stage.name: stage for stage in read(SITE)}
+    jars = [
+        step for step in stages["kafka"].steps if isinstance(step, Copy) and step.stage == "jars"
+    ]
+    assert [step.sources[0].rpartition("-")[2] for step in jars] == [KAFKA_VERSION]
+
+
+def test_chart_site_and_tool_agree_on_the_tag() -> None:
+    import tomllib
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = (ROOT / "charts" / "stampede" / "Chart.yaml").read_text()
+    assert re.search(rf'^appVersion: "?{re.escape(version)}"?$', chart, re.M)
+    for path in (ROOT / "manifests" / "site").iterdir():
+        for tag in re.findall(r"dev\.local/[\w-]+:(\S+)", path.read_text()):
+            assert tag == version, path

@@ -1,0 +1,134 @@
+"""What a cluster needs beside the chart is valid, and fits the chart."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from origins import CUSTOM, Module
+from rendering import CHART, ROOT, Object, containers, environment, helm, pods
+from schemas import Schemas
+
+from stampede.local.system import TOPICS
+from stampede.settings import Settings
+from stampede.setup import PREFIXES
+
+MANIFESTS = ROOT / "manifests"
+FILES = sorted(
+    [*MANIFESTS.rglob("*.yaml"), *(ROOT / "eventing").glob("*.yaml")],
+    key=lambda path: path.relative_to(ROOT).as_posix(),
+)
+
+
+def read(path: Path) -> list[Object]:
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def objects(path: str, kind: str) -> list[Object]:
+    return [each for each in read(MANIFESTS / path) if each["kind"] == kind]
+
+
+def installed() -> list[Object]:
+    """What the chart makes as the READMEs here have it installed."""
+    told = helm(
+        *("template", "stampede", CHART, "--namespace", "stampede"),
+        *("--values", CHART / "ci" / "minimal.yaml"),
+        *("--set", "sources.lsst.bootstrapServers={kafka:9092}"),
+        *("--set", "sources.lsst.topics={lsst-alerts}"),
+    )
+    assert told.returncode == 0, told.stderr
+    return [each for each in yaml.safe_load_all(told.stdout) if each]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_object_is_valid(schemas: Schemas, path: Path) -> None:
+    made = read(path)
+    assert made
+    wrong = [
+        f"{each['kind']} {each['metadata']['name']}: {problem}"
+        for each in made
+        for problem in schemas.problems(each)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "field"),
+    [
+        ("rook/user.yaml", "CephObjectStoreUser", "stores"),
+        ("rook/bucket.yaml", "CephBucketTopic", "persist"),
+        ("rook/bucket.yaml", "CephBucketNotification", "prefix"),
+        ("rook/bucket.yaml", "ObjectBucketClaim", "bucket"),
+        ("strimzi/topics.yaml", "KafkaTopic", "partition"),
+        ("strimzi/user.yaml", "KafkaUser", "acls"),
+    ],
+)
+def test_a_misspelt_field_is_seen(schemas: Schemas, path: str, kind: str, field: str) -> None:
+    each = objects(path, kind)[0]
+    each["spec"][field] = "x"
+    (problem,) = schemas.problems(each)
+    assert f"'{field}' was unexpected" in problem
+
+
+def test_rook_makes_what_setup_makes() -> None:
+    (claim,) = objects("rook/bucket.yaml", "ObjectBucketClaim")
+    (topic,) = objects("rook/bucket.yaml", "CephBucketTopic")
+    notifications = objects("rook/bucket.yaml", "CephBucketNotification")
+    told = {
+        each["metadata"]["name"]: rule["value"]
+        for each in notifications
+        for rule in each["spec"]["filter"]["keyFilters"]
+    }
+    assert told == {f"stampede-{prefix.strip('/')}": prefix for prefix in PREFIXES}
+    assert {each["spec"]["topic"] for each in notifications} == {topic["metadata"]["name"]}
+    assert claim["metadata"]["labels"] == {f"bucket-notification-{name}": name for name in told}
+    assert {each["metadata"]["namespace"] for each in [claim, topic, *notifications]} == {
+        "stampede"
+    }
+
+
+def test_rooks_topic_tells_the_relay() -> None:
+    (topic,) = objects("rook/bucket.yaml", "CephBucketTopic")
+    jobs = [each for each in installed() if each["kind"] == "Job"]
+    urls = {
+        url
+        for job in jobs
+        for pod in pods(job)
+        for container in containers(pod)
+        if (url := environment(container).get("STAMPEDE_NOTIFICATIONS"))
+    }
+    assert urls == {topic["spec"]["endpoint"]["http"]["uri"]}
+
+
+def test_strimzis_topics_take_the_largest_alert() -> None:
+    topics = objects("strimzi/topics.yaml", "KafkaTopic")
+    assert tuple(each["metadata"]["name"] for each in topics) == TOPICS
+    for each in topics:
+        assert each["spec"]["config"]["max.message.bytes"] > Settings().max_alert_bytes
+
+
+def test_strimzis_user_may_read_as_the_chart_reads() -> None:
+    (user,) = objects("strimzi/user.yaml", "KafkaUser")
+    rules = [rule["resource"] for rule in user["spec"]["authorization"]["acls"]]
+    topics = {rule["name"] for rule in rules if rule["type"] == "topic"}
+    (groups,) = (rule["name"] for rule in rules if rule["type"] == "group")
+    assert topics == set(TOPICS)
+    sources = [each for each in installed() if each["kind"] == "ContainerSource"]
+    assert sources
+    for source in sources:
+        (container,) = source["spec"]["template"]["spec"]["containers"]
+        assert environment(container)["STAMPEDE_GROUP"].startswith(groups)
+
+
+def test_the_release_of_knative_is_that_of_the_schemas() -> None:
+    """And 0.47 is what Knative's modules call 1.20."""
+    text = (MANIFESTS / "knative" / "README.md").read_text()
+    pins = {each.version for each in CUSTOM if isinstance(each, Module) and "knative" in each.path}
+    assert pins == set(re.findall(r"v0\.\d+\.\d+", text.replace("(0.", "(v0."))) == {"v0.47.0"}
+    assert set(re.findall(r"knative-v([0-9.]+)/?", text)) == {"1.20.0"}
+
+
+@pytest.mark.parametrize("page", sorted(MANIFESTS.rglob("README.md")), ids=lambda p: p.parent.name)
+def test_paths_in_commands_are_there(page: Path) -> None:
+    for target in re.findall(r"(?:manifests|charts)/[a-z/]+[a-z.]*", page.read_text()):
+        assert (ROOT / target).exists(), target

@@ -1,0 +1,162 @@
+"""Alert rules and dashboards ask for metrics that exist, and every alert has its runbook."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+from prometheus_client import REGISTRY
+from rendering import CHART, ROOT, objects, rendered
+
+from stampede import metrics
+
+RULES = sorted((CHART / "files" / "alerts").glob("*.yaml"))
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+RUNBOOKS = ROOT / "docs" / "runbooks"
+HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+# What Prometheus adds to what is collected from a pod.
+ADDED = {"namespace", "pod", "container", "job", "instance", "component", "le"}
+
+
+def exported() -> dict[str, set[str]]:
+    """Every series that Stampede has, with its labels."""
+    assert metrics.EVENTS
+    found: dict[str, set[str]] = {}
+    for collector, names in REGISTRY._collector_to_names.items():
+        for name in names:
+            if name.startswith("stampede_") and not name.endswith("_created"):
+                found[name] = set(collector._labelnames)
+    return found
+
+
+def queries(path: Path) -> Iterator[str]:
+    """The PromQL of a rule or a dashboard."""
+    if path.suffix == ".yaml":
+        yield yaml.safe_load(path.read_text())["expr"]
+        return
+    yield from expressions(json.loads(path.read_text()))
+
+
+def expressions(value: Any) -> Iterator[str]:
+    """Every `expr` in a dashboard, and the queries of its variables."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from expressions(inner)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("expr", "query", "definition") and isinstance(inner, str):
+                yield inner
+            else:
+                yield from expressions(inner)
+
+
+def asked(query: str) -> list[tuple[str, set[str]]]:
+    """Metrics that a query asks for, and labels it chooses or groups by. Raises ValueError."""
+    # What is Grafana's own: intervals, and the values of a label.
+    query = re.sub(r"\$__\w+", "5m", query)
+    query = re.sub(r"^label_values\((.+), *(\w+)\)$", r"sum by (\2) (\1)", query)
+    grouped: list[list[str]] = []  # by the aggregations around
+    found: list[tuple[str, set[str]]] = []
+
+    def enter(node: promql.Expr) -> None:
+        if isinstance(node, promql.AggregateExpr):
+            grouped.append(node.modifier.labels if node.modifier else [])
+        elif isinstance(node, promql.VectorSelector):
+            labels = {each.name for each in node.matchers.matchers}
+            found.append((node.name, labels.union(*grouped)))
+
+    def leave(node: promql.Expr) -> None:
+        if isinstance(node, promql.AggregateExpr):
+            grouped.pop()
+
+    promql.walk(promql.parse(query), enter, leave)
+    return found
+
+
+@pytest.mark.parametrize("path", [*RULES, *DASHBOARDS], ids=lambda path: path.stem)
+def test_metrics_and_labels_are_real(path: Path) -> None:
+    known, names = exported(), set()
+    for query in queries(path):
+        for name, labels in asked(query):
+            if name.startswith("stampede_"):
+                assert name in known, query
+                assert labels <= known[name] | ADDED, query
+            names.add(name)
+    assert any(name.startswith("stampede_") for name in names)
+
+
+def test_a_wrong_query_is_seen() -> None:
+    with pytest.raises(ValueError, match="parenthesis"):
+        asked("sum by (topic) (rate(stampede_source_lag_events[5m])")
+    assert asked("sum by (a) (rate(b{c='d'}[$__rate_interval])) / e") == [
+        ("b", {"a", "c"}),
+        ("e", set()),
+    ]
+
+
+def test_there_are_rules_and_dashboards() -> None:
+    assert len(RULES) >= 10
+    assert DASHBOARDS
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_a_rule_has_its_runbook(path: Path) -> None:
+    rule = yaml.safe_load(path.read_text())
+    assert rule["alert"] == path.stem
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert rule["annotations"]["summary"]
+    text = (RUNBOOKS / f"{path.stem}.md").read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
+
+
+def test_a_runbook_has_its_rule() -> None:
+    pages = {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"}
+    assert pages == {path.stem for path in RULES}
+
+
+def test_rules_say_where_their_runbook_is() -> None:
+    (made,) = objects("full", "PrometheusRule").values()
+    (group,) = made["spec"]["groups"]
+    assert [rule["alert"] for rule in group["rules"]] == [path.stem for path in RULES]
+    for rule in group["rules"]:
+        where = f"https://example.org/runbooks/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == where
+        assert 'namespace="sky"' in rule["expr"]
+        assert "NAMESPACE" not in rule["expr"]
+
+
+def test_without_a_second_site_nobody_waits_for_it() -> None:
+    made = rendered("full", "--set", "replica.url=", "--set", "replica.existingSecret=")
+    (rules,) = (each for each in made if each["kind"] == "PrometheusRule")
+    alerts = {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
+    assert alerts == {path.stem for path in RULES} - {"StampedeSecondSiteBehind"}
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_is_one(path: Path) -> None:
+    board = json.loads(path.read_text())
+    assert board["title"]
+    assert board["uid"]
+    assert board["panels"]
+    numbers = [panel["id"] for panel in board["panels"] if "id" in panel]
+    assert len(numbers) == len(set(numbers))
+    made = objects("full", "ConfigMap")
+    (text,) = (m["data"][path.name] for m in made.values() if path.name in m.get("data", {}))
+    assert json.loads(text) == board
+
+
+def test_monitors_find_the_port_that_is_there() -> None:
+    """Knative names a function's port itself; a source's has a name of ours."""
+    ports = {
+        endpoint["port"]
+        for monitor in objects("full", "PodMonitor").values()
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]
+    }
+    assert ports == {"user-port", "http"}
+    for source in objects("full", "ContainerSource").values():
+        (container,) = source["spec"]["template"]["spec"]["containers"]
+        assert [port["name"] for port in container["ports"]] == ["http"]

@@ -1,0 +1,239 @@
+"""The chart is the same system as `stampede up`: functions, settings, Triggers, deliveries."""
+
+import json
+import re
+
+import pytest
+import yaml
+from rendering import CASES, CHART, ROOT, Object, containers, environment, objects, pods, rendered
+
+from stampede.functions.apps import APPS
+from stampede.local.system import TAKERS
+from stampede.settings import Settings
+
+# Where Knative has a Broker, no function is one; `bulk` is `read` once more.
+FUNCTIONS = (APPS.keys() - {"broker"}) | {"bulk"}
+SITES = {case: 2 if case == "full" else 1 for case in CASES}
+
+
+def fullname(case: str) -> str:
+    return (values(case)).get("fullnameOverride") or "night"
+
+
+def values(case: str) -> Object:
+    return yaml.safe_load((CHART / "ci" / f"{case}.yaml").read_text())
+
+
+def functions(case: str) -> dict[str, Object]:
+    """The Knative Services, by function."""
+    return {
+        name.removeprefix(f"{fullname(case)}-"): each
+        for name, each in objects(case, "Service").items()
+        if each["apiVersion"] == "serving.knative.dev/v1"
+    }
+
+
+def test_no_function_is_forgotten() -> None:
+    assert functions("full").keys() == FUNCTIONS
+    assert functions("minimal").keys() == FUNCTIONS - {"replicate"}
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["functions"].keys() == FUNCTIONS
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_service_serves_what_it_is_named_after(case: str) -> None:
+    for name, service in functions(case).items():
+        (container,) = service["spec"]["template"]["spec"]["containers"]
+        assert container["args"] == ["serve", "read" if name == "bulk" else name]
+        assert environment(container)["STAMPEDE_HOST"] == "0.0.0.0"
+        assert environment(container)["STAMPEDE_PORT"] == str(
+            container["ports"][0]["containerPort"]
+        )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_who_reads_is_reached_from_outside(case: str) -> None:
+    public = {
+        name
+        for name, service in functions(case).items()
+        if service["metadata"]["labels"].get("networking.knative.dev/visibility") != "cluster-local"
+    }
+    told = {"notifications"} if values(case).get("functions", {}).get("notifications") else set()
+    assert public == {"read", "bulk"} | told
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_setting_is_one_and_is_taken(case: str) -> None:
+    """The environment makes `Settings` as the program does; a name it does not know is refused."""
+    for each in rendered(case):
+        for pod in pods(each):
+            for container in containers(pod):
+                check(environment(container))
+
+
+def check(variables: dict[str, str | None]) -> None:
+    known = {f"STAMPEDE_{name.upper()}" for name in Settings.model_fields}
+    given = {name: value or "secret" for name, value in variables.items()}
+    for name in given:
+        assert not name.startswith("STAMPEDE_") or name in known, name
+    parsed = {}
+    for name, value in given.items():
+        key = name.removeprefix("STAMPEDE_").lower()
+        if name in known:
+            complex_kind = Settings.model_fields[key].annotation not in (str, int, float)
+            parsed[key] = json.loads(value) if complex_kind and value[:1] in "{[" else value
+    Settings.model_validate(parsed)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_worker_has_memory_for_its_spool(case: str) -> None:
+    """What lies in the spool counts as the pod's own memory."""
+    for name in TAKERS:
+        spec = functions(case)[name]["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        where = environment(container)["STAMPEDE_SPOOL"]
+        (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == where)
+        (volume,) = (v for v in spec["volumes"] if v["name"] == mount["name"])
+        assert volume["emptyDir"]["medium"] == "Memory"
+        limit = quantity(container["resources"]["limits"]["memory"])
+        assert quantity(volume["emptyDir"]["sizeLimit"]) < limit
+
+
+def quantity(text: str) -> int:
+    """Bytes of a Kubernetes quantity."""
+    number, unit = re.fullmatch(r"([0-9]+)(Ki|Mi|Gi|Ti)?", text).groups()
+    return int(number) * 1024 ** (["", "Ki", "Mi", "Gi", "Ti"].index(unit or ""))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_triggers_are_those_of_eventing(case: str) -> None:
+    name, broker = fullname(case), values(case).get("broker", {}).get("name") or fullname(case)
+    there = functions(case)
+    expected = {}
+    for trigger in yaml.safe_load_all((ROOT / "eventing" / "triggers.yaml").read_text()):
+        function = trigger["spec"]["subscriber"]["ref"]["name"].removeprefix("stampede-")
+        trigger["spec"]["broker"] = broker
+        trigger["spec"]["subscriber"]["ref"]["name"] = f"{name}-{function}"
+        if function in there:
+            expected[trigger["metadata"]["name"].replace("stampede", name, 1)] = trigger["spec"]
+    made = {which: each["spec"] for which, each in objects(case, "Trigger").items()}
+    assert made == expected
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_function_that_takes_alerts_has_a_source_of_every_topic(case: str) -> None:
+    wanted = {
+        (function, topic)
+        for source in values(case).get("sources", {}).values()
+        for function in TAKERS
+        for topic in source["topics"]
+    }
+    fed, groups = set(), {}
+    for each in [
+        *objects(case, "ContainerSource").values(),
+        *objects(case, "KafkaSource").values(),
+    ]:
+        function = each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
+        topics, group = reads(each)
+        fed |= {(function, topic) for topic in topics}
+        groups.setdefault((function, *topics), set()).add(group)
+    assert fed == wanted
+    # One group for each function and source: shared by its replicas, and by nobody else.
+    assert all(len(each) == 1 for each in groups.values())
+    assert len({group for each in groups.values() for group in each}) == len(groups)
+
+
+def reads(source: Object) -> tuple[list[str], str]:
+    """Topics and consumer group of a source of either kind."""
+    spec = source["spec"]
+    if source["kind"] == "KafkaSource":
+        return spec["topics"], spec["consumerGroup"]
+    (container,) = spec["template"]["spec"]["containers"]
+    variables = environment(container)
+    return variables["STAMPEDE_TOPICS"].split(","), variables["STAMPEDE_GROUP"]
+
+
+def test_a_kafka_source_says_all_of_its_delivery() -> None:
+    """A dead-letter sink alone would mean no second try; the defaults would be one by one."""
+    made = objects("kafkasource", "KafkaSource")
+    assert made
+    for source in made.values():
+        spec = source["spec"]
+        assert (spec["ordering"], spec["initialOffset"]) == ("unordered", "earliest")
+        delivery = spec["delivery"]
+        assert delivery["retry"] >= 10
+        assert delivery["backoffPolicy"] == "exponential"
+        assert re.fullmatch(r"PT[0-9.]+S", delivery["backoffDelay"])
+        function = spec["sink"]["ref"]["name"].removeprefix("night-")
+        assert delivery["deadLetterSink"]["ref"]["name"] == "night-deadletters"
+        assert delivery["deadLetterSink"]["uri"] == f"/{TAKERS[function]}"
+
+
+def test_a_source_of_ours_sends_its_letters_to_the_table_of_its_function() -> None:
+    made = objects("full", "ContainerSource")
+    assert made
+    for source in made.values():
+        (container,) = source["spec"]["template"]["spec"]["containers"]
+        function = source["spec"]["sink"]["ref"]["name"].removeprefix("alerts-")
+        letters = environment(container)["STAMPEDE_DEAD_LETTER_SINK"]
+        assert letters == f"http://alerts-deadletters.sky.svc/{TAKERS[function]}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_sends_events_is_bound_to_the_broker(case: str) -> None:
+    broker = values(case).get("broker", {}).get("name") or fullname(case)
+    bound = {
+        each["spec"]["subject"]["name"].removeprefix(f"{fullname(case)}-")
+        for each in objects(case, "SinkBinding").values()
+        if each["spec"]["sink"]["ref"]["name"] == broker
+    }
+    assert bound >= {"notifications", "reconcile"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_timers_tick_what_makes_passes(case: str) -> None:
+    ticked = {
+        each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
+        for each in objects(case, "PingSource").values()
+    }
+    assert ticked == {"compact", "reconcile"}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_relay_is_never_away(case: str) -> None:
+    """A refused connection makes Ceph's RGW fall silent."""
+    notes = functions(case)["notifications"]["spec"]["template"]["metadata"]["annotations"]
+    assert int(notes["autoscaling.knative.dev/min-scale"]) >= 1
+    assert notes["autoscaling.knative.dev/target-burst-capacity"] == "-1"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_alerts_wait_in_no_activator(case: str) -> None:
+    for name in TAKERS:
+        notes = functions(case)[name]["spec"]["template"]["metadata"]["annotations"]
+        assert int(notes["autoscaling.knative.dev/min-scale"]) >= 1
+        assert notes["autoscaling.knative.dev/target-burst-capacity"] == "0"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_store_is_set_up_and_never_emptied(case: str) -> None:
+    jobs = {
+        each["metadata"]["annotations"]["helm.sh/hook"]: containers(next(pods(each)))
+        for each in objects(case, "Job").values()
+    }
+    said = {
+        hook: " ".join([*each[0].get("command", ()), *each[0].get("args", ())])
+        for hook, each in jobs.items()
+    }
+    assert jobs.keys() == {"post-install,post-upgrade", "pre-delete"}
+    assert "setup" in said["post-install,post-upgrade"]
+    assert "--remove" not in said["post-install,post-upgrade"]
+    assert "setup" in said["pre-delete"]
+    assert "--remove" in said["pre-delete"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_second_site_is_known_to_who_writes_it(case: str) -> None:
+    for name, service in functions(case).items():
+        (container,) = service["spec"]["template"]["spec"]["containers"]
+        knows = "STAMPEDE_REPLICA" in environment(container)
+        assert knows == (SITES[case] == 2 and name in ("replicate", "reconcile")), name

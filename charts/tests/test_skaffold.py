@@ -1,0 +1,137 @@
+"""skaffold.yaml says what skaffold understands, and names what there is."""
+
+import copy
+import re
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from rendering import LOADER, ROOT, template
+from schemas import said
+from skaffold import CONFIG
+
+sys.path.insert(0, str(ROOT / "tools"))
+from images.dockerfile import read
+
+Config = dict[str, Any]
+FILE = ROOT / "skaffold.yaml"
+PROFILES = ("kind", "cluster")
+
+
+def configs() -> dict[str, Config]:
+    return {each["metadata"]["name"]: each for each in yaml.load_all(FILE.read_text(), LOADER)}
+
+
+def problems(config: Config) -> list[str]:
+    return [said(error) for error in Draft202012Validator(CONFIG).iter_errors(config)]
+
+
+def profile(config: Config, name: str) -> Config:
+    """A config with one of its profiles, as skaffold would have it."""
+    made = copy.deepcopy(config)
+    chosen = next(each for each in made.pop("profiles") if each["name"] == name)
+    for patch in chosen.pop("patches", ()):
+        place: Any = made
+        *way, last = patch["path"].strip("/").split("/")
+        for step in way:
+            place = place[int(step) if step.isdigit() else step]  # else it raises
+        assert patch["op"] == "add"
+        assert last not in place
+        place[last] = patch["value"]
+    del chosen["name"]
+    return made | chosen
+
+
+def artifacts(*pipelines: Config) -> dict[str, Config]:
+    return {each["image"]: each for one in pipelines for each in one["build"]["artifacts"]}
+
+
+@pytest.mark.parametrize("name", ["site", "stampede"])
+def test_it_is_of_skaffold_s_format(name: str) -> None:
+    assert problems(configs()[name]) == []
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_so_it_is_with_a_profile(name: str) -> None:
+    assert problems(profile(configs()["stampede"], name)) == []
+
+
+def test_a_wrong_field_is_found() -> None:
+    config = configs()["stampede"]
+    config["build"]["artifacts"][0]["docker"]["file"] = "Dockerfile"
+    config["deploy"]["helm"]["releases"][0]["wait"] = "yes"
+    del config["verify"][0]["container"]["image"]
+    found = "\n".join(problems(config))
+    assert "build.artifacts.0.docker: " in found
+    assert "deploy.helm.releases.0.wait: " in found
+    assert "verify.0.container: 'image' is a required property" in found
+
+
+def test_images_are_of_dockerfiles_that_there_are() -> None:
+    site, stampede = profile(configs()["site"], "kind"), configs()["stampede"]
+    known = artifacts(site, stampede)
+    for each in known.values():
+        docker = each["docker"]
+        path = ROOT / docker["dockerfile"]
+        stages = read(path, {})
+        names = [stage.name for stage in stages]
+        assert docker.get("target", names[-1]) in names
+        for needed in each.get("requires", ()):
+            assert needed["image"] in known
+            assert re.search(rf"^ARG {needed['alias']}=", path.read_text(), re.M)
+
+
+def test_the_site_s_manifests_use_the_images_that_are_built() -> None:
+    site = profile(configs()["site"], "kind")
+    listed = site["manifests"]["rawYaml"]
+    there = {str(each.relative_to(ROOT)) for each in (ROOT / "manifests" / "site").glob("*.yaml")}
+    assert set(listed) == there
+    assert listed[0].endswith("namespace.yaml")
+    used = {
+        match.rpartition(":")[0]
+        for name in listed
+        for match in re.findall(r"image:(?: &\w+)? (dev\.local/\S+)", (ROOT / name).read_text())
+    }
+    assert used == set(artifacts(site))
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_chart_takes_what_it_is_given(name: str) -> None:
+    release = profile(configs()["stampede"], name)["deploy"]["helm"]["releases"][0]
+    image = {"image.repository": "a/b", "image.tag": "c"}
+    assert set(release["setValueTemplates"]) == set(image)
+    sets = release.get("setValues", {}) | image
+    files = [each.replace("{{.STAMPEDE_VALUES}}", MINIMAL) for each in release["valuesFiles"]]
+    told = template(
+        *(word for file in files for word in ("--values", ROOT / file)),
+        *(word for key, value in sets.items() for word in ("--set-string", f"{key}={value}")),
+        chart=ROOT / release["chartPath"],
+    )
+    assert told.returncode == 0, told.stderr
+    assert "image: a/b:c" in told.stdout
+
+
+MINIMAL = "charts/stampede/ci/minimal.yaml"
+
+
+def test_the_keys_are_those_of_the_site() -> None:
+    sets = profile(configs()["stampede"], "kind")["deploy"]["helm"]["releases"][0]["setValues"]
+    for store, name in (("store", "ceph"), ("replica", "second-ceph")):
+        text = (ROOT / "manifests" / "site" / f"{name}.yaml").read_text()
+        secret = next(yaml.load_all(text, LOADER))
+        assert secret["stringData"] == {
+            "access-key": sets[f"{store}.accessKey"],
+            "secret-key": sets[f"{store}.secretKey"],
+        }
+
+
+def test_verify_asks_the_release_that_is_deployed() -> None:
+    stampede = configs()["stampede"]
+    release = stampede["deploy"]["helm"]["releases"][0]
+    (verify,) = stampede["verify"]
+    assert verify["container"]["image"] in artifacts(stampede)
+    (code,) = verify["container"]["args"]
+    assert f"http://{release['name']}-read.{release['namespace']}.svc/" in code
+    compile(code, "verify", "exec")

@@ -1,0 +1,146 @@
+"""Knative's own manifests, out of the Go modules that its programs are built from.
+
+They are those of a release, but for the names of the images and what a small machine needs. What
+is changed in its configuration is `CONFIGURATION`: it is otherwise as everyone has it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster.build import EVENTING, SERVING, TRAEFIK, module
+from e2e.cluster.places import DOMAIN, HERE, INGRESS_PORT, MANIFESTS, REGISTRY
+
+Object = dict[str, Any]
+
+# What is wanted of each module. Symlinks are not in modules: what they lead to in networking and
+# caching is taken from there. eventing's controller does not start without the last ConfigMaps.
+_FILES = {
+    "serving": (
+        *("config/core/*.yaml", "config/core/200-roles/*", "config/core/300-resources/*"),
+        *("config/core/configmaps/*", "config/core/deployments/*", "config/core/webhooks/*"),
+    ),
+    "networking": ("config/*",),
+    "caching": ("config/*",),
+    "eventing": (
+        *("config/core/*.yaml", "config/core/roles/*", "config/core/configmaps/*"),
+        *("config/core/resources/*", "config/core/webhooks/*"),
+        *(f"config/core/deployments/{name}" for name in ("controller.yaml", "webhook.yaml")),
+        "config/core/deployments/pingsource-mt-adapter.yaml",
+        *("config/channels/in-memory-channel/*.yaml", "config/channels/in-memory-channel/*/*"),
+        "config/brokers/mt-channel-broker/roles/*",
+        "config/brokers/mt-channel-broker/deployments/*",
+        "third_party/eventing-integrations-latest/*",
+    ),
+}
+# One node, and no second pod of anything.
+_UNWANTED = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
+
+CONFIGURATION = {
+    "config-network": {"ingress-class": "traefik.ingress.networking.knative.dev"},
+    "config-domain": {DOMAIN: ""},
+    "config-deployment": {
+        "registries-skipping-tag-resolving": f"kind.local,ko.local,{REGISTRY}",
+        "queue-sidecar-cpu-request": "5m",
+        "queue-sidecar-memory-request": "16Mi",
+    },
+    # Quick enough to see functions go to zero, slow enough that they do not between two tests.
+    "config-autoscaler": {
+        "stable-window": "15s",
+        "scale-to-zero-grace-period": "10s",
+        "scale-to-zero-pod-retention-period": "0s",
+    },
+}
+_FIRST = ("Namespace", "CustomResourceDefinition")
+_ORDER = ("ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ConfigMap")
+
+
+def write() -> tuple[Path, Path]:
+    """Two files, to be applied one after the other: what defines kinds, and what uses them."""
+    name = f"knative-{SERVING.version}"
+    first, rest = MANIFESTS / f"{name}-kinds.yaml", MANIFESTS / f"{name}.yaml"
+    objects = [*knative(), *ingress()]
+    MANIFESTS.mkdir(parents=True, exist_ok=True)
+    _write(first, [each for each in objects if each["kind"] in _FIRST])
+    _write(rest, sorted((each for each in objects if each["kind"] not in _FIRST), key=_rank))
+    return first, rest
+
+
+def knative() -> Iterator[Object]:
+    """Serving, Eventing, the Broker and its in-memory channel."""
+    for name, patterns in _FILES.items():
+        files = [file for pattern in patterns for file in _find(_directory(name), pattern)]
+        for file in files:
+            text = re.sub(r"ko://knative\.dev/(\w+)/cmd/([\w/-]+)", _image, file.read_text())
+            for each in yaml.load_all(text, Loader=_LOADER):
+                if each and each["kind"] not in _UNWANTED:
+                    yield _small(each)
+
+
+def ingress() -> Iterator[Object]:
+    """Traefik, which takes requests for public functions at port `INGRESS_PORT` of the node."""
+    text = (HERE / "traefik.yaml").read_text()
+    text = text.replace("IMAGE", TRAEFIK.image("traefik")).replace("PORT", str(INGRESS_PORT))
+    yield from yaml.safe_load_all(text)
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@cache
+def _directory(name: str) -> Path:
+    for source in (SERVING, EVENTING):
+        if source.module.endswith(f"/{name}"):
+            return module(source.module, source.version)
+    path = f"knative.dev/{name}"
+    text = (_directory("serving") / "go.mod").read_text()
+    found = re.search(rf"{path} (v\S+)", text)
+    assert found is not None, f"serving's go.mod does not name {path}"
+    return module(path, found[1])
+
+
+def _find(directory: Path, pattern: str) -> list[Path]:
+    found = sorted(path for path in directory.glob(pattern) if path.suffix == ".yaml")
+    assert found, f"there is no {pattern} in {directory}"
+    return found
+
+
+def _image(found: re.Match[str]) -> str:
+    source = {"serving": SERVING, "eventing": EVENTING}[found[1]]
+    return source.image(found[2])
+
+
+def _small(each: Object) -> Object:
+    """An object as it should be on one small machine that has other things to do."""
+    if each["kind"] == "ConfigMap":
+        each.setdefault("data", {}).update(CONFIGURATION.get(each["metadata"]["name"], {}))
+    if each["kind"] in ("Deployment", "StatefulSet"):
+        pod = each["spec"]["template"]["spec"]
+        pod.pop("affinity", None)
+        for container in pod["containers"]:
+            resources = container.setdefault("resources", {})
+            resources["requests"] = {"cpu": "5m", "memory": "16Mi"}
+            resources.get("limits", {}).pop("cpu", None)  # starting is most of what they do
+            if probe := container.get("readinessProbe"):
+                probe.pop("initialDelaySeconds", None)
+                probe |= {"periodSeconds": 1, "failureThreshold": 30}
+    return each
+
+
+def _rank(each: Object) -> int:
+    """When it is to be there; the admission webhooks last, so that they delay nothing."""
+    if each["kind"].endswith("WebhookConfiguration"):
+        return len(_ORDER) + 1
+    return _ORDER.index(each["kind"]) if each["kind"] in _ORDER else len(_ORDER)
+
+
+def _write(file: Path, objects: Iterable[Object]) -> None:
+    partial = file.with_suffix(".partial")
+    with partial.open("w") as out:
+        yaml.dump_all(objects, out, Dumper=_DUMPER, sort_keys=False)
+    partial.rename(file)

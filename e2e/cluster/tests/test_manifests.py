@@ -1,0 +1,83 @@
+"""Knative's manifests, as they are applied."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from e2e.cluster import build, manifests
+from e2e.cluster.places import INGRESS_PORT, REGISTRY
+
+
+@pytest.fixture(scope="module")
+def objects() -> list[dict[str, Any]]:
+    """All of them."""
+    return [*manifests.knative(), *manifests.ingress()]
+
+
+def test_every_image_that_runs_is_built(objects: list[dict[str, Any]]) -> None:
+    wanted = {
+        container["image"]
+        for each in objects
+        if each["kind"] in ("Deployment", "StatefulSet")
+        for container in each["spec"]["template"]["spec"]["containers"]
+    }
+    wanted |= {
+        value
+        for each in objects
+        if each["kind"] == "ConfigMap"
+        for name, value in each.get("data", {}).items()
+        if name == "queue-sidecar-image"
+    }
+    assert wanted == set(build.image_names()) - {build.PAUSE_IMAGE}
+
+
+def test_no_image_is_to_be_pulled(objects: list[dict[str, Any]]) -> None:
+    named = re.findall(r"'image': '([^']*)'", str(objects))
+    assert named
+    assert [name for name in named if not name.startswith(f"{REGISTRY}/")] == []
+
+
+def test_nothing_is_there_twice(objects: list[dict[str, Any]]) -> None:
+    names = Counter((each["kind"], *place(each)) for each in objects)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_what_is_configured_is_known_to_knative(objects: list[dict[str, Any]]) -> None:
+    maps = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ConfigMap"}
+    for name, settings in manifests.CONFIGURATION.items():
+        assert settings.items() <= maps[name]["data"].items()
+        if name != "config-domain":  # whose keys are domains
+            example = maps[name]["data"]["_example"]
+            assert all(setting in example for setting in settings), name
+
+
+def test_features_are_those_of_a_release(objects: list[dict[str, Any]]) -> None:
+    """The chart is tried with what everyone has."""
+    (features,) = (
+        each for each in objects if place(each) == ("knative-serving", "config-features")
+    )
+    assert [*features["data"]] == ["_example"]
+
+
+def test_the_ingress_has_its_port(objects: list[dict[str, Any]]) -> None:
+    ports = [
+        port["nodePort"]
+        for each in objects
+        if each["kind"] == "Service" and each["spec"].get("type") == "NodePort"
+        for port in each["spec"]["ports"]
+    ]
+    assert ports == [INGRESS_PORT]
+
+
+def test_webhooks_come_last(objects: list[dict[str, Any]]) -> None:
+    kinds = [each["kind"] for each in sorted(objects, key=manifests._rank)]
+    webhooks = [kind.endswith("WebhookConfiguration") for kind in kinds]
+    assert any(webhooks)
+    assert webhooks == sorted(webhooks)
+
+
+def place(each: dict[str, Any]) -> tuple[str, str]:
+    """Namespace and name."""
+    return each["metadata"].get("namespace", ""), each["metadata"]["name"]

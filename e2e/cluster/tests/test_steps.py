@@ -1,0 +1,74 @@
+"""Commands, and what is said when they fail."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.places import ROOT
+from e2e.cluster.steps import Failed, run, step, tail, wait_until
+
+
+def test_what_a_command_prints_is_returned(tmp_path: Path) -> None:
+    said = run("sh", "-c", "cat; echo aside >&2", stdin=b"given", log=tmp_path / "log")
+    assert said == "given"
+    assert (tmp_path / "log").read_text() == "aside\n"
+
+
+def test_a_failure_shows_the_end_of_the_log_and_what_to_do(tmp_path: Path) -> None:
+    script = "for i in $(seq 100); do echo line $i >&2; done; exit 7"
+    with pytest.raises(Failed) as failed:
+        run("sh", "-c", script, log=tmp_path / "log", advice="turn it off and on")
+    message = str(failed.value)
+    assert "status 7" in message
+    assert str(tmp_path / "log") in message
+    assert "line 100\nturn it off and on" in message
+    assert "line 80\n" not in message
+
+
+def test_a_command_that_does_not_read_is_no_trouble(tmp_path: Path) -> None:
+    run("true", stdin=b"x" * 1_000_000, log=tmp_path / "log")
+
+
+def test_what_a_command_started_ends_with_it(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    pid = int(run("sh", "-c", "sleep 60 >&2 & echo $!", log=tmp_path / "log"))
+    assert time.monotonic() - begin < 30
+    wait_until(lambda: not runs(pid), 10, lambda: Failed(f"{pid} still runs"))
+
+
+def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+from e2e.cluster.steps import run
+run("sh", "-c", "echo $$ >&2; exec sleep 60", log=Path({str(tmp_path / "log")!r}))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE
+    ) as child:
+        wait_until(lambda: tail(tmp_path / "log") != "", 30, lambda: Failed("it did not start"))
+        pid = int(tail(tmp_path / "log"))
+        assert runs(pid)
+        child.send_signal(2)
+        assert child.wait(30) != 0
+    assert not runs(pid)
+
+
+def test_patience_has_an_end() -> None:
+    with pytest.raises(Failed, match="no luck"):
+        wait_until(lambda: False, 0.2, lambda: Failed("no luck"))
+
+
+def test_a_step_is_said_before_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with step("the long one"):
+        assert "the long one" in capsys.readouterr().out
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,41 @@
+"""A cluster with a small site and a release of the chart on it, for as long as these tests run."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import choose
+from e2e.on_cluster import readme
+from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
+from e2e.user import ROOT
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[Cluster]:
+    """What `make e2e-up` brings up. It stays up if it was up, and is new if it was not."""
+    chosen = choose()
+    was_up = chosen.running
+    if not was_up:
+        chosen.down(wipe=True)
+    try:
+        subprocess.run([sys.executable, "-m", "e2e.on_cluster"], cwd=ROOT, check=True)
+        helm = subprocess.check_output([ROOT / "tools" / "go-tool", "helm"], text=True).strip()
+        cluster = Cluster(chosen, Path(helm))
+        cluster.open_urls()
+        yield cluster
+    finally:
+        if not was_up:
+            chosen.down(wipe=True)
+
+
+@pytest.fixture(scope="package")
+def release(cluster: Cluster) -> Iterator[Release]:
+    """The chart, with two sites, installed as README says."""
+    release = Release(cluster, "stampede", "values.yaml")
+    readme.run(cluster, "helm install", seconds=INSTALL_SECONDS)
+    release.wait_until_ready()
+    yield release
+    readme.run(cluster, "helm uninstall", seconds=INSTALL_SECONDS)

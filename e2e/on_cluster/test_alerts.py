@@ -1,0 +1,162 @@
+"""Stampede on a cluster: what goes into Kafka comes out of the functions' URLs, at both sites."""
+
+import gzip
+import io
+import tarfile
+from collections import Counter
+
+import pytest
+
+from e2e.on_cluster.release import Release
+from e2e.user import CHROMIUM, REAL, get, get_json, until
+from stampede.alerts.columns import KINDS
+from stampede.images.thumbnail import thumbnail
+from stampede.local import files
+from stampede.local.truth import digest, truth_of
+from stampede.simulator import Simulator
+from tests import proof
+
+pytestmark = pytest.mark.timeout(2400)
+
+COUNT = 400
+SEED = 41
+CORRUPT = 0.02
+# Standard input is a tar of alerts; each goes to the topic of its survey.
+SEND = """
+import sys, tarfile
+from stampede.local.kafka import producer
+from stampede.settings import Settings
+kafka = producer(Settings().kafka)
+for member in (tar := tarfile.open(fileobj=sys.stdin.buffer, mode="r|")):
+    data = tar.extractfile(member).read()
+    kafka.produce("lsst-alerts" if data[:1] == b"\\0" else "ztf-alerts", data)
+    kafka.poll(0)
+assert kafka.flush(60) == 0
+"""
+# The keys, sizes and content of what one site has and the other has not, or has differently.
+DIFFERENCES = """
+from stampede.settings import Settings
+from stampede.store.open import open_objects, open_replica
+first, second = open_objects(Settings()), open_replica(Settings())
+for prefix in ("packs/", "thumbnails/"):
+    for info in first.list(prefix):
+        if first.get(info.key) != second.get(info.key):
+            print(info.key)
+"""
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Simulator:
+    """What `stampede simulate` sends with the same options."""
+    return Simulator(SEED, solar_system=0.05, null_cutouts=0.01, corrupt=CORRUPT)
+
+
+@pytest.fixture(scope="module")
+def sent(release: Release, simulator: Simulator) -> list:
+    """Simulated alerts, in the store."""
+    alerts = list(simulator.alerts(COUNT))
+    simulate = ("simulate", "--alerts", COUNT, "--seed", SEED, "--corrupt", CORRUPT)
+    assert f"{COUNT} alerts" in release.stampede(*simulate).said
+    release.wait_until_stored()
+    return alerts
+
+
+def good(alerts: list) -> list:
+    return [alert for alert in alerts if alert.fault is None]
+
+
+def test_every_cutout_and_light_curve_comes_back(
+    release: Release, sent: list, simulator: Simulator
+) -> None:
+    read, bulk = release.url("read"), release.url("bulk")
+    stored = proof.stored_cutouts(bulk, [alert.alert_id for alert in sent])
+    assert len(stored) > 2 * COUNT
+    assert not proof.differences(proof.cutouts_of(good(sent)), stored)
+    assert proof.assert_light_curves(bulk, simulator) > COUNT
+    alert = next(alert for alert in good(sent) if all(alert.fits.values()))
+    for kind in KINDS:
+        url = f"{read}/v1/alerts/{alert.alert_id}/cutouts/{kind}"
+        assert get(url) == alert.fits[kind]
+        assert get(f"{url}?format=png").startswith(b"\x89PNG")
+
+
+def test_what_is_corrupt_is_a_dead_letter(release: Release, sent: list) -> None:
+    bad = [alert for alert in sent if alert.fault is not None]
+    assert bad
+    listed = release.stampede("deadletters", "list", "cutouts", "--json").said
+    assert len(listed.splitlines()) >= len({alert.body for alert in bad})
+
+
+def test_the_functions_that_take_alerts_are_the_clusters_own(release: Release) -> None:
+    for name in ("cutouts", "lightcurves", "deadletters", "thumbnails", "replicate"):
+        assert ".svc.cluster.local" in release.url(name), name
+    for name in ("read", "bulk"):
+        assert ".svc.cluster.local" not in release.url(name), name
+
+
+def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
+    """The store tells the relay, the relay the Broker, the Broker `thumbnails`, from zero pods."""
+    read = release.url("read")
+
+    def lacking() -> list[str]:
+        said = release.stampede("reconcile", "--dry-run", check=False).said
+        return [line for line in said.splitlines() if line.startswith("without-thumbnails")]
+
+    until(lambda: not lacking(), 180, 3)
+    for alert in good(sent)[::8]:
+        picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
+        assert picture == thumbnail([alert.fits[kind] for kind in KINDS], Counter())
+
+
+def test_the_second_site_is_complete(release: Release, sent: list) -> None:
+    release.wait_until_stored("--site", "replica")
+    assert release.python(DIFFERENCES) == ""
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="no real alerts here; the simulated ones do instead")
+def test_real_alerts_byte_by_byte(release: Release) -> None:
+    bodies = [found.data for found in files.read(files.find([REAL]))]
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        for number, body in enumerate(bodies):
+            info = tarfile.TarInfo(f"{number}.avro")
+            info.size = len(body)
+            archive.addfile(info, io.BytesIO(body))
+    release.python(SEND, tar.getvalue())
+    release.wait_until_stored()
+    truths = [truth for body in bodies if (truth := truth_of(body))]
+    expected = {
+        (truth.survey, truth.alert_id, kind): value
+        for truth in truths
+        for kind, value in truth.cutouts.items()
+    }
+    stored = proof.stored_cutouts(release.url("bulk"), [truth.alert_id for truth in truths])
+    assert {key: digest(fits) for key, fits in stored.items()} == expected
+    assert len(expected) > 400
+
+
+def test_a_single_cutout_comes_gzipped_as_it_is_stored(release: Release, sent: list) -> None:
+    alert = next(alert for alert in good(sent) if all(alert.fits.values()))
+    url = f"{release.url('read')}/v1/alerts/{alert.alert_id}/cutouts/science"
+    assert gzip.decompress(get(url, **{"Accept-Encoding": "gzip"})) == alert.fits["science"]
+    about = get_json(f"{release.url('read')}/v1/alerts/{alert.alert_id}")
+    assert about["object_id"] == alert.object_id
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
+def test_the_page_of_an_object_in_a_browser(release: Release, sent: list) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    alert = next(alert for alert in good(sent) if all(alert.fits.values()))
+    read = release.url("read")
+    host = read.removeprefix("http://")
+    with playwright.sync_playwright() as p:
+        options = ["--no-sandbox", f"--host-resolver-rules=MAP {host} {release.cluster.ingress}"]
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=options)
+        page = browser.new_page()
+        page.goto(f"{read}/objects/{alert.object_id}")
+        assert alert.object_id in page.inner_text("body")
+        page.wait_for_load_state("networkidle")
+        widths = page.locator("img").evaluate_all("all => all.map(one => one.naturalWidth)")
+        assert widths
+        assert all(width > 10 for width in widths)
+        browser.close()

@@ -1,0 +1,118 @@
+"""Pods, the node, Ceph and Kafka die, the chart is upgraded, while alerts come: none is lost."""
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from e2e.cluster.node import Node
+from e2e.on_cluster.release import Release, asking
+from e2e.user import get
+from stampede.simulator import Simulator
+from tests import proof
+
+pytestmark = pytest.mark.timeout(2400)
+
+VICTIMS = ("cutouts", "lightcurves", "deadletters", "thumbnails", "replicate", "notifications")
+LIMIT = "the limit is"  # says a function of what is too large
+SERVERS = ("ceph", "second-ceph", "kafka")
+
+
+def truth_of(seed: int, count: int) -> tuple[Simulator, list]:
+    """What `stampede simulate` sends with the same options, and which light curves that makes."""
+    simulator = Simulator(seed, solar_system=0.05, null_cutouts=0.01)
+    return simulator, list(simulator.alerts(count))
+
+
+def simulate(release: Release, seed: int, count: int, rate: int = 0) -> None:
+    """Send alerts; they are in Kafka when it returns."""
+    seconds = 120 + (count / rate if rate else 0)
+    release.stampede(
+        *("simulate", "--alerts", count, "--seed", seed, "--rate", rate), seconds=seconds
+    )
+
+
+def assert_all_of_it_is_stored(release: Release, seed: int, count: int) -> None:
+    """By the ledger, by each cutout's bytes, and by every point of every light curve."""
+    release.wait_until_stored(seconds=400)
+    simulator, alerts = truth_of(seed, count)
+    bulk = release.url("bulk")
+    stored = proof.stored_cutouts(bulk, [alert.alert_id for alert in alerts])
+    assert not proof.differences(proof.cutouts_of(alerts), stored)
+    assert proof.assert_light_curves(bulk, simulator)
+
+
+def kill(release: Release, pod: dict) -> None:
+    """As `kill -9` would: no signal before, no time to drain."""
+    name = pod["metadata"]["name"]
+    release.kubectl("delete", "pod", name, "--grace-period=0", "--force", check=False)
+
+
+def test_pods_die_while_alerts_come(release: Release) -> None:
+    rng, killed = random.Random(52), 0
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(simulate, release, 52, 1500, 25)
+        while not sending.done():
+            time.sleep(rng.uniform(1, 4))
+            name = rng.choice([*VICTIMS, "source"])
+            pods = release.sources() if name == "source" else release.pods(name)
+            if pods:
+                kill(release, rng.choice(pods))
+                killed += 1
+        sending.result()
+    assert killed > 5
+    assert_all_of_it_is_stored(release, 52, 1500)
+
+
+def test_ceph_and_kafka_start_anew_while_alerts_come(release: Release) -> None:
+    simulate(release, 53, 1500)
+    for name in SERVERS:
+        release.cluster.kubectl(
+            "--namespace", "site", "delete", "pod", "--selector", f"app={name}", "--wait=false"
+        )
+        time.sleep(5)
+    assert_all_of_it_is_stored(release, 53, 1500)
+
+
+def test_the_node_starts_anew_while_alerts_come(release: Release) -> None:
+    cluster = release.cluster
+    if not isinstance(cluster.chosen, Node):
+        pytest.skip(f"{cluster.chosen.name}: its nodes are not ours to restart")
+    simulate(release, 54, 1000)
+    cluster.chosen.restart()
+    release.wait_until_ready()
+    assert_all_of_it_is_stored(release, 54, 1000)
+    release.wait_until_stored("--site", "replica", seconds=400)
+
+
+def test_an_upgrade_under_load_and_a_poison_alert(release: Release) -> None:
+    """No read fails, nothing is lost; what the first bound refuses, the second one replays."""
+    simulate(release, 55, 50)
+    release.wait_until_stored()
+    known = next(alert for alert in truth_of(55, 50)[1] if alert.fits["science"])
+    url = f"{release.url('read')}/v1/alerts/{known.alert_id}/cutouts/science"
+    _, alerts = truth_of(56, 1000)
+    sizes = sorted(len(alert.body) for alert in alerts)
+    bound = sizes[-20]  # the largest are too large
+    before = {pod["metadata"]["name"] for pod in release.pods("read")}
+
+    def read() -> None:
+        assert get(url) == known.fits["science"]
+
+    with asking(read) as asked:
+        release.install(settings__max_alert_bytes=bound)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(simulate, release, 56, 1000, 20)
+            time.sleep(10)
+            release.install(podAnnotations__upgraded="yes")
+            sending.result()
+        release.wait_until_stored(seconds=400)
+        refused = release.stampede("deadletters", "list", "cutouts", "--reason", LIMIT, "--json")
+        assert len(refused.said.splitlines()) >= sum(size > bound for size in sizes) > 10
+        release.install(settings__max_alert_bytes=16 << 20)
+    assert not asked.wrong
+    assert len(asked.seconds) > 100
+    assert before.isdisjoint(pod["metadata"]["name"] for pod in release.pods("read"))
+    release.stampede("deadletters", "replay", "--all", check=False, seconds=300)
+    assert_all_of_it_is_stored(release, 56, 1000)

@@ -1,0 +1,126 @@
+"""Functions grow from zero and shrink to it; a large query, at the second site, crowds nobody."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from e2e.on_cluster.release import Cluster, Release, asking, percentile
+from e2e.user import get, until
+from stampede.simulator import Simulator
+from tests import proof
+
+pytestmark = pytest.mark.timeout(2400)
+
+SEED = 61
+COUNT = 2000
+LARGE = 33_334  # alerts: 100,002 cutouts
+FIRST = 9_000_000_000  # their first id
+# Cutouts of `LARGE` alerts, 15 KB each, 500 alerts to a pack; what they show does not matter.
+FILL = f"""
+import gzip, random
+import pyarrow as pa
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.open import open_objects
+from stampede.store.packs import write_pack
+from stampede.store.tables import CUTOUTS, Table
+objects, none = open_objects(Settings()), Coverage.of({{}})
+noise = random.Random(1)
+images = [gzip.compress(noise.randbytes(15_000), 1, mtime=0) for _ in range(97)]
+for start in range(0, {LARGE}, 500):
+    rows = [
+        dict(alert_id={FIRST} + n, survey="ztf", kind=kind, object_id=f"ZTF{{n}}", mjd=61000.0,
+             band="r", ra=10.0, dec=-5.0, fits=images[(3 * n + k) % 97])
+        for n in range(start, min(start + 500, {LARGE})) for k, kind in enumerate(KINDS)
+    ]
+    pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), none)
+    objects.put(pack.key, memoryview(pack.data))
+    Table(objects, CUTOUTS).append(pack.places, none)
+"""
+
+
+def test_cutouts_grows_from_zero_and_shrinks_to_it(release: Release) -> None:
+    until(lambda: not release.pods("cutouts"), 180, 1)
+    with ThreadPoolExecutor(1) as pool:
+        line = ("simulate", "--alerts", COUNT, "--seed", SEED)
+        sending = pool.submit(release.stampede, *line, seconds=300)
+        until(lambda: len(release.pods("cutouts")) >= 2, 120, 0.5)
+        sending.result()
+    release.wait_until_stored(seconds=300)
+    until(lambda: not release.pods("cutouts"), 180, 1)
+
+
+@pytest.fixture(scope="module")
+def second(cluster: Cluster, release: Release) -> Iterator[Release]:
+    """Another release, of the functions that read, at the second site."""
+    release.wait_until_stored("--site", "replica", seconds=300)
+    second = Release(cluster, "second", "values-second.yaml")
+    second.install()
+    yield second
+    second.uninstall()
+
+
+@pytest.fixture(scope="module")
+def known(release: Release) -> list:
+    simulator = Simulator(SEED + 1, solar_system=0.05, null_cutouts=0.01)
+    alerts = list(simulator.alerts(100))
+    release.stampede("simulate", "--alerts", 100, "--seed", SEED + 1)
+    release.wait_until_stored()
+    release.wait_until_stored("--site", "replica", seconds=300)
+    return alerts
+
+
+def test_the_second_site_gives_the_same_answers(second: Release, known: list) -> None:
+    ids = [alert.alert_id for alert in known]
+    assert proof.stored_cutouts(second.url("read"), ids) == proof.cutouts_of(known)
+
+
+def test_large_queries_crowd_nobody(second: Release, known: list) -> None:
+    """100,000 items out of `bulk`, whose pods come and go, while `read` answers within a second."""
+    second.python(FILL, seconds=400)
+    ids = [str(FIRST + n) for n in range(LARGE)]
+    alert = next(alert for alert in known if all(alert.fits.values()))
+    url = f"{second.url('read')}/v1/alerts/{alert.alert_id}/cutouts/science"
+    bulk = second.url("bulk")
+
+    def large(_: int) -> int:
+        body = json.dumps({"ids": ids}).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{bulk}/v1/cutouts?format=arrow", body, headers)
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            return sum(
+                batch.num_rows - batch.column("fits").null_count
+                for batch in pa.ipc.open_stream(answer)
+            )
+
+    def small() -> None:
+        assert get(url) == alert.fits["science"]
+
+    small()
+    until(lambda: not second.pods("bulk"), 180, 1)
+    with asking(small) as asked, ThreadPoolExecutor(2) as pool:
+        queries = [pool.submit(large, n) for n in range(2)]
+        until(lambda: len(second.pods("bulk")) == 2, 120, 0.5)
+        assert [query.result() for query in queries] == [3 * LARGE, 3 * LARGE]
+    assert not asked.wrong
+    print(f"{len(asked.seconds)} small reads, p99 {percentile(asked.seconds, 0.99):.3f} s")
+    assert len(asked.seconds) > 20
+    assert percentile(asked.seconds, 0.99) < 1
+    assert len(second.pods("read")) == 1
+    until(lambda: not second.pods("bulk"), 180, 1)
+
+
+def test_uninstall_leaves_the_data_and_nothing_else(second: Release, release: Release) -> None:
+    second.uninstall()
+    until(lambda: not second.left(), 180, 2)
+    release.wait_until_stored("--site", "replica")
+    began = time.monotonic()
+    second.install()
+    print(f"installed again in {time.monotonic() - began:.0f} s")
+    assert get(f"{second.url('read')}/v1/alerts/{FIRST}/cutouts/science")

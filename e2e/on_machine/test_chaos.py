@@ -1,0 +1,58 @@
+"""Everything is killed, again and again, while alerts flow; in the end nothing is missing."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.user import RUN_SECONDS, Running, Up, stored_counts
+from stampede.simulator import Simulator
+from tests import proof
+
+COUNT = 1500
+RATE = 40  # alerts a second, so that there is something under way whenever somebody dies
+SEED = 9
+FUNCTIONS = ("cutouts", "lightcurves", "deadletters", "compact", "read", "source")
+SERVERS = ("radosgw", "ceph-osd", "kafka")
+
+
+@pytest.mark.timeout(1500)
+def test_nothing_is_lost_whoever_is_killed(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    killed = 0
+    rounds = [*FUNCTIONS, *SERVERS, "source", "cutouts", "lightcurves"]
+    rng.shuffle(rounds)
+    simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
+    alerts = list(simulator.alerts(COUNT))
+    with Up(tmp_path / "data") as up:
+        simulate = Running(
+            tmp_path / "simulate.log",
+            *("simulate", "--to", f"kafka://{up.kafka}", "--alerts", COUNT, "--seed", SEED),
+            *("--corrupt", 0.004, "--duplicates", 0.02, "--rate", RATE),
+        )
+        with simulate:
+            simulate.wait_for(f"[0-9] of {COUNT:,} alerts")
+            for name in rounds:
+                time.sleep(rng.uniform(0.5, 3.5))
+                process = rng.choice(up.processes(name) or [None])
+                if process is None:  # just being started again
+                    continue
+                print(f"kill -9 {name} {process.pid}")
+                process.kill()
+                killed += 1
+            simulate.ended(simulate.child.wait(RUN_SECONDS)).assert_done()
+        audit = up.wait_until_stored()
+        bad = [alert for alert in alerts if alert.fault is not None]
+        received, stored, dead = stored_counts(audit)["cutouts"]
+        # A producer may send twice what it has no answer for.
+        assert received >= COUNT
+        assert stored + dead == received
+        assert dead >= len(bad)
+        good = [alert for alert in alerts if alert.fault is None]
+        found = proof.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
+        assert not proof.differences(proof.cutouts_of(good), found)
+        proof.assert_light_curves(up.url, simulator)
+        up.assert_back(*FUNCTIONS, *SERVERS)
+        assert up.said().count("starting it again") >= killed > len(rounds) / 2
+        up.stop().assert_done()

@@ -1,0 +1,185 @@
+"""Every command of the README, run as it stands there, in the order in which a reader would."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from astropy.io import fits, votable
+from PIL import Image
+
+from stampede.local.ceph import LocalCeph
+from stampede.local.kafka import LocalKafka
+from stampede.local.process import free_port
+from stampede.simulator.simulator import Simulator
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+# What is said of a cluster is run by `e2e/on_cluster/test_readme.py`.
+COMMANDS = re.findall(
+    r"^\$ (.+)$", re.sub(r"## On a cluster\n.*?\n## ", "", README, flags=re.DOTALL), re.MULTILINE
+)
+# Run by CI itself, by `test_demo.py`, and by the tests of the benchmarks.
+ELSEWHERE = {"make test", "make demo", "make demo ALERTS=path/to/alerts", "make bench"}
+pytestmark = pytest.mark.timeout(1800)
+
+
+class Reader:
+    """Somebody who follows the README in a directory of their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ran: set[str] = set()
+        self.places: dict[str, str] = {}
+        self.env = os.environ | {
+            "XDG_DATA_HOME": str(directory / "share"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "COLUMNS": "120",
+        }
+
+    def command(self, begins: str) -> list[str]:
+        """The command of the README that is or begins so, with placeholders filled in."""
+        (line,) = [c for c in COMMANDS if c == begins] or [
+            c for c in COMMANDS if c.startswith(begins)
+        ]
+        self.ran.add(line)
+        for placeholder, value in self.places.items():
+            line = line.replace(placeholder, value)
+        return shlex.split(line)
+
+    def run(self, begins: str, status: int = 0) -> str:
+        done = subprocess.run(
+            self.command(begins),
+            cwd=self.directory,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, begins: str, *more: str) -> subprocess.Popen:
+        command = [*self.command(begins), *more]
+        with (self.directory / "up.log").open("wb") as log:
+            up = subprocess.Popen(command, cwd=self.directory, env=self.env, stdout=log, stderr=log)
+        running = Path(self.env["XDG_DATA_HOME"]) / "stampede" / "up.json"
+        while not running.exists():
+            assert up.poll() is None, (self.directory / "up.log").read_text()
+            time.sleep(0.2)
+        return up
+
+
+def stop(up: subprocess.Popen) -> None:
+    up.send_signal(signal.SIGINT)
+    assert up.wait(180) == 0
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(tmp_path)
+
+
+def test_readme(reader: Reader, tmp_path: Path) -> None:
+    install(reader, tmp_path / "clone")
+    alerts = tmp_path / "alerts"
+    simulate = ["stampede", "simulate", "--alerts", "40", "--seed", "7", "--to", str(alerts)]
+    subprocess.run(simulate, env=reader.env, check=True, timeout=300)
+    reader.places = {"path/to/alerts": str(alerts), "8080": "8080"}
+
+    up = reader.start("stampede up")
+    try:
+        reader.run("stampede simulate")
+        deadline = time.monotonic() + 400
+        while "nothing is missing" not in audit(reader):
+            assert time.monotonic() < deadline, audit(reader)
+            time.sleep(1)
+        reader.run("stampede audit")
+        assert "nothing is missing" in reader.run("stampede ingest")
+        read(reader)
+        mine(reader)
+    finally:
+        stop(up)
+
+    with (
+        LocalCeph(tmp_path / "ceph", free_port(2), "memstore", gigabytes=2) as ceph,
+        LocalKafka(tmp_path / "kafka", free_port(2)) as kafka,
+    ):
+        reader.places |= {
+            "--kafka HOST:PORT": f"--kafka {kafka.bootstrap}",
+            "https://HOST:PORT/BUCKET": f"{ceph.endpoint}/mine",
+        }
+        reader.env |= {
+            "STAMPEDE_ACCESS_KEY": ceph.access_key,
+            "STAMPEDE_SECRET_KEY": ceph.secret_key,
+        }
+        stop(reader.start("stampede up --kafka"))
+
+    assert set(COMMANDS) - reader.ran - ELSEWHERE == set()
+
+
+def install(reader: Reader, clone: Path) -> None:
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    inside = Reader(clone)
+    inside.run("python3 -m venv")
+    inside.run(".venv/bin/pip install --require-hashes")
+    inside.run(".venv/bin/pip install --no-deps")
+    assert "audit" in inside.run(".venv/bin/stampede --help")
+    reader.ran |= inside.ran
+
+
+def audit(reader: Reader) -> str:
+    done = subprocess.run(
+        ["stampede", "audit"], env=reader.env, capture_output=True, text=True, timeout=300
+    )
+    return done.stdout + done.stderr
+
+
+def read(reader: Reader) -> None:
+    """The curl commands, and what they brought."""
+    alerts = Simulator(1, truth=False).alerts(1000)
+    alert = next(a for a in alerts if a.survey == "lsst" and all(a.fits.values()))
+    reader.places |= {"ALERT": str(alert.alert_id), "OBJECT": alert.object_id}
+    here = reader.directory
+
+    reader.run("curl http://127.0.0.1:8080/v1/alerts/ALERT/cutouts/science")
+    assert (here / "science.fits").read_bytes() == alert.fits["science"]
+    with fits.open(here / "science.fits") as hdus:
+        assert hdus[0].data.ndim == 2
+    reader.run("curl http://127.0.0.1:8080/v1/alerts/ALERT/cutouts/difference")
+    with Image.open(here / "difference.png") as picture:
+        assert picture.format == "PNG"
+    curve = json.loads(reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve"))
+    assert str(alert.alert_id) in {row["source_id"] for row in curve["detections"]}
+    reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve?format=votable")
+    table = votable.parse_single_table(str(here / "lightcurve.vot"))
+    assert len(table.array) == len(curve["detections"])
+    reader.run("curl http://127.0.0.1:8080/v1/lightcurves")
+    assert pq.read_table(here / "lightcurves.parquet").num_rows == len(curve["detections"])
+    reader.run("curl http://127.0.0.1:8080/v1/cutouts")
+    with tarfile.open(here / "cutouts.tar") as tar:
+        assert len([name for name in tar.getnames() if str(alert.alert_id) in name]) == 3
+    assert json.loads(reader.run("curl http://127.0.0.1:8080/v1/ledger"))
+
+
+def mine(reader: Reader) -> None:
+    """The notebook's lines."""
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    running = json.loads((Path(reader.env["XDG_DATA_HOME"]) / "stampede" / "up.json").read_text())
+    endpoint = running["store"].removeprefix("http://").partition("/")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("127.0.0.1:8400", endpoint)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0

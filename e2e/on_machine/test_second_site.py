@@ -1,0 +1,156 @@
+"""A night's alerts, copied to a second site, while whoever has a part in it is killed at random."""
+
+import json
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, product
+from pathlib import Path
+
+import pytest
+
+from e2e.user import READY_SECONDS, STORED_SECONDS, Running, Up, get, run, stored_counts, until
+from stampede.alerts.columns import KINDS
+from stampede.images.thumbnail import thumbnail
+from stampede.local.process import free_port
+from stampede.local.system import USUAL_PORTS, answers, running
+from stampede.settings import Settings
+from stampede.simulator import SimulatedAlert, Simulator
+from stampede.simulator.command import paced
+from stampede.simulator.faults import FAULTS
+from stampede.simulator.write import write
+from stampede.store.open import open_objects, open_replica
+from stampede.store.tables import THUMBNAILS, Table
+from tests import proof
+
+COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "10000"))
+RATE = 120  # alerts a second: with all these deaths the machine keeps up, and is never idle
+SEED = 31
+GRACE = "20"  # seconds until reconcile looks into a pack
+EVENTS = ("notifications", "broker", "thumbnails", "replicate", "reconcile")
+ALERTS = ("cutouts", "lightcurves", "deadletters", "compact", "read", "source")
+VICTIMS = (*EVENTS, *ALERTS, "second-radosgw")
+DEATHS = 4 * len(VICTIMS)  # at most: a slow machine would be busy with starting them alone
+
+
+class Sent:
+    """What was sent: of all alerts who they are, of some everything."""
+
+    def __init__(self) -> None:
+        self.good: set[tuple[str, int]] = set()
+        self.pictured: set[tuple[str, int]] = set()
+        self.refused: dict[str, set[bytes]] = {"cutouts": set(), "detections": set()}
+        self.some: list[SimulatedAlert] = []
+
+    def watch(self, alerts: Iterator[SimulatedAlert]) -> Iterator[SimulatedAlert]:
+        for number, alert in enumerate(alerts):
+            if alert.fault is not None:
+                for table, status in zip(self.refused, FAULTS[alert.fault], strict=True):
+                    if status >= 400:
+                        self.refused[table].add(alert.body)
+            else:
+                self.good.add((alert.survey, alert.alert_id))
+                if any(alert.fits.values()):
+                    self.pictured.add((alert.survey, alert.alert_id))
+                if number % 50 == 0:
+                    self.some.append(alert)
+            yield alert
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """With ports that no other `up` is about to take. It grows to gigabytes: only the logs stay."""
+    data = tmp_path / "data"
+    data.mkdir()
+    ports = {name: free_port(2) for name in USUAL_PORTS}
+    (data / "ports.json").write_text(json.dumps(ports))
+    yield data
+    for name in ("ceph", "second-site", "kafka"):
+        shutil.rmtree(data / name, ignore_errors=True)
+
+
+@pytest.mark.timeout(2400)
+def test_both_sites_have_everything_whoever_is_killed(tmp_path: Path, data: Path) -> None:
+    rng = random.Random(SEED)
+    simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
+    sent, killed = Sent(), Counter[str]()
+    with (
+        Up(data, "--second-site", STAMPEDE_GRACE_SECONDS=GRACE) as up,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        alerts = paced(sent.watch(simulator.alerts(COUNT)), RATE)
+        sending = thread.submit(write, alerts, f"kafka://{up.kafka}")
+        for name in cycle(rng.sample(VICTIMS, len(VICTIMS))):
+            time.sleep(rng.uniform(0.5, 3.5))
+            if killed.total() >= DEATHS or (sending.done() and len(killed) == len(VICTIMS)):
+                break
+            for process in rng.sample(found := up.processes(name), min(1, len(found))):
+                print(f"kill -9 {name} {process.pid}")
+                process.kill()
+                killed[name] += 1
+        assert sending.result() == COUNT
+
+        counts = stored_counts(up.wait_until_stored())
+        received, stored, dead = counts["cutouts"]
+        # A producer may send twice what it has no answer for.
+        assert received >= COUNT
+        assert stored + dead == received
+        settings = running(data).settings
+        sites = open_objects(settings), open_replica(settings)
+        first, second = (Table(site, THUMBNAILS) for site in sites)
+        until(lambda: sent.pictured <= drawn(first, sent), STORED_SECONDS, 1)
+        up.wait_until_stored("--site", "replica")
+        run("reconcile", "--all", "--data", data).assert_done()
+        assert drawn(second, sent) == drawn(first, sent)
+        for site, (table, refused) in product(sites, sent.refused.items()):
+            letters = proof.letters(site, table).values()
+            assert {letter.data for letter in letters} == refused
+
+        with Second(tmp_path / "second.log", settings) as read:
+            for url in (up.url, read.url):
+                assert_some_of_it_comes_back(url, sent, simulator)
+            read.stop().assert_done()
+        up.assert_back(*VICTIMS)
+        assert up.said().count("starting it again") >= killed.total()
+        up.stop().assert_done()
+
+
+def drawn(table: Table, sent: Sent) -> set[tuple[str, int]]:
+    """Survey and id of all alerts that have a thumbnail."""
+    table.refresh()
+    rows = table.lookup([alert_id for _, alert_id in sent.good]).to_pylist()
+    return {(row["survey"], row["alert_id"]) for row in rows} & sent.good
+
+
+def assert_some_of_it_comes_back(read: str, sent: Sent, simulator: Simulator) -> None:
+    """Cutouts byte by byte, light curves point by point, and thumbnails, as they were sent."""
+    stored = proof.stored_cutouts(read, [alert.alert_id for alert in sent.some])
+    assert not proof.differences(proof.cutouts_of(sent.some), stored)
+    assert proof.assert_light_curves(read, simulator, simulator.object_ids[::20])
+    for alert in sent.some:
+        picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
+        assert picture == thumbnail([alert.fits[kind] for kind in KINDS], Counter())
+
+
+class Second(Running):
+    """`stampede serve read` as it would be at the second site, which knows nothing of the first."""
+
+    def __init__(self, log: Path, settings: Settings) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(
+            *(log, "serve", "read"),
+            STAMPEDE_PORT=str(port),
+            STAMPEDE_STORE=settings.replica,
+            STAMPEDE_ACCESS_KEY=settings.replica_access_key,
+            STAMPEDE_SECRET_KEY=settings.replica_secret_key.get_secret_value(),
+        )
+
+    def __enter__(self) -> "Second":
+        super().__enter__()
+        until(lambda: answers(self.url) or self.child.poll() is not None, READY_SECONDS)
+        return self

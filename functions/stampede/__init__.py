@@ -1,0 +1,3 @@
+"""Stampede: every alert of a sky survey, stored; cutouts and light curves, served."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""`python -m stampede`."""
+
+from stampede.cli import main
+
+main()

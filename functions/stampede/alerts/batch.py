@@ -1,0 +1,244 @@
+"""A batch of messages in, one table and a verdict on every message out.
+
+One bad message never harms its neighbours: its verdict is the error that names the alert and
+the fault, and the rows of the others are in the table.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts import columns, rubin, ztf
+from stampede.alerts.arrays import concat, table_of
+from stampede.alerts.decode import Decoder, DecoderFailed, check
+from stampede.alerts.framing import Framing, WriterSchema
+from stampede.errors import StampedeError, Undecodable, Unusable
+
+SURVEYS: dict[str, ModuleType] = {"lsst": rubin, "ztf": ztf}
+FITS_BEGINS = b"SIMPLE  ="
+
+
+class RawAlerts(NamedTuple):
+    """Alerts of one schema as the survey names and nests their columns.
+
+    One row per alert, by id: everything in it but the cutouts and the history, whose points
+    were alerts of their own.
+
+    Attributes
+    ----------
+    night
+        Of the latest of them, MJD TAI.
+    """
+
+    survey: str
+    night: int
+    table: pa.Table
+
+
+class Decoded(NamedTuple):
+    """What came of a batch.
+
+    Attributes
+    ----------
+    rows
+        Table of `columns.CUTOUT` or `columns.DETECTION`: all good messages' rows.
+    faults
+        Per message None, or the error it is answered with.
+    raw
+        With detections, the alerts in the survey's own columns, a table per schema.
+    """
+
+    rows: pa.Table
+    faults: list[StampedeError | None]
+    raw: list[RawAlerts]
+
+
+class Group(NamedTuple):
+    """Messages of one schema, decoded."""
+
+    survey: str
+    table: pa.Table
+    heads: pa.Table
+    places: np.ndarray  # which message each row came from
+
+
+class Reader:
+    """Reads batches of alerts.
+
+    Parameters
+    ----------
+    framing, decoder
+        How messages are taken out of their frames, and records decoded.
+    latest_mjd
+        Gives the MJD TAI after which an alert's time is a fault.
+    """
+
+    def __init__(self, framing: Framing, decoder: Decoder, latest_mjd: Callable[[], float]) -> None:
+        self._framing = framing
+        self._decoder = decoder
+        self._latest_mjd = latest_mjd
+
+    def cutouts(self, messages: Sequence[bytes | memoryview], careful: bool = False) -> Decoded:
+        """All cutouts, three rows per alert side by side, null where the survey sent none.
+
+        `careful` checks each message alone first: for batches that made the decoder fail.
+        Raises `DecoderFailed` where the batch as a whole cannot be decoded.
+        """
+        faults: list[StampedeError | None] = [None] * len(messages)
+        groups = self._groups(messages, faults, careful, lambda schema, m: [*m.CUTOUTS.values()])
+        with _unreadable():
+            rows = [_cutouts(group, faults) for group in groups]
+            return Decoded(concat(columns.CUTOUT, rows), faults, [])
+
+    def detections(self, messages: Sequence[bytes | memoryview], careful: bool = False) -> Decoded:
+        """All points of the light curves, the alerts' own and their histories'."""
+        faults: list[StampedeError | None] = [None] * len(messages)
+        groups = self._groups(messages, faults, careful, _all_but_cutouts)
+        rows, raw = [], []
+        with _unreadable():
+            for group in groups:
+                rows.append(_detections(group))
+                raw.append(_raw(group))
+            return Decoded(concat(columns.DETECTION, rows), faults, raw)
+
+    def _groups(
+        self,
+        messages: Sequence[bytes | memoryview],
+        faults: list[StampedeError | None],
+        careful: bool,
+        wanted: Callable[[WriterSchema, ModuleType], list[str]],
+    ) -> Iterator[Group]:
+        """Frame, sort by schema, decode, and leave out alerts that cannot be stored."""
+        by_schema: dict[int, tuple[WriterSchema, list[int], list[bytes | memoryview]]] = {}
+        for place, message in enumerate(messages):
+            try:
+                schema, record = self._framing.take(message)
+                if not len(record):
+                    raise Undecodable("the message has a frame but no record")
+                if careful:
+                    check(schema, record)
+            except StampedeError as fault:
+                faults[place] = fault
+                continue
+            _, places, records = by_schema.setdefault(id(schema), (schema, [], []))
+            places.append(place)
+            records.append(record)
+        for schema, places, records in by_schema.values():
+            module = SURVEYS[schema.survey]
+            names = dict.fromkeys([*module.head_columns(schema), *wanted(schema, module)])
+            table = self._decoder.decode(schema, records, list(names))
+            heads = module.head(table)
+            good = self._usable(heads, np.array(places), faults)
+            if not good.all():
+                mask = pa.array(good)
+                table, heads = table.filter(mask).combine_chunks(), heads.filter(mask)
+            if heads.num_rows:
+                yield Group(schema.survey, table, heads.combine_chunks(), np.array(places)[good])
+
+    def _usable(
+        self, heads: pa.Table, places: np.ndarray, faults: list[StampedeError | None]
+    ) -> np.ndarray:
+        """Which alerts have all that storing needs; the others get their fault."""
+        latest = self._latest_mjd()
+        missing = {
+            "it has no id": heads["alert_id"].is_null(),
+            "it has no object id": heads["object_id"].is_null(),
+            "it has no observation time": heads["mjd"].is_null(),
+            f"its observation time is in the future (after MJD {latest:.1f})": pc.fill_null(
+                pc.greater(heads["mjd"], latest), False
+            ),
+        }
+        good = np.ones(len(places), bool)
+        for reason, mask in missing.items():
+            for row in np.flatnonzero(mask.to_numpy() & good).tolist():
+                good[row] = False
+                faults[places[row]] = Unusable(f"{_name(heads, row)} cannot be stored: {reason}")
+        return good
+
+
+def _name(heads: pa.Table, row: int) -> str:
+    alert_id, object_id = heads["alert_id"][row].as_py(), heads["object_id"][row].as_py()
+    mjd = heads["mjd"][row].as_py()
+    return f"alert {alert_id} of object {object_id} at MJD {mjd}"
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    """Some value fits no column, an id that is no integer say: which alert's, is not told here."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise DecoderFailed(f"a value cannot be read: {error}") from error
+
+
+def _all_but_cutouts(schema: WriterSchema, module: ModuleType) -> list[str]:
+    return [name for name in schema.fields if name not in module.CUTOUTS.values()]
+
+
+def _detections(group: Group) -> pa.Table:
+    """All points of a group but history rows without an id or a time, which no plot can show."""
+    rows = SURVEYS[group.survey].detections(group.table, group.heads)
+    usable = pc.and_(rows["source_id"].is_valid(), rows["mjd"].is_valid())
+    return rows.filter(usable) if pc.any(pc.invert(usable)).as_py() else rows
+
+
+def _raw(group: Group) -> RawAlerts:
+    history = SURVEYS[group.survey].HISTORY
+    own = [name for name in group.table.column_names if "." not in name and name not in history]
+    order = pc.sort_indices(group.heads["alert_id"])
+    night = int(pc.max(group.heads["mjd"]).as_py())
+    return RawAlerts(group.survey, night, group.table.select(own).take(order))
+
+
+def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
+    module = SURVEYS[group.survey]
+    names = group.heads["alert_id"].to_pylist()
+    files: dict[str, list[bytes | None]] = {}
+    for kind in columns.KINDS:
+        files[kind] = [
+            _stored(data, name, kind, place, group.survey, faults)
+            for data, name, place in zip(
+                module.cutout(group.table, kind).to_pylist(), names, group.places, strict=True
+            )
+        ]
+    good = np.array([faults[place] is None for place in group.places], bool)
+    rows = np.repeat(np.flatnonzero(good), len(columns.KINDS))
+    heads = group.heads.take(pa.array(rows))
+    fits = [files[kind][row] for row in np.flatnonzero(good) for kind in columns.KINDS]
+    return table_of(
+        columns.CUTOUT,
+        {
+            **{name: heads[name] for name in ("alert_id", "object_id", "mjd", "band", "ra", "dec")},
+            "survey": group.survey,
+            "kind": pa.array(columns.KINDS * int(good.sum()), pa.string()),
+            "fits": pa.array(fits, pa.binary()),
+        },
+        len(rows),
+    )
+
+
+def _stored(data, name, kind, place, survey, faults) -> bytes | None:
+    """The gzip file to store of a cutout as sent; what is no FITS file is the alert's fault."""
+    if data is None or faults[place] is not None:
+        return None
+    if survey == "lsst":
+        if data.startswith(FITS_BEGINS):
+            return rubin.compress(data)
+        begin = data
+    else:
+        try:
+            begin = zlib.decompressobj(31).decompress(data, len(FITS_BEGINS))
+        except zlib.error:
+            begin = data
+        if begin == FITS_BEGINS:
+            return data
+    faults[place] = Unusable(
+        f"the {kind} cutout of alert {name} is not FITS: it begins with 0x{begin[:8].hex()}"
+    )
+    return None

@@ -1,0 +1,154 @@
+"""Avro object containers, as bytes: taken apart with care, put together without copies.
+
+The format is that of the Avro specification, "Object Container Files": a header (magic, a map
+of metadata, a 16-byte sync marker), then blocks of records, each followed by the marker.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import cramjam
+
+from stampede.errors import TooLarge, Undecodable
+
+MAGIC = b"Obj\x01"
+SYNC = bytes(range(16))
+
+
+class Header(NamedTuple):
+    """The head of a container, without its sync marker, which differs from file to file."""
+
+    schema: dict
+    codec: str
+    length: int
+
+
+def varint(number: int) -> bytes:
+    """Avro's long: zig-zag, seven bits a byte, low bits first."""
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The long that starts at `at`, and where the next byte is. Raises `Undecodable`."""
+    shift = number = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise Undecodable("the Avro container is cut off or damaged")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+
+
+def read_header(data: bytes | memoryview) -> Header:
+    """Read the head of a container. Raises `Undecodable`."""
+    if bytes(data[:4]) != MAGIC:
+        raise Undecodable("not an Avro container: it does not begin with 'Obj' 0x01")
+    meta: dict[bytes, bytes] = {}
+    at = 4
+    while True:
+        count, at = read_varint(data, at)
+        if count == 0:
+            break
+        if count < 0:  # the specification's long form: the block's size in bytes comes along
+            count = -count
+            _, at = read_varint(data, at)
+        for _ in range(count):
+            pair = []
+            for _ in range(2):
+                size, at = read_varint(data, at)
+                if size < 0 or at + size > len(data):
+                    raise Undecodable("the Avro container is cut off within its header")
+                pair.append(bytes(data[at : at + size]))
+                at += size
+            meta[pair[0]] = pair[1]
+    try:
+        schema = json.loads(meta[b"avro.schema"])
+    except (KeyError, ValueError) as error:
+        raise Undecodable("the Avro container's header holds no readable schema") from error
+    if at + 16 > len(data):
+        raise Undecodable("the Avro container is cut off within its header")
+    return Header(schema, meta.get(b"avro.codec", b"null").decode("ascii", "replace"), at)
+
+
+def blocks(data: bytes | memoryview, header: Header, limit: int) -> Iterator[tuple[int, bytes]]:
+    """Number of records and decompressed bytes of each block.
+
+    Raises `Undecodable` for a damaged container, `TooLarge` for a block that would
+    decompress to more than `limit` bytes.
+    """
+    sync = bytes(data[header.length : header.length + 16])
+    at = header.length + 16
+    while at < len(data):
+        count, at = read_varint(data, at)
+        size, at = read_varint(data, at)
+        end = at + size
+        if size < 0 or count < 0 or end + 16 > len(data):
+            raise Undecodable("the Avro container is cut off within a block")
+        if bytes(data[end : end + 16]) != sync:
+            raise Undecodable("a block of the Avro container does not end in its sync marker")
+        yield count, decompress(data[at:end], header.codec, limit)
+        at = end + 16
+
+
+def decompress(block: bytes | memoryview, codec: str, limit: int) -> bytes:
+    """Undo a block's codec (null, deflate, snappy), never making more than `limit` bytes."""
+    if codec == "null":
+        data = bytes(block)
+    elif codec == "deflate":
+        inflate = zlib.decompressobj(-15)
+        try:
+            data = inflate.decompress(block, limit + 1)
+        except zlib.error as error:
+            raise Undecodable(f"deflate block: {error}") from error
+        if len(data) <= limit and not inflate.eof:
+            raise Undecodable("deflate block: it is cut off")
+    elif codec == "snappy":
+        if len(block) < 5:
+            raise Undecodable("snappy block: it is cut off")
+        body, crc = bytes(block[:-4]), bytes(block[-4:])
+        try:
+            if cramjam.snappy.decompress_raw_len(body) > limit:
+                raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+            data = bytes(cramjam.snappy.decompress_raw(body))
+        except cramjam.DecompressionError as error:
+            raise Undecodable(f"snappy block: {error}") from error
+        if zlib.crc32(data).to_bytes(4, "big") != crc:
+            raise Undecodable("snappy block: its checksum does not fit")
+    else:
+        raise Undecodable(
+            f"codec {codec!r} of the Avro container is not one of null, deflate, snappy"
+        )
+    if len(data) > limit:
+        raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+    return data
+
+
+def make_header(schema: dict) -> bytes:
+    """Head of an uncompressed container, sync marker included."""
+    pairs = ((b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", b"null"))
+    meta = b"".join(varint(len(k)) + k + varint(len(v)) + v for k, v in pairs)
+    return MAGIC + varint(len(pairs)) + meta + varint(0) + SYNC
+
+
+def make_blocks(records: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Pieces of one block per record.
+
+    One block for all would be no faster, and here a record of wrong length cannot shift
+    its neighbours.
+    """
+    one = varint(1)
+    for record in records:
+        yield one + varint(len(record))
+        yield record
+        yield SYNC

@@ -1,0 +1,73 @@
+"""`stampede bench`: measure on this machine, write build/bench.json and build/bench.md."""
+
+import os
+import shlex
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stampede.bench.registry import BENCHMARKS, measure_of
+from stampede.logs import configure_logs
+
+
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help=f"{', '.join(BENCHMARKS)}; without any, all of them"
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="less than a minute each")] = False,
+    out: Annotated[Path, typer.Option(help="directory of bench.json and bench.md")] = Path("build"),
+    real: Annotated[
+        Path | None, typer.Option(help="directory of real alerts (lsst/, ztf/) to decode as well")
+    ] = None,
+    install: Annotated[
+        bool, typer.Option(help="install Debian packages that are missing (as root)")
+    ] = os.geteuid() == 0,
+) -> None:
+    """Measure: every rate beside its rival or limit, CPU time by process, not only wall time.
+
+    Starts its own Ceph and Kafka on 127.0.0.1 where a benchmark needs them, and removes what
+    they stored. Exits with 1 where a figure is not what it must be.
+    """
+    configure_logs()
+    from stampede.bench import report
+    from stampede.bench.figures import Context, Figure
+    from stampede.bench.machine import machine, versions
+
+    chosen = {name: measure_of(name) for name in names or BENCHMARKS}
+    console = Console(file=sys.stderr)
+    begin = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(
+            f"[dim]{time.monotonic() - begin:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True
+        )
+
+    about = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    found: dict[str, list[Figure]] = {}
+    for name, measure in chosen.items():
+        say(f"{name}: {BENCHMARKS[name]}")
+        with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
+            context = Context(quick, Path(scratch), say, real, install)
+            found[name] = list(measure(context))
+        command = shlex.join(["stampede", *sys.argv[1:]])
+        report.write(out, report.document(about, command, found), found)
+    typer.echo((out / "bench.md").read_text())
+    say(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
+    figures = [figure for some in found.values() for figure in some]
+    missed = [figure for figure in figures if figure.met is False]
+    for figure in missed:
+        say(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")
+    sys.exit(1 if missed else 0)

@@ -1,0 +1,71 @@
+"""A store whose requests are counted: what a look-up or an update costs, whatever the machine."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from stampede.store.objects import ObjectInfo, Objects
+
+
+class Counted:
+    """`Objects` around others, with the requests and the bytes of each operation since `clear`.
+
+    A listing counts one request for each thousand keys, as S3 has it. Not exact where several
+    threads ask at once, by a request now and then.
+    """
+
+    def __init__(self, inner: Objects) -> None:
+        self.inner = inner
+        self.requests: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Begin to count anew."""
+        self.requests.clear()
+        self.bytes.clear()
+
+    def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
+        """See `Objects.put`."""
+        self._count("put", len(data))
+        self.inner.put(key, data, sha256)
+
+    def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+        """See `Objects.put_stream`."""
+
+        def counted() -> Iterator[bytes]:
+            for piece in pieces:
+                self._count("put", len(piece))
+                yield piece
+
+        self.inner.put_stream(key, counted())
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """See `Objects.get`."""
+        data = self.inner.get(key, start, length)
+        self._count("get", len(data))
+        return data
+
+    def head(self, key: str) -> ObjectInfo:
+        """See `Objects.head`."""
+        self._count("head")
+        return self.inner.head(key)
+
+    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
+        """See `Objects.list`."""
+        for number, info in enumerate(self.inner.list(prefix, after)):
+            if number % 1000 == 0:
+                self._count("list")
+            yield info
+
+    def delete(self, key: str) -> None:
+        """See `Objects.delete`."""
+        self._count("delete")
+        self.inner.delete(key)
+
+    def forget_uploads(self, before: datetime) -> int:
+        """See `Objects.forget_uploads`."""
+        return self.inner.forget_uploads(before)
+
+    def _count(self, operation: str, size: int = 0) -> None:
+        self.requests[operation] += 1
+        self.bytes[operation] += size

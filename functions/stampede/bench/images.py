@@ -1,0 +1,70 @@
+"""Cutouts to store by the thousand: bytes that do not compress, in rows as decoding gives them."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.packs import write_pack
+from stampede.store.tables import CUTOUTS, Table
+
+KB = 1000
+CUTOUT_BYTES = 15 * KB  # as the users' tables have it
+FLUSH_ALERTS = 300  # as many as a source has in flight
+NIGHT = 61_000
+_NOISE = pa.py_buffer(np.random.default_rng(1).bytes(80 << 20))
+
+A = TypeVar("A")
+
+
+def noise(size: int, number: int = 0) -> memoryview:
+    """Bytes that do not compress, others for each number."""
+    start = number * 4099 % (len(memoryview(_NOISE)) - size)
+    return memoryview(_NOISE)[start : start + size]
+
+
+def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
+    """`count` cutouts of `size` bytes, those of alert `first` and after; other bytes each night."""
+    numbers = np.arange(count)
+    starts = np.arange(count + 1, dtype=np.int32) * size
+    data = noise(count * size, first + night)
+    fits = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(starts), pa.py_buffer(data)]
+    )
+    columns = {
+        "alert_id": first + numbers // len(KINDS),
+        "survey": pa.repeat("lsst", count),
+        "kind": pa.array(KINDS).take(pa.array(numbers % len(KINDS))),
+        "object_id": pa.array(numbers).cast(pa.string()),
+        "mjd": np.full(count, float(night)),
+        "band": pa.repeat("r", count),
+        "ra": numbers / 7,
+        "dec": numbers / -11,
+        "fits": fits,
+    }
+    return pa.table(columns, CUTOUT.remove_metadata())
+
+
+def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
+    """What `cutouts` does with a batch once it is decoded; the pack's key."""
+    assert table.spec is CUTOUTS
+    coverage = Coverage.of({("bench", number): range(rows.num_rows // len(KINDS))})
+    pack = write_pack(rows, coverage)
+    objects.put(pack.key, memoryview(pack.data), pack.sha256)
+    table.append(pack.places, coverage)
+    return pack.key
+
+
+def seconds(act: Callable[[A], object], items: Sequence[A], threads: int) -> float:
+    """How long it takes to do something with every item, so many at once."""
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(abs, range(threads)))  # threads there are
+        begin = perf_counter()
+        list(pool.map(act, items))
+        return perf_counter() - begin

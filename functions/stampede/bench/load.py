@@ -1,0 +1,125 @@
+"""Alerts to measure with: as large as real ones, and each batch of different objects.
+
+As a survey sends them, that is: the alerts of one exposure are of different objects, so that no
+two of them share history rows, which would make a batch smaller.
+"""
+
+import gzip
+import io
+from collections.abc import Iterator
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import fastavro
+import numpy as np
+
+from stampede.alerts import schemas
+from stampede.alerts.container import MAGIC, varint
+from stampede.errors import SetupError
+from stampede.simulator.packets import NULL, SOME, SimulatedAlert
+from stampede.simulator.simulator import Simulator
+
+SHORT = 17_280  # bytes of a short cutout: six FITS blocks
+EXPOSURES = 0.8  # of a field a night, as the simulator has it
+
+
+class Load(NamedTuple):
+    """Messages of one survey, what they are, and (alert id, object id) of each if known."""
+
+    survey: str
+    what: str
+    messages: list[bytes]
+    ids: list[tuple[int, str]]
+
+    @property
+    def size(self) -> float:
+        """Mean bytes of a message."""
+        return sum(map(len, self.messages)) / len(self.messages)
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return f"{self.survey.upper()} alerts of {self.size / 1e3:.0f} KB, {self.what}"
+
+
+def simulated(survey: str, count: int, rows: int, objects: int | None = None) -> Load:
+    """`count` alerts with about `rows` history rows, or all that a survey's window holds."""
+    alerts = list(_late(survey, count, rows, objects or count))
+    held = np.median([len(alert.points) - 1 for alert in alerts])
+    return Load(survey, f"simulated, {held:.0f} history rows", *_parts(alerts))
+
+
+def short_cutouts(count: int, rows: int) -> Load:
+    """LSST alerts whose cutouts were cut to 17,280 bytes, the size most prototypes assume."""
+    alerts = list(_late("lsst", count, rows, count))
+    _, ids = _parts(alerts)
+    return Load("lsst", "the same with short cutouts", [*map(_shortened, alerts)], ids)
+
+
+def real(directory: Path, count: int) -> Iterator[Load]:
+    """Real alerts of both surveys, each repeated under other ids until there are `count`."""
+    for survey, folder in (("lsst", "lsst"), ("ztf", "ztf")):
+        found = sorted((directory / folder).glob("*.avro*"))
+        if not found:
+            raise SetupError(f"{directory / folder}: no real alerts in there")
+        messages = [
+            gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            for path in found
+        ]
+        again = [_renamed(message, copy) for copy, message in _numbered(messages, count)]
+        yield Load(survey, f"real ({len(found)}, repeated under other ids)", again, [])
+
+
+def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, str]]]:
+    ids = [(alert.alert_id, alert.object_id) for alert in alerts]
+    return [alert.body for alert in alerts], ids
+
+
+def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[SimulatedAlert]:
+    """The alerts of a field from when half of its objects have `rows` history rows."""
+    lsst = survey == "lsst"
+    # A detection adds a row and so does forced photometry, the more the brighter the object.
+    nights = min(340, round(rows / 2 / EXPOSURES * 2) + 10)
+    simulator = Simulator(
+        objects=objects,
+        nights=nights,
+        lsst_share=float(lsst),
+        solar_system=0.0,
+        null_cutouts=0.0,
+        truth=False,
+    )
+    stream = simulator.alerts(nights * objects * 4)
+    for alert in stream:
+        if len(alert.points) > rows:
+            yield from islice(chain([alert], stream), count)
+            return
+
+
+def _shortened(alert: SimulatedAlert) -> bytes:
+    whole = [fits for fits in map(alert.fits.get, ("difference", "science", "template")) if fits]
+    tail = sum(len(SOME) + len(varint(len(fits))) + len(fits) for fits in whole)
+    parts = [SOME + varint(SHORT) + fits[:SHORT] for fits in whole]
+    return alert.body[:-tail] + b"".join(parts) + NULL * (3 - len(whole))
+
+
+def _numbered(messages: list[bytes], count: int) -> Iterator[tuple[int, bytes]]:
+    return islice(enumerate(cycle(messages)), count)
+
+
+def _renamed(message: bytes, number: int) -> bytes:
+    """The message under another alert id and object id that take as many bytes."""
+    if message[:4] == MAGIC:
+        record = cast(dict[str, Any], next(fastavro.reader(io.BytesIO(message))))
+        name = record["objectId"].encode()
+        ids, names = [record["candid"]], {name: name[:5] + f"{number:07}".encode()}
+    else:
+        schema = schemas.parsed(schemas.rubin_schema(int.from_bytes(message[1:5], "big")))
+        whole = fastavro.schemaless_reader(io.BytesIO(message[5:]), schema)
+        own = cast(dict[str, Any], whole)["diaSource"]
+        ids, names = [own["diaSourceId"], own["diaObjectId"]], {}
+    for one in filter(None, ids):
+        message = message.replace(varint(one), varint(one ^ (number + 1) << 8))
+    for name, other in names.items():
+        message = message.replace(name, other)
+    return message

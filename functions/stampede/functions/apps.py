@@ -1,0 +1,179 @@
+"""The functions as ASGI apps: which door each has and what stands behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from stampede import metrics
+from stampede.errors import SetupError
+from stampede.events.door import Door
+from stampede.events.event import Event
+from stampede.events.gather import Gatherer, Verdict
+from stampede.settings import Settings
+from stampede.store.open import open_objects
+
+# Being too large is one reason to be a dead letter: one may have any size that Kafka gives.
+LETTER_BYTES = 64 << 20
+
+
+def make_app(name: str, settings: Settings) -> ASGIApp:
+    """The ASGI app of a function.
+
+    Raises `SetupError` where there is none of that name, or no such store.
+    """
+    if name not in APPS:
+        raise SetupError(f"no function {name!r}: there are {', '.join(sorted(APPS))}")
+    open_objects(settings)  # nothing is asked of it yet: so that a wrong address is told at once
+    return APPS[name](name, settings)
+
+
+def alerts_app(name: str, settings: Settings) -> Door:
+    """`cutouts` and `lightcurves`: alerts gathered into batches, flushed by workers."""
+    # Imported by name, since only the workers need what these modules import.
+    module = import_module(f"stampede.functions.{name}")
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        from stampede.events.workers import Workers
+
+        workers = Workers(name, module.make_flusher, settings)
+        async with gathering(name, settings, workers.flush, settings.workers, door):
+            yield
+        await workers.close()
+
+    door = Gathering(name, settings.max_alert_bytes, lifespan)
+    return door
+
+
+def deadletters_app(name: str, settings: Settings) -> Door:
+    """`deadletters`: letters gathered into batches, written by a thread."""
+    from stampede.functions.deadletters import DeadLetters
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        letters = DeadLetters(open_objects(settings))
+        async with gathering(name, settings, letters.flush, 1, door):
+            yield
+
+    door = Gathering(name, max(LETTER_BYTES, 2 * settings.max_alert_bytes), lifespan)
+    return door
+
+
+def thumbnails_app(name: str, settings: Settings) -> Door:
+    """`thumbnails`: each stored pack's images drawn, by a thread."""
+    from stampede.functions.thumbnails import Thumbnails
+
+    return Door(name, Thumbnails(settings).handle, settings.max_alert_bytes)
+
+
+def compact_app(name: str, settings: Settings) -> Door:
+    """`compact`: any event makes one pass over the tables."""
+    from stampede.functions.compact import compact_tables
+
+    return passing(name, settings, partial(compact_tables, settings))
+
+
+def replicate_app(name: str, settings: Settings) -> Door:
+    """`replicate`: each stored object copied to the second site, by threads."""
+    from stampede.functions.replicate import Replicate
+
+    replicate = Replicate(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(replicate.close)
+
+    return Door(name, replicate.handle, settings.max_alert_bytes, lifespan)
+
+
+def reconcile_app(name: str, settings: Settings) -> Door:
+    """`reconcile`: any event makes one pass over the stores."""
+    from stampede.functions.reconcile import Reconciler
+
+    return passing(name, settings, Reconciler(settings).run)
+
+
+def read_app(_: str, settings: Settings) -> ASGIApp:
+    """`read`: cutouts and light curves over HTTP."""
+    from stampede.read.app import make_app as make
+
+    return make(settings)
+
+
+def notifications_app(name: str, settings: Settings) -> Door:
+    """`notifications`: from the S3 endpoint to the Broker."""
+    from stampede.events.notifications import notifications_app as make
+
+    return make(name, settings)
+
+
+def broker_app(name: str, settings: Settings) -> Door:
+    """`broker`: from the relay to the functions, by Triggers; where no Knative Broker is."""
+    from stampede.events.broker import broker_app as make
+
+    return make(name, settings)
+
+
+APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
+    "cutouts": alerts_app,
+    "lightcurves": alerts_app,
+    "deadletters": deadletters_app,
+    "thumbnails": thumbnails_app,
+    "compact": compact_app,
+    "replicate": replicate_app,
+    "reconcile": reconcile_app,
+    "notifications": notifications_app,
+    "broker": broker_app,
+    "read": read_app,
+}
+
+
+def passing(name: str, settings: Settings, once: Callable[[], object]) -> Door:
+    """A door behind which an event makes one pass, in a thread; a second meanwhile is harmless."""
+    busy = asyncio.Lock()
+
+    async def handle(event: Event) -> Verdict:
+        if not busy.locked():
+            async with busy:
+                await asyncio.to_thread(once)
+        return None
+
+    return Door(name, handle, settings.max_alert_bytes)
+
+
+class Gathering(Door):
+    """A door behind which events are gathered into batches."""
+
+    gatherer: Gatherer
+
+    def __init__(self, name: str, limit: int, lifespan: Callable) -> None:
+        super().__init__(name, self._gather, limit, lifespan)
+
+    async def _gather(self, event: Event) -> Verdict:
+        return await self.gatherer.add(event)
+
+
+@asynccontextmanager
+async def gathering(
+    name: str, settings: Settings, flush: Callable, lanes: int, door: Gathering
+) -> AsyncIterator[None]:
+    """Open the door; at the end, flush what waits behind it."""
+    door.gatherer = gatherer = Gatherer(
+        flush,
+        lanes=lanes,
+        most_events=settings.batch_alerts,
+        most_bytes=settings.batch_bytes,
+        held_bytes=settings.queue_bytes,
+        linger=settings.linger_ms / 1000,
+    )
+    metrics.HELD_BYTES.labels(name).set_function(lambda: gatherer.held)
+    try:
+        yield
+    finally:
+        await gatherer.close()

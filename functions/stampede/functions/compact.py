@@ -1,0 +1,61 @@
+"""compact: merges small runs into larger ones, so that looking things up stays cheap.
+
+It keeps no state: a pass looks at what is there, does what is due, and may die at any moment.
+"""
+
+import time
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from stampede import metrics
+from stampede.settings import Settings
+from stampede.store.compaction import Report, compact
+from stampede.store.open import open_objects
+from stampede.store.runs import RunInfo
+from stampede.store.tables import DERIVED, TABLES, Table
+
+log = structlog.get_logger()
+
+
+def compact_tables(settings: Settings) -> None:
+    """One pass over every table."""
+    objects = open_objects(settings)
+    for spec in (TABLES | DERIVED).values():
+        begin = time.perf_counter()
+        table = Table(objects, spec)
+        report = compact(
+            table,
+            datetime.now(UTC),
+            fanout=settings.fanout,
+            run_rows=settings.run_rows,
+            grace=timedelta(seconds=settings.grace_seconds),
+        )
+        show(table, report)
+        log.info(
+            "compacted",
+            table=spec.name,
+            merged=report.merged,
+            rows=report.rows_written,
+            bytes_read=report.bytes_read,
+            bytes_written=report.bytes_written,
+            deleted=len(report.deleted),
+            milliseconds=round(1000 * (time.perf_counter() - begin)),
+        )
+
+
+def show(table: Table, report: Report) -> None:
+    """Set the metrics: what was rewritten, and what each level holds now."""
+    name = table.spec.name
+    metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
+    metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
+    levels: dict[int, list[RunInfo]] = defaultdict(list)
+    for part in table.runs():
+        levels[part.name.level].append(part)
+    # A level that has become empty shows 0 rather than what it was.
+    for level in range(max(levels, default=0) + 1):
+        runs = {part.name.run for part in levels[level]}
+        metrics.RUNS.labels(name, level).set(len(runs))
+        size = sum(part.object.size for part in levels[level])
+        metrics.RUN_BYTES.labels(name, level).set(size)

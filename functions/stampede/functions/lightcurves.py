@@ -1,0 +1,38 @@
+"""lightcurves: turns alerts into points of light curves and adds them to the table.
+
+Nothing is read and nothing overwritten: an update is one small sorted run per batch. What the
+survey says of an alert beyond the columns of a point is kept beside it, as the survey names it.
+"""
+
+from stampede.clock import Stopwatch
+from stampede.events.event import coverage_of
+from stampede.events.worker import Batch, Flushed, Flusher
+from stampede.functions.reading import make_reader
+from stampede.settings import Settings
+from stampede.store.open import open_objects
+from stampede.store.raw import write_raw
+from stampede.store.tables import DETECTIONS, Table
+
+
+def make_flusher(settings: Settings) -> Flusher:
+    """Connect to the store and return what flushes a batch."""
+    objects = open_objects(settings)
+    table = Table(objects, DETECTIONS)
+    reader = make_reader(settings)
+
+    def flush(batch: Batch) -> Flushed:
+        watch = Stopwatch()
+        decoded = reader.detections(batch.messages, batch.careful)
+        watch.lap("decode")
+        stored = 0
+        for alerts in decoded.raw:
+            key, data = write_raw(alerts)
+            objects.put(key, data)
+            stored += len(data)
+        watch.lap("raw")
+        if decoded.rows.num_rows:
+            table.append(decoded.rows, coverage_of(batch.stored(decoded.faults)))
+        watch.lap("run")
+        return Flushed(decoded.faults, watch.laps, stored)
+
+    return flush

@@ -1,0 +1,75 @@
+"""replicate: copies each stored object to the second site, and answers when it was seen there.
+
+It holds nothing but what is under way: an event that is one too many is told to come again.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from stampede import metrics
+from stampede.clock import now_mjd
+from stampede.errors import Overloaded
+from stampede.events.event import Event
+from stampede.events.stored import key_of
+from stampede.settings import Settings
+from stampede.store.copy import Copied
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import expired
+from stampede.store.replica import Replica
+
+log = structlog.get_logger()
+
+WAITING = 4  # events taken, for each that can be under way
+
+
+class Replicate:
+    """Takes the events of stored objects. Raises `SetupError` where there is no second site."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._replica = make_replica(settings)
+        self._pool = ThreadPoolExecutor(settings.copies, "replicate")
+        self._most = WAITING * settings.copies
+        self._held = 0
+
+    async def handle(self, event: Event) -> None:
+        """Copy one object; returns when the second site has it.
+
+        Raises `NotAnEvent`, `Overloaded`, `StoreDown`, `Damaged`.
+        """
+        key = key_of(event)
+        if self._held >= self._most:
+            raise Overloaded(f"{self._held} copies are under way or wait: try again later")
+        self._held += 1
+        try:
+            copied = await asyncio.get_running_loop().run_in_executor(
+                self._pool, self._replica.bring, key
+            )
+        finally:
+            self._held -= 1
+        count(key, copied)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown()
+        self._replica.close()
+
+
+def make_replica(settings: Settings) -> Replica:
+    """The second site by the settings. Raises `SetupError` where there is none."""
+    return Replica(
+        open_objects(settings),
+        open_replica(settings),
+        settings.copies,
+        lambda key: expired(key, settings.cutout_days, now_mjd()),
+        settings.copy_bytes,
+    )
+
+
+def count(key: str, copied: Copied) -> None:
+    """Count a copy."""
+    if copied.moved:
+        metrics.REPLICATED_OBJECTS.inc()
+        metrics.REPLICATED_BYTES.inc(copied.bytes)
+        log.debug("replicated", key=key, bytes=copied.bytes)

@@ -1,0 +1,1 @@
+"""Images: FITS cutouts as arrays and as pictures."""

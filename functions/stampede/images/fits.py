@@ -1,0 +1,178 @@
+"""A cutout's FITS file as an array, or trimmed to its one image.
+
+Only what a cutout needs of FITS 4.0 (Pence et al. 2010, A&A 524, A42): headers of 80-byte cards
+in blocks of 2880 bytes, images of the six BITPIX types, BSCALE, BZERO and BLANK. It is written
+here because ZTF's files are not quite FITS (their first card, ``SIMPLE  =  T``, has its value in
+the wrong column), and because a picture is wanted fast: 0.05 ms from gzip to pixels where astropy
+takes 0.2 ms and 0.13 s to import.
+"""
+
+import zlib
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from isal import isal_zlib
+from isal.igzip_lib import IsalError
+
+from stampede.errors import StampedeError
+
+BLOCK, CARD = 2880, 80
+MAX_BYTES = 64 << 20
+"""Largest FITS file unpacked; ten bytes of gzip can claim gigabytes."""
+
+_DTYPES = {"8": ">u1", "16": ">i2", "32": ">i4", "64": ">i8", "-32": ">f4", "-64": ">f8"}
+
+
+class BadImage(StampedeError):
+    """The bytes of a cutout are not an image that can be shown."""
+
+    name, status = "bad-image", 422
+
+
+class Hdu(NamedTuple):
+    """One header and data unit: where its parts lie in the file."""
+
+    header: dict[str, str]
+    start: int
+    data: int
+    stop: int
+
+    def number(self, key: str, default: float) -> float:
+        """Value of a numeric card. Raises `BadImage` where it is not a number."""
+        text = self.header.get(key)
+        try:
+            return default if text is None else float(text.replace("D", "E"))
+        except ValueError:
+            raise BadImage(f"FITS card {key} is not a number: {text!r}") from None
+
+    def natural(self, key: str, default: int | None = None) -> int:
+        """Value of a card that counts something. Raises `BadImage` where it does not."""
+        text = self.header.get(key)
+        if text is None and default is not None:
+            return default
+        if text is None or not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise BadImage(f"FITS card {key} is not a count: {text!r}")
+        return int(text)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape as numpy has it: the last FITS axis first."""
+        axes = self.natural("NAXIS")
+        if axes > 999:
+            raise BadImage(f"FITS NAXIS is {axes}")
+        return tuple(self.natural(f"NAXIS{axis}") for axis in range(axes, 0, -1))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the pixels as they lie in the file."""
+        bitpix = self.header.get("BITPIX")
+        if bitpix not in _DTYPES:
+            raise BadImage(f"FITS BITPIX is {bitpix!r}")
+        return np.dtype(_DTYPES[bitpix])
+
+    @property
+    def is_image(self) -> bool:
+        """Whether this is a two-dimensional image with pixels."""
+        kind = self.header.get("XTENSION", "IMAGE")
+        return kind == "IMAGE" and len(self.shape) == 2 and min(self.shape) > 0
+
+
+def unpack(data: bytes, limit: int = MAX_BYTES) -> bytes:
+    """FITS bytes of a gzip file; bytes that are not gzip come back as they are.
+
+    Raises `BadImage` where the gzip file is damaged, cut short or larger than `limit` unpacked.
+    """
+    if data[:2] != b"\x1f\x8b":
+        return data
+    inflate = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        fits = inflate.decompress(data, limit)
+    except IsalError as error:  # type: ignore[misc]  # its stub forgets the base class
+        raise BadImage(f"the gzip file is damaged: {error}") from None
+    if not inflate.eof:
+        what = f"unpacks to more than {limit} bytes" if len(fits) >= limit else "is cut short"
+        raise BadImage(f"the gzip file {what}")
+    return fits
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
+def image(data: bytes, limit: int = MAX_BYTES) -> np.ndarray:
+    """Pixels of the first image of a FITS file, gzipped or not, of at most `limit` bytes.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 (float64 for 32- and 64-bit types), shape (rows, columns), row 0 the lowest as
+        FITS has it; pixels without a value are NaN.
+
+    Raises
+    ------
+    BadImage
+        The bytes hold no two-dimensional image, or not all of it.
+    """
+    fits = unpack(data, limit)
+    hdu = _first_image(fits)
+    raw = np.frombuffer(fits, hdu.dtype, hdu.shape[0] * hdu.shape[1], hdu.data).reshape(hdu.shape)
+    pixels = raw.astype(np.result_type(hdu.dtype, np.float32))
+    scale, zero = hdu.number("BSCALE", 1), hdu.number("BZERO", 0)
+    if (scale, zero) != (1, 0):
+        pixels = pixels * scale + zero
+    if hdu.dtype.kind != "f":
+        pixels[raw == hdu.number("BLANK", np.nan)] = np.nan
+    return pixels
+
+
+def trim(data: bytes) -> bytes:
+    """The first image alone, as a strictly valid FITS file (not gzipped).
+
+    Header and pixels stay as the survey made them but for the first card, which becomes
+    ``SIMPLE  = T`` with the value where the standard wants it. Raises `BadImage`.
+    """
+    fits = unpack(data)
+    hdu = _first_image(fits)
+    first = b"SIMPLE  =                    T".ljust(CARD)
+    body = fits[hdu.start + CARD : hdu.stop]
+    return first + body + b"\0" * (-(CARD + len(body)) % BLOCK)
+
+
+def _first_image(fits: bytes) -> Hdu:
+    at = 0
+    while at < len(fits):
+        hdu = _hdu(fits, at)
+        if hdu.is_image:
+            return hdu
+        at = hdu.stop + -hdu.stop % BLOCK
+    raise BadImage("the FITS file holds no two-dimensional image")
+
+
+def _hdu(fits: bytes, start: int) -> Hdu:
+    """The header at `start` and where its data lie; card values are text without quotes."""
+    header: dict[str, str] = {}
+    at = start
+    while True:
+        card = fits[at : at + CARD]
+        if len(card) < CARD:
+            raise BadImage("the FITS header does not end")
+        at += CARD
+        key = card[:8].rstrip()
+        if key == b"END":
+            break
+        if card[8:9] == b"=":
+            header.setdefault(key.decode("latin-1"), _value(card[9:].decode("latin-1")))
+    if not header or next(iter(header)) not in ("SIMPLE", "XTENSION"):
+        raise BadImage("the bytes are not a FITS file")
+    data = at + (start - at) % BLOCK
+    hdu = Hdu(header, start, data, data)
+    cells = hdu.natural("PCOUNT", 0) + (prod(hdu.shape) if hdu.shape else 0)
+    stop = data + hdu.natural("GCOUNT", 1) * cells * hdu.dtype.itemsize
+    if stop > len(fits):
+        raise BadImage(f"the FITS file ends at byte {len(fits)}, its data at byte {stop}")
+    return hdu._replace(stop=stop)
+
+
+def _value(text: str) -> str:
+    text = text.strip()
+    if text.startswith("'"):
+        return text[1:].partition("'")[0].rstrip()
+    return text.partition("/")[0].strip()

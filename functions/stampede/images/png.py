@@ -1,0 +1,98 @@
+"""Pictures: brightness as a grey PNG, north as the survey has it, row 0 at the bottom."""
+
+import struct
+import zlib
+
+import numpy as np
+from isal import isal_zlib
+from PIL import Image, ImageDraw
+
+from stampede.images.stretch import Stretch, stretch
+
+BLANK = 64
+"""Grey of a pixel without a value."""
+
+
+def png(
+    image: np.ndarray,
+    kind: Stretch = Stretch.ASINH,
+    low: float | None = None,
+    high: float | None = None,
+    size: int | None = None,
+) -> bytes:
+    """A grey 8-bit PNG of an image.
+
+    Parameters
+    ----------
+    image
+        Shape (rows, columns), row 0 the lowest, as FITS has it.
+    kind, low, high
+        As in `stampede.images.stretch.stretch`.
+    size
+        Pixels along the longer side, by nearest neighbour, so that each pixel of the detector
+        stays one flat square; None leaves the picture as large as the image.
+    """
+    picture = greys(image, kind, low, high)
+    return encode(scaled(picture, size, Image.Resampling.NEAREST) if size else picture)
+
+
+def greys(
+    image: np.ndarray,
+    kind: Stretch = Stretch.ASINH,
+    low: float | None = None,
+    high: float | None = None,
+) -> np.ndarray:
+    """The picture of an image: uint8 of the same shape, row 0 the highest."""
+    bright = np.rint(stretch(image, kind, low, high) * 255)
+    blank = np.isnan(bright)
+    if blank.any():
+        bright[blank] = BLANK
+    return np.flipud(bright.astype(np.uint8))
+
+
+def scaled(picture: np.ndarray, size: int, how: Image.Resampling) -> np.ndarray:
+    """A picture whose longer side is `size` pixels."""
+    longer = max(picture.shape)
+    height, width = (max(1, round(side * size / longer)) for side in picture.shape)
+    return np.asarray(Image.fromarray(picture).resize((width, height), how))
+
+
+def placeholder(size: int = 63) -> bytes:
+    """The picture in place of an image that is missing or damaged: a crossed square."""
+    return encode(frame(size, crossed=True))
+
+
+def frame(size: int, crossed: bool) -> np.ndarray:
+    """An empty square, or a crossed one, as a picture: uint8, shape (size, size)."""
+    picture = Image.new("L", (size, size), BLANK)
+    pen = ImageDraw.Draw(picture)
+    edge = size - 1
+    pen.rectangle((0, 0, edge, edge), outline=128)
+    if crossed:
+        pen.line((0, 0, edge, edge), fill=128)
+        pen.line((0, edge, edge, 0), fill=128)
+    return np.asarray(picture)
+
+
+def encode(picture: np.ndarray) -> bytes:
+    """The PNG (ISO/IEC 15948) of a picture: uint8, shape (rows, columns), row 0 the highest.
+
+    Rows are not filtered: what fills a cutout is noise, of which no pixel tells the next. A
+    thumbnail takes 0.03 ms and 9.0 KB, by Pillow at level 1 0.31 ms and 9.5 KB.
+    """
+    height, width = picture.shape
+    rows = np.zeros((height, 1 + width), np.uint8)  # before each row its filter's number: none
+    rows[:, 1:] = picture
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+            _chunk(b"IDAT", isal_zlib.compress(rows, 1)),
+            _chunk(b"IEND", b""),
+        )
+    )
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    checksum = zlib.crc32(data, zlib.crc32(name))
+    return struct.pack(">I4s", len(data), name) + data + struct.pack(">I", checksum)

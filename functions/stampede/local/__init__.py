@@ -1,0 +1,1 @@
+"""One machine: a local Kafka, a local Ceph, and all functions as supervised processes."""

@@ -1,0 +1,85 @@
+"""What Stampede counts. A metric has a unit and few labels, never an id."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import Response
+
+EVENTS = Counter("stampede_events_total", "Events answered", ["function", "outcome"])
+EVENT_SECONDS = Histogram(
+    "stampede_event_seconds",
+    "From the first byte of an event to its answer",
+    ["function"],
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+FLUSHES = Counter("stampede_flushes_total", "Batches stored", ["function"])
+FLUSH_SECONDS = Counter(
+    "stampede_flush_stage_seconds_total", "Time in each stage of a flush", ["function", "stage"]
+)
+FLUSH_ALERTS = Counter("stampede_flush_alerts_total", "Alerts in stored batches", ["function"])
+FLUSH_BYTES = Counter("stampede_flush_stored_bytes_total", "Bytes put into the store", ["function"])
+PANELS = Counter(
+    "stampede_thumbnail_panels_total", "Cutouts drawn: image, absent or damaged", ["outcome"]
+)
+HELD_BYTES = Gauge("stampede_held_bytes", "Bytes of alerts waiting to be stored", ["function"])
+WORKER_DEATHS = Counter(
+    "stampede_worker_deaths_total", "Worker processes lost to a batch", ["function"]
+)
+COMPACTED_BYTES = Counter("stampede_compacted_bytes_total", "Bytes rewritten", ["table"])
+COMPACTED_NEW_BYTES = Counter(
+    "stampede_compacted_new_bytes_total",
+    "Bytes merged for the first time; bytes rewritten over these is what storing one byte costs",
+    ["table"],
+)
+RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", "level"])
+RUN_BYTES = Gauge("stampede_run_bytes", "Bytes of those runs", ["table", "level"])
+
+SOURCE_EVENTS = Counter("stampede_source_events_total", "Events delivered", ["outcome"])
+SOURCE_RETRIES = Counter(
+    "stampede_source_retries_total", "Attempts that did not deliver an event", ["sink", "status"]
+)
+SOURCE_IN_FLIGHT = Gauge("stampede_source_in_flight_events", "Events taken and not delivered")
+SOURCE_IN_FLIGHT_BYTES = Gauge("stampede_source_in_flight_bytes", "Bytes of those events")
+SOURCE_LAG = Gauge(
+    "stampede_source_lag_events", "Events in Kafka and not delivered", ["topic", "partition"]
+)
+SOURCE_STUCK = Gauge(
+    "stampede_source_stuck_events", "Events refused where they must go, tried for ever", ["sink"]
+)
+
+BROKER_EVENTS = Counter(
+    "stampede_broker_events_total", "What became of events, by Trigger", ["trigger", "outcome"]
+)
+
+REPLICATED_OBJECTS = Counter("stampede_replicated_objects_total", "Objects copied and verified")
+REPLICATED_BYTES = Counter("stampede_replicated_bytes_total", "Their bytes")
+RECONCILE_FOUND = Gauge(
+    "stampede_reconcile_found_objects", "What the last pass found to repair", ["what"]
+)
+RECONCILE_REPAIRED = Counter("stampede_reconcile_repaired_objects_total", "Repaired", ["what"])
+RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
+
+READ_SECONDS = Histogram(
+    "stampede_read_seconds",
+    "From a reader's request to the end of the answer",
+    ["route", "status"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 60, 600, 3600),
+)
+READ_BYTES = Counter("stampede_read_bytes_total", "Bytes sent to readers", ["route"])
+
+
+def count_flush(
+    function: str, alerts: int, stored_bytes: int, seconds: Mapping[str, float]
+) -> None:
+    """Count a stored batch; `seconds` by stage."""
+    FLUSHES.labels(function).inc()
+    FLUSH_ALERTS.labels(function).inc(alerts)
+    FLUSH_BYTES.labels(function).inc(stored_bytes)
+    for stage, spent in seconds.items():
+        FLUSH_SECONDS.labels(function, stage).inc(spent)
+
+
+async def endpoint(_: Any) -> Response:
+    """Serve `/metrics`."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

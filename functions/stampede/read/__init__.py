@@ -1,0 +1,1 @@
+"""Reading: cutouts and light curves over HTTP."""

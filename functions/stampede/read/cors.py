@@ -1,0 +1,43 @@
+"""Lets pages of other origins read: notebooks run in browsers too.
+
+Nothing here is anyone's alone, so every origin may; and since the answer is the same for all of
+them, no cache has to keep one per origin.
+"""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_ALWAYS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag, Content-Range, Content-Disposition, Retry-After"),
+]
+_PREFLIGHT = [
+    *_ALWAYS,
+    (b"access-control-allow-methods", b"GET, HEAD, POST"),
+    (b"access-control-allow-headers", b"*"),
+    (b"access-control-max-age", b"86400"),
+]
+
+
+class Cors:
+    """ASGI middleware after the Fetch standard, section 3.3."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a preflight request; let any other through and mark what it gets."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        names = {name for name, _ in scope["headers"]}
+        if scope["method"] == "OPTIONS" and b"access-control-request-method" in names:
+            await send({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+            await send({"type": "http.response.body"})
+            return
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_ALWAYS]
+            await send(message)
+
+        await self.app(scope, receive, marked)

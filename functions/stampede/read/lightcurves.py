@@ -1,0 +1,50 @@
+"""Routes of a light curve."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.read import parameters
+from stampede.read.formats import FORMATS, with_magnitudes
+from stampede.read.lookup import Lookup, select
+from stampede.read.problems import BadParameter
+from stampede.read.respond import ASK_AGAIN, Representation, etag
+
+BANDS = "ugrizy"
+MJD = 0.0, 1e6
+MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
+
+
+async def get_light_curve(request: Request) -> Response:
+    """The points of one object, in time."""
+    lookup: Lookup = request.app.state.lookup
+    identity = parameters.object_id(request.path_params["object_id"])
+    wanted = wanted_points(request)
+    format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
+    magnitudes = parameters.flag(request.query_params, "magnitudes")
+
+    def written() -> bytes:
+        rows = select(lookup.light_curve(identity), **wanted)
+        return format.write(with_magnitudes(rows) if magnitudes else rows)
+
+    body = await request.app.state.small(written)
+    headers = {
+        "Vary": "Accept",
+        "Content-Disposition": f'inline; filename="{identity}.{format.extension}"',
+    }
+    form = Representation(etag(body), format.media_type, headers, ASK_AGAIN)
+    return form.known(request) or form.answer(request, body)
+
+
+def wanted_points(request: Request) -> dict:
+    """Which points: the parameters of `stampede.read.lookup.select`."""
+    query = request.query_params
+    bands = [band for text in query.getlist("band") for band in text.split(",")]
+    if not all(band in BANDS and len(band) == 1 for band in bands):
+        raise BadParameter("band", f"must be some of {', '.join(BANDS)}: {bands!r:.60}")
+    return {
+        "bands": bands,
+        "forced": parameters.flag(query, "forced"),
+        "start": parameters.number(query, "start", *MJD),
+        "end": parameters.number(query, "end", *MJD),
+        "withdrawn": parameters.flag(query, "withdrawn") or False,
+    }

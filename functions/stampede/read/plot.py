@@ -1,0 +1,231 @@
+"""A light curve as an SVG picture: no script, no font, no file but itself.
+
+Colours and surroundings come from the page's style sheet by class: ``band-g``, ``axis``, ``grid``.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from html import escape
+from math import ceil, floor, log10
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+WIDTH, HEIGHT = 960, 420
+LEFT, RIGHT, TOP, BOTTOM = 70, 18, 34, 50
+MJD_EPOCH = datetime(1858, 11, 17, tzinfo=UTC)
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+LEAST_SNR = 3.0
+"""A magnitude is shown from this signal to noise on."""
+
+
+class Axis(StrEnum):
+    """What is plotted against time."""
+
+    FLUX = "flux"
+    MAG = "mag"
+
+
+NONE_WHY = {Axis.FLUX: "", Axis.MAG: ": none is positive and above 3 sigma"}
+
+
+class Points(NamedTuple):
+    """What is drawn: arrays of shape (points,), `y` in µJy or mag."""
+
+    mjd: np.ndarray
+    y: np.ndarray
+    error: np.ndarray
+    band: np.ndarray
+    kind: np.ndarray  # "detection", "forced" or "limit"
+
+
+def points(detections: pa.Table, axis: Axis) -> Points:
+    """The points of a light curve that have a place on the axis."""
+
+    def floats(name: str) -> np.ndarray:
+        return detections[name].to_numpy().astype(np.float64)
+
+    limit = detections["limit"].to_numpy()
+    forced = detections["forced"].to_numpy()
+    error = floats("flux_err") / 1000
+    flux = np.where(limit, 5 * error, floats("flux") / 1000)
+    band = np.array([band or "none" for band in detections["band"].to_pylist()], str)
+    kind = np.where(limit, "limit", np.where(forced, "forced", "detection"))
+    shown = np.isfinite(flux)
+    y = flux
+    if axis == Axis.MAG:
+        with np.errstate(all="ignore"):
+            shown &= (flux > 0) & (limit | ~(flux < LEAST_SNR * error))
+            y, error = 23.9 - 2.5 * np.log10(flux), 1.0857 * error / flux
+    error = np.where(limit | ~np.isfinite(error), 0, error)
+    return Points(*(column[shown] for column in (floats("mjd"), y, error, band, kind)))
+
+
+def light_curve_svg(detections: pa.Table, axis: Axis = Axis.FLUX) -> str:
+    """The plot of a light curve, ``<svg>…</svg>``.
+
+    Detections are full circles, forced photometry open ones, 5 sigma limits triangles; bars are
+    1 sigma. Every mark has a title, which browsers show on hover.
+    """
+    drawn = points(detections, axis)
+    if not len(drawn.mjd):
+        return (
+            '<svg class="plot" viewBox="0 0 960 120" role="img" aria-label="no points to plot">'
+            '<text class="label" x="480" y="64" text-anchor="middle">'
+            f"No point can be plotted{NONE_WHY[axis]}.</text></svg>"
+        )
+    x = _Scale(*_padded(drawn.mjd.min(), drawn.mjd.max(), 0.03, 5.0), LEFT, WIDTH - RIGHT)
+    low, high = _padded(*_span(drawn, axis), 0.08, 0.1)
+    bottom, top = HEIGHT - BOTTOM, TOP
+    y = _Scale(low, high, top, bottom) if axis == Axis.MAG else _Scale(low, high, bottom, top)
+    name = "Magnitude (AB)" if axis == Axis.MAG else "Difference flux (µJy)"
+    label = f"{name} of {len(drawn.mjd)} points over time"
+    return "".join(
+        [
+            f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-label="{escape(label)}"><defs><clipPath id="frame"><rect x="{LEFT}" y="{TOP}" '
+            f'width="{WIDTH - LEFT - RIGHT}" height="{bottom - top}"/></clipPath></defs>',
+            *_grid(x, y, name),
+            '<g clip-path="url(#frame)">',
+            *_marks(drawn, x, y, axis),
+            "</g></svg>",
+        ]
+    )
+
+
+class _Scale(NamedTuple):
+    """From values to places in the picture."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def __call__(self, value: Any) -> Any:
+        part = (value - self.low) / (self.high - self.low)
+        return self.start + part * (self.stop - self.start)
+
+
+def _padded(low: float, high: float, part: float, least: float) -> tuple[float, float]:
+    """A range with room at both ends, `least` or more where all its values are the same."""
+    size = max(abs(low), abs(high))
+    pad = (high - low) * part
+    if high - low <= 1e-9 * size:
+        pad = max(least, 1e-6 * size)  # beyond what a double can part
+    return float(low - pad), float(high + pad)
+
+
+def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
+    """What the y axis must show: all values, and the bars of all but wild errors."""
+    measured = drawn.kind != "limit"
+    if not measured.any():
+        return float(drawn.y.min()), float(drawn.y.max())
+    y, error = drawn.y[measured], drawn.error[measured]
+    bars = np.where(error <= 5 * np.median(error), error, 0)
+    low, high = float((y - bars).min()), float((y + bars).max())
+    limits = drawn.y[~measured]
+    if axis == Axis.FLUX:  # one shallow limit must not crush the rest
+        limits = np.minimum(limits, high + ((high - low) or abs(high) or 1.0))
+    return float(min([low, *limits])), float(max([high, *limits]))
+
+
+def _grid(x: _Scale, y: _Scale, name: str) -> Iterator[str]:
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    for value, text in nice_ticks(y.low, y.high, 6):
+        up = y(value)
+        kind = "zero" if value == 0 else "grid"
+        yield f'<path class="{kind}" d="M{LEFT} {up:.1f}H{right}"/>'
+        yield f'<text class="tick" x="{LEFT - 8}" y="{up + 4:.1f}" text-anchor="end">{text}</text>'
+    for value, text in nice_ticks(x.low, x.high, 8):
+        text = text.replace(",", "")
+        at = f"{x(value):.1f}"
+        yield f'<path class="grid" d="M{at} {TOP}V{bottom}"/>'
+        yield f'<text class="tick" x="{at}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
+    for value, text in date_ticks(x.low, x.high):
+        at = f"{x(value):.1f}"
+        if not LEFT + 24 < x(value) < right - 30:
+            continue  # its text would be cut off
+        yield f'<path class="axis" d="M{at} {TOP}v-5"/>'
+        yield f'<text class="tick" x="{at}" y="{TOP - 11}" text-anchor="middle">{text}</text>'
+    yield f'<path class="axis" d="M{LEFT} {TOP}H{right}V{bottom}H{LEFT}Z"/>'
+    middle = (TOP + bottom) / 2
+    yield (
+        f'<text class="label" x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f'MJD (TAI)</text><text class="label" transform="translate(16 {middle}) rotate(-90)" '
+        f'text-anchor="middle">{name}</text>'
+    )
+
+
+def _marks(drawn: Points, x: _Scale, y: _Scale, axis: Axis) -> Iterator[str]:
+    """Marks by kind and band, those that matter most on top."""
+    unit = "mag" if axis == Axis.MAG else "µJy"
+    at_x, at_y = x(drawn.mjd), y(drawn.y)
+    bar = np.abs(y(drawn.y + drawn.error) - at_y)
+    at_y = np.where(drawn.kind == "limit", np.maximum(at_y, TOP + 6), at_y)
+    radius = 4.0 if len(drawn.mjd) < 400 else 3.0
+    for kind in ("limit", "forced", "detection"):
+        for band in np.unique(drawn.band[drawn.kind == kind]):
+            some = np.flatnonzero((drawn.kind == kind) & (drawn.band == band)).tolist()
+            yield f'<g class="{kind} band-{escape(str(band))}">'
+            bars = [f"M{at_x[i]:.1f} {at_y[i] - bar[i]:.1f}v{2 * bar[i]:.1f}" for i in some]
+            if kind != "limit":
+                yield f'<path class="bar" d="{"".join(bars)}"/>'
+            for i in some:
+                said = f"{band} {drawn.y[i]:.4g} ± {drawn.error[i]:.2g} {unit}"
+                if kind == "limit":
+                    said = f"{band} limit {drawn.y[i]:.4g} {unit} (5 sigma)"
+                title = f"<title>{escape(said)}, MJD {drawn.mjd[i]:.4f}</title>"
+                yield _mark(kind, at_x[i], at_y[i], radius, title)
+            yield "</g>"
+
+
+def _mark(kind: str, x: float, y: float, radius: float, title: str) -> str:
+    if kind == "limit":
+        return f'<path d="M{x - 4:.1f} {y - 3:.1f}h8l-4 7z">{title}</path>'
+    if kind == "forced":
+        radius *= 0.7
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
+
+
+def nice_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """At most `most` + 1 round values in [low, high], steps of 1, 2 or 5, with their text."""
+    rough = (high - low) / most
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * 0.999999)
+    digits = max(0, -floor(log10(step) + 1e-9))
+    values = [round(i * step, digits + 1) for i in range(ceil(low / step), floor(high / step) + 1)]
+    return [(value, f"{value:,.{digits}f}".replace("-", "−")) for value in values]
+
+
+def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]]:
+    """Days, months or years in [low, high] of MJD, with their text."""
+    if high - low < 32 * most / 4:
+        step = next((s for s in (1, 2, 5, 10) if (high - low) / s <= most), 20)
+        days = range(ceil(low), floor(high) + 1)
+        return [(day, _text(day, "day")) for day in days if day % step == 0]
+    months = (high - low) / 30.44
+    step = next((s for s in (1, 2, 3, 6, 12, 24, 60) if months / s <= most), 120)
+    first = MJD_EPOCH + timedelta(days=low)
+    ticks = []
+    for month in range(first.year * 12, first.year * 12 + ceil(months) + 24):
+        at = (datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) - MJD_EPOCH).days
+        if month % step == 0 and low <= at <= high:
+            ticks.append((float(at), _text(at, "year" if step >= 12 else "month")))
+    return ticks
+
+
+def date_of(mjd: float) -> str:
+    """The calendar day of an MJD, such as ``3 Sep 2021``."""
+    return _text(mjd, "day")
+
+
+def _text(mjd: float, unit: str) -> str:
+    date = MJD_EPOCH + timedelta(days=mjd)
+    month = MONTHS[date.month - 1]
+    return {
+        "day": f"{date.day} {month} {date.year}",
+        "month": f"{month} {date.year}",
+        "year": f"{date.year}",
+    }[unit]

@@ -1,0 +1,238 @@
+"""Cutouts of a simulated alert: small FITS files of a star, its host galaxy and noise.
+
+Headers are made once, as bytes, and the few numbers that differ are written into them: building
+one by astropy takes longer than the whole alert may. Noise is a slice of one long strip.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+from isal import igzip_lib
+
+BLOCK = 2880  # FITS is written in blocks of this many bytes
+STRIP = 1 << 18
+
+
+def card(key: str, value: str | int | float | bool, comment: str = "") -> bytes:
+    """One fixed-format header card of 80 bytes (FITS standard 4.0, section 4.2)."""
+    match value:
+        case bool():
+            text = f"{'T' if value else 'F':>20}"
+        case str():
+            text = f"'{value:<8}'"
+        case int():
+            text = f"{value:>20}"
+        case _:
+            text = f"{value:>20.13f}"
+    end = f" / {comment}" if comment else ""
+    return f"{key:<8}= {text}{end}".ljust(80).encode("ascii")
+
+
+def block(cards: list[bytes]) -> bytes:
+    """A header of these cards, filled to whole blocks."""
+    header = b"".join(cards) + b"END".ljust(80)
+    return header.ljust(-(-len(header) // BLOCK) * BLOCK)
+
+
+def data(array: np.ndarray) -> bytes:
+    """An image as FITS keeps it: big-endian, filled with zeros to whole blocks."""
+    raw = array.astype(array.dtype.newbyteorder(">")).tobytes()
+    return raw.ljust(-(-len(raw) // BLOCK) * BLOCK, b"\0")
+
+
+def size_cards(array_shape: tuple[int, int], bitpix: int) -> list[bytes]:
+    """The cards that say how large an image is."""
+    height, width = array_shape
+    return [
+        card("BITPIX", bitpix),
+        card("NAXIS", 2),
+        card("NAXIS1", width),
+        card("NAXIS2", height),
+    ]
+
+
+@cache
+def noise_strip(seed: int) -> np.ndarray:
+    """Standard normal noise, float32, of which each image takes some slice."""
+    return np.random.default_rng([seed, 99]).standard_normal(STRIP, dtype=np.float32)
+
+
+def noise(seed: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """A noise image of size x size pixels and 1 sigma."""
+    start = int(rng.integers(0, STRIP - size * size))
+    return noise_strip(seed)[start : start + size * size].reshape(size, size)
+
+
+@cache
+def psf(size: int, fwhm: float, x: float, y: float) -> np.ndarray:
+    """A Moffat profile (beta 3) of total 1 at pixel (x, y), counted from 0."""
+    beta = 3.0
+    core = fwhm / (2 * math.sqrt(2 ** (1 / beta) - 1))
+    rows, columns = np.mgrid[:size, :size]
+    profile = (1 + ((columns - x) ** 2 + (rows - y) ** 2) / core**2) ** -beta
+    image = (profile / profile.sum()).astype("f4")
+    image.flags.writeable = False  # shared by all who ask
+    return image
+
+
+@cache
+def galaxy(size: int, radius: float, axis: float) -> np.ndarray:
+    """An exponential disc of total 1, a little off the centre."""
+    rows, columns = np.mgrid[:size, :size] - (size - 1) / 2
+    disc = np.exp(-np.hypot(columns - 0.8 * radius, (rows + 0.5 * radius) / axis) / radius)
+    return (disc / disc.sum()).astype("f4")
+
+
+class Scene:
+    """What lies around one object; the template shows it, each science image shows it anew.
+
+    Parameters
+    ----------
+    size
+        Width and height of the cutouts in pixels.
+    host
+        Total flux of the host galaxy.
+    depth
+        1 sigma of a point source's flux, from which the noise of a pixel follows.
+    fwhm
+        Of the point-spread function, in pixels.
+    offset
+        Where in its pixel the source lies, (x, y) from -0.5 to 0.5.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        size: int,
+        host: float,
+        depth: float,
+        fwhm: float,
+        offset: tuple[float, float],
+        rng: np.random.Generator,
+    ) -> None:
+        self.seed, self.size = seed, size
+        self.x, self.y = size // 2 + offset[0], size // 2 + offset[1]
+        self.star = psf(size, fwhm, self.x, self.y)
+        # Optimal photometry: variance of a flux = variance of a pixel / sum of psf^2.
+        self.pixel_noise = np.float32(depth * math.sqrt(float((self.star**2).sum())))
+        radius, axis = rng.choice([2.0, 3.0, 4.0]), rng.choice([0.4, 0.7, 1.0])
+        self.light = np.float32(host) * galaxy(size, float(radius), float(axis))
+        # A template is the mean of many images.
+        self.template = self.light + self.pixel_noise / 5 * noise(seed, size, rng)
+
+    def images(self, flux: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Science and difference image with a source of `flux`: science = template + difference."""
+        science = self.light + np.float32(flux) * self.star
+        science += self.pixel_noise * noise(self.seed, self.size, rng)
+        return science, science - self.template
+
+
+# -- LSST: PRIMARY, UNCERT and PSFIMAGE, as real packets have them
+
+PSF_SIZE = {"science": 41, "difference": 41, "template": 53}
+WCS = ("CRPIX1", "CRPIX2", "PC1_1", "PC1_2", "PC2_1", "PC2_2", "CRVAL1", "CRVAL2")
+
+
+@cache
+def lsst_header(size: int) -> tuple[bytes, tuple[int, ...]]:
+    """The primary header for that size, and where in it the values of `WCS` begin."""
+    cards = [
+        card("SIMPLE", True, "conforms to FITS standard"),
+        *size_cards((size, size), -32),
+        card("EXTEND", True),
+        card("BUNIT", "nJy"),
+        card("WCSAXES", 2, "Number of coordinate axes"),
+        *(card(key, 0.0) for key in WCS),
+        card("CDELT1", 1.0),
+        card("CDELT2", 1.0),
+        card("CUNIT1", "deg"),
+        card("CUNIT2", "deg"),
+        card("CTYPE1", "RA---TAN"),
+        card("CTYPE2", "DEC--TAN"),
+        card("RADESYS", "ICRS"),
+    ]
+    header = block(cards)
+    return header, tuple(header.index(f"{key:<8}=".encode()) + 10 for key in WCS)
+
+
+@cache
+def lsst_tail(size: int, psf_size: int, fwhm: float) -> tuple[bytes, bytes]:
+    """The header of UNCERT, and all of PSFIMAGE."""
+    uncert = block(
+        [
+            card("XTENSION", "IMAGE"),
+            *size_cards((size, size), -32),
+            card("PCOUNT", 0),
+            card("GCOUNT", 1),
+            card("UTYPE", "VarianceUncertainty"),
+            card("EXTNAME", "UNCERT"),
+        ]
+    )
+    middle = (psf_size - 1) / 2
+    # 64 bits wide, but computed in 32: so it compresses as the real ones do (15 KB in all).
+    profile = psf(psf_size, fwhm, middle + 0.03, middle - 0.07).astype("f8")
+    image = block(
+        [
+            card("XTENSION", "IMAGE"),
+            *size_cards(profile.shape, -64),
+            card("PCOUNT", 0),
+            card("GCOUNT", 1),
+            card("EXTNAME", "PSFIMAGE"),
+        ]
+    )
+    return uncert, image + data(profile)
+
+
+def lsst_fits(
+    kind: str,
+    image: np.ndarray,
+    variance: np.ndarray,
+    fwhm: float,
+    place: tuple[float, float, float, float],
+    pc: tuple[float, float, float, float],
+) -> bytes:
+    """A cutout as Rubin sends it.
+
+    Parameters
+    ----------
+    place
+        x and y of the source (pixels, counted from 0) and its ra and dec (degrees).
+    pc
+        Degrees per pixel: PC1_1, PC1_2, PC2_1, PC2_2 of the world coordinate system.
+    """
+    header, starts = lsst_header(len(image))
+    x, y, ra, dec = place
+    written = bytearray(header)
+    for start, value in zip(starts, (x + 1, y + 1, *pc, ra, dec), strict=True):
+        written[start : start + 20] = f"{value:>20.13f}".encode()
+    uncert, psf_image = lsst_tail(len(image), PSF_SIZE[kind], fwhm)
+    return b"".join((written, data(image), uncert, data(variance), psf_image))
+
+
+# -- ZTF: one image of 63 x 63 pixels, no coordinates, gzipped
+
+ZTF_SIZE = 63
+ZTF_HEADER = block(
+    [card("SIMPLE", True), *size_cards((ZTF_SIZE, ZTF_SIZE), -32), card("BUNIT", "DN")]
+)
+
+
+def ztf_fits(image: np.ndarray) -> bytes:
+    """A cutout as ZTF sends it, except that SIMPLE stands in its right column here."""
+    return ZTF_HEADER + data(image)
+
+
+def gzipped(fits: bytes) -> bytes:
+    """A gzip file without a time in it."""
+    return igzip_lib.compress(fits, 1, igzip_lib.COMP_GZIP)
+
+
+def without_some(
+    fits: dict[str, bytes | None], share: float, rng: np.random.Generator
+) -> dict[str, bytes | None]:
+    """The same cutouts; with a chance of `share`, one to three of them None."""
+    if rng.random() >= share:
+        return fits
+    gone = rng.permutation(list(fits))[: rng.integers(1, 4)]
+    return {kind: None if kind in gone else image for kind, image in fits.items()}

@@ -1,0 +1,112 @@
+"""Ways to spoil an alert, each with the answers that it must get."""
+
+import io
+import json
+import math
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import fastavro
+
+from stampede.alerts.schemas import NEWEST_RUBIN, Schema, parsed, rubin_schema
+from stampede.simulator import ztf
+from stampede.simulator.packets import SimulatedAlert
+
+OLD_RUBIN = 300  # a version that the bytes of the newest do not fit
+NOT_FITS = b"This is not a FITS file."
+
+
+class Answer(NamedTuple):
+    """The HTTP status that each function owes to an alert (`stampede.errors`)."""
+
+    cutouts: int
+    lightcurves: int
+
+
+UNDECODABLE, UNUSABLE = Answer(400, 400), Answer(422, 422)
+
+FAULTS = {
+    "empty": UNDECODABLE,  # no bytes at all
+    "magic": UNDECODABLE,  # neither Confluent framing nor an Avro container
+    "truncated": UNDECODABLE,  # the last third is missing
+    "trailing": UNDECODABLE,  # one byte is left over after the record
+    "zeros": UNDECODABLE,  # framing and schema, then zeros all through
+    "unknown-schema": UNDECODABLE,  # an id nobody knows; a container whose schema is none
+    "wrong-schema": UNDECODABLE,  # an id or a schema that the bytes do not fit
+    "no-time": UNUSABLE,  # the time of the observation is NaN
+    "future": UNUSABLE,  # observed decades from now
+    "not-fits": Answer(422, 200),  # a cutout that is not FITS; the light curve is well
+}
+TIMES = {"no-time": math.nan, "future": 80_000.0}  # MJD; the year 2077
+
+
+def spoil(alert: SimulatedAlert, fault: str) -> SimulatedAlert:
+    """The same alert with that fault."""
+    make = _spoil_lsst if alert.survey == "lsst" else _spoil_ztf
+    return replace(alert, body=make(alert.body, fault), fault=fault)
+
+
+def _spoil_lsst(body: bytes, fault: str) -> bytes:
+    frame, record = body[:5], body[5:]
+    match fault:
+        case "zeros":
+            return frame + bytes(len(record))
+        case "trailing":
+            return body + b"\0"
+        case "unknown-schema":
+            return _framed(9999, record)
+        case "wrong-schema":
+            return _framed(OLD_RUBIN, record)
+        case "no-time" | "future" | "not-fits":
+            schema = parsed(rubin_schema(NEWEST_RUBIN))
+            packet = cast(dict, fastavro.schemaless_reader(io.BytesIO(record), schema))
+            if fault == "not-fits":
+                packet["cutoutScience"] = NOT_FITS
+            else:
+                packet["diaSource"]["midpointMjdTai"] = TIMES[fault]
+            return frame + _written(schema, packet)
+    return _spoil_any(body, fault)
+
+
+def _spoil_ztf(body: bytes, fault: str) -> bytes:
+    reader = fastavro.reader(io.BytesIO(body))
+    (packet,) = cast(list[dict], list(reader))
+    schema, codec = parsed(ztf.schema()), reader.codec
+    match fault:
+        case "zeros":
+            return ztf.container(bytes(len(_written(schema, packet))), codec)
+        case "trailing":
+            return ztf.container(_written(schema, packet) + b"\0", codec)
+        case "unknown-schema":
+            return body.replace(b'"type":"record"', b'"type":"recrod"', 1)
+        case "wrong-schema":
+            undeclared = ztf.schema() | {"fields": ztf.schema()["fields"][1:]}
+            return ztf.container(_written(schema, packet), codec, json.dumps(undeclared))
+        case "no-time" | "future" | "not-fits":
+            if fault == "not-fits":
+                packet["cutoutScience"] = {"fileName": "science.txt", "stampData": NOT_FITS}
+            else:
+                packet["candidate"]["jd"] = TIMES[fault] + 2400000.5
+            return ztf.container(_written(schema, packet), codec)
+    return _spoil_any(body, fault)
+
+
+def _spoil_any(body: bytes, fault: str) -> bytes:
+    match fault:
+        case "empty":
+            return b""
+        case "magic":
+            return b"\x07" + body[1:]
+        case "truncated":
+            return body[: len(body) * 2 // 3]
+    raise ValueError(f"no fault is named {fault!r}: there are {', '.join(FAULTS)}")
+
+
+def _framed(schema_id: int, record: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + record
+
+
+def _written(schema: Schema, packet: dict) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, packet)
+    return out.getvalue()

@@ -1,0 +1,251 @@
+"""Simulated Rubin alerts: schema 11.1 in Confluent framing."""
+
+import math
+from datetime import date, timedelta
+from functools import cache
+
+import numpy as np
+
+from stampede.alerts.container import varint
+from stampede.alerts.schemas import NEWEST_RUBIN, rubin_schema
+from stampede.simulator import cutouts
+from stampede.simulator.packets import (
+    NULL,
+    SOME,
+    SimulatedAlert,
+    array,
+    blob,
+    double,
+    encoder,
+    named_types,
+)
+from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Point, Sighted
+
+FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
+KINDS = ("difference", "science", "template")  # in the order of the packet
+FWHM = 3.6  # pixels
+PROCESSING = 0.002  # days from exposure to alert
+SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
+
+
+@cache
+def encoders() -> dict:
+    """One encoder for each record of the schema. What is not simulated is NaN, 0 or False."""
+    types = named_types(rubin_schema(NEWEST_RUBIN))
+    blank = {"float": math.nan, "double": math.nan, "int": 0, "boolean": False}
+    return {name: encoder(types[name], **blank) for name in types if name != "alert"}
+
+
+class Follow:
+    """One object followed through the exposures of its field.
+
+    Ids are ``1e17 + (seed % 800) * 1e15`` and up, so that each takes nine bytes, as real ones do.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        number: int,
+        seen: Sighted,
+        visits: list[Exposure],
+        rng: np.random.Generator,
+        null_cutouts: float = 0.0,
+    ) -> None:
+        self.seen, self.visits, self.rng, self.null_cutouts = seen, visits, rng, null_cutouts
+        self.moves = seen.kind == "mover"
+        self.base = 10**17 + (seed % 800) * 10**15
+        self.number = number + self.moves * 10**10
+        self.id = self.base + self.number
+        # Packets say "none" in two ways: null, or 0 and NaN (seen in schema 10.0). So do we.
+        self.none: tuple[int | None, float | None] = (0, math.nan) if number % 2 else (None, None)
+        self.sources: list[bytes] = []
+        self.forced: list[bytes] = []
+        self.points: list[Point] = []
+        self.first = math.nan
+        size = int(rng.choice(SIZES))
+        offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
+        host = 0.0 if self.moves else seen.host
+        self.scene = cutouts.Scene(seed, size, host, LSST.depth, FWHM, offset, rng)
+        scale, angle = LSST.pixel / 3600, rng.uniform(0, 2 * math.pi)
+        c, s = scale * math.cos(angle), scale * math.sin(angle)
+        self.pc = (-c, s, s, c)
+
+    def point(self, i: int, forced: bool) -> Point:
+        """What is true of the object in exposure `i`."""
+        seen, visit = self.seen, self.visits[i]
+        host = 0.0 if self.moves else seen.host
+        return Point(
+            object_id=str(self.id),
+            survey="lsst",
+            forced=forced,
+            limit=False,
+            source_id=self.base + (5 if forced else 2) * 10**14 + self.number * 1000 + i,
+            mjd=visit.mjd,
+            band=visit.band,
+            ra=seen.ra if forced else float(seen.ras[i]),
+            dec=seen.dec if forced else float(seen.decs[i]),
+            flux=float(seen.flux[i]),
+            flux_err=float(seen.flux_err[i]),
+            total_flux=float(np.float32(host + seen.flux[i])),
+            total_flux_err=float(seen.flux_err[i]),
+            reliability=None if forced else float(np.float32(0.5 + 0.001 * (i % 500))),
+            visit=visit_id(visit, i),
+            detector=visit.detector,
+        )
+
+    def common(self, point: Point) -> dict:
+        """The fields that detections and forced points share."""
+        return {
+            "visit": point.visit,
+            "detector": point.detector,
+            "ra": point.ra,
+            "dec": point.dec,
+            "psfFlux": point.flux,
+            "psfFluxErr": point.flux_err,
+            "midpointMjdTai": point.mjd,
+            "scienceFlux": point.total_flux,
+            "scienceFluxErr": point.total_flux_err,
+            "band": point.band,
+            "timeProcessedMjdTai": point.mjd + PROCESSING,
+            "timeWithdrawnMjdTai": self.none[1],
+        }
+
+    def source(self, point: Point) -> bytes:
+        """A diaSource."""
+        assert point.flux is not None
+        assert point.flux_err is not None
+        none = self.none[0]
+        return encoders()["diaSource"](
+            self.common(point)
+            | {
+                "diaSourceId": point.source_id,
+                "diaObjectId": none if self.moves else self.id,
+                "ssObjectId": self.id if self.moves else none,
+                "parentDiaSourceId": none,
+                "exposureTime": LSST.exposure,
+                "raErr": LSST.jitter / 3600,
+                "decErr": LSST.jitter / 3600,
+                "x": 2000.0 + self.scene.x,
+                "y": 2000.0 + self.scene.y,
+                "isNegative": point.flux < 0,
+                "snr": abs(point.flux / point.flux_err),
+                "apFlux": point.flux,
+                "apFluxErr": point.flux_err,
+                "templateFlux": 0.0 if self.moves else self.seen.host,
+                "extendedness": 0.1,
+                "reliability": point.reliability,
+                "reliabilityVersion": "simulated",
+                "bboxSize": 21,
+            }
+        )
+
+    def forced_source(self, point: Point) -> bytes:
+        """A diaForcedSource."""
+        return encoders()["diaForcedSource"](
+            self.common(point) | {"diaForcedSourceId": point.source_id, "diaObjectId": self.id}
+        )
+
+    @property
+    def object_prefix(self) -> bytes:
+        """The diaObject up to the three fields at its end that change with every alert."""
+        record = {"diaObjectId": self.id, "validityStartMjdTai": self.first}
+        whole = encoders()["diaObject"](
+            record
+            | {"ra": self.seen.ra, "dec": self.seen.dec, "nDiaSources": 0}
+            | {"firstDiaSourceMjdTai": None, "lastDiaSourceMjdTai": None}
+        )
+        return whole[:-3]
+
+    def alert(self, i: int) -> SimulatedAlert | None:
+        """The alert of exposure `i`, if there is a detection; call for each exposure in order."""
+        detected = bool(self.seen.detected[i])
+        known = bool(self.sources)
+        new_forced = []
+        if known and not self.moves:
+            new_forced = [self.point(i, forced=True)]
+            self.forced.append(self.forced_source(new_forced[0]))
+        if not detected:
+            self.points += new_forced
+            return None
+        own = self.point(i, forced=False)
+        source = self.source(own)
+        if not known:
+            self.first = own.mjd
+            self.prefix = b"" if self.moves else self.object_prefix
+        parts = [FRAME, varint(own.source_id), SOME, blob("simulated"), NULL, source]
+        history: tuple[Point, ...] = ()
+        if self.moves:
+            parts += [NULL, NULL, NULL, *self.body_of_the_solar_system(own)]
+        else:
+            history = (*self.points, *new_forced)
+            parts += (
+                [SOME + array(self.sources), SOME + array(self.forced)] if known else [NULL] * 2
+            )
+            parts += [SOME, self.prefix, SOME, double(self.first), SOME, double(own.mjd)]
+            parts += [varint(len(self.sources) + 1), NULL, NULL]
+        fits = self.cutouts(own)
+        for kind in KINDS:
+            image = fits[kind]
+            parts += [NULL] if image is None else [SOME, varint(len(image)), image]
+        self.sources.append(source)
+        self.points += [*new_forced, own]
+        return SimulatedAlert(
+            survey="lsst",
+            body=b"".join(parts),
+            alert_id=own.source_id,
+            object_id=own.object_id,
+            mjd=own.mjd,
+            kind=self.seen.kind,
+            fits=fits,
+            points=(own, *history),
+        )
+
+    def body_of_the_solar_system(self, own: Point) -> list[bytes]:
+        """Its ssSource and its orbit."""
+        designation = f"{2026 + self.number % 9} AA{self.number % 10000}"
+        apparition = encoders()["ssSource"](
+            {
+                "diaSourceId": own.source_id,
+                "ssObjectId": self.id,
+                "designation": designation,
+                "ephRa": own.ra,
+                "ephDec": own.dec,
+                "phaseAngle": 12.5,
+                "helioRange": 2.7,
+                "topoRange": 1.9,
+            }
+        )
+        orbit = encoders()["mpc_orbits"](
+            {
+                "id": self.number % 2**31,
+                "designation": designation,
+                "packed_primary_provisional_designation": "K26A00A",
+                "unpacked_primary_provisional_designation": designation,
+                "a": 2.7,
+                "e": 0.1,
+                "i": 7.5,
+                "epoch_mjd": float(FIRST_NIGHT),
+            }
+        )
+        return [SOME, apparition, SOME, orbit]
+
+    def cutouts(self, own: Point) -> dict[str, bytes | None]:
+        """The three cutouts around a detection; now and then one or more are missing."""
+        assert own.flux is not None
+        assert own.ra is not None
+        assert own.dec is not None
+        science, difference = self.scene.images(own.flux, self.rng)
+        images = {"difference": difference, "science": science, "template": self.scene.template}
+        sky = float(self.scene.pixel_noise) ** 2
+        place = (self.scene.x, self.scene.y, own.ra, own.dec)
+        fits: dict[str, bytes | None] = {}
+        for kind, image in images.items():
+            variance = sky + np.abs(image) * np.float32(0.01 * sky**0.5)
+            fits[kind] = cutouts.lsst_fits(kind, image, variance, FWHM, place, self.pc)
+        return cutouts.without_some(fits, self.null_cutouts, self.rng)
+
+
+def visit_id(visit: Exposure, i: int) -> int:
+    """A visit is numbered by the day and a count: 2026040700201."""
+    day = date(1858, 11, 17) + timedelta(days=int(visit.mjd))
+    return int(f"{day:%Y%m%d}") * 100_000 + i

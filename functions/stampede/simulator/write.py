@@ -1,0 +1,147 @@
+"""Where alerts go: Kafka, a folder of Avro files, or one tar file."""
+
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from confluent_kafka import KafkaException, Message, Producer
+
+from stampede.errors import SetupError
+from stampede.simulator.packets import SimulatedAlert
+
+Tell = Callable[[SimulatedAlert], None]
+
+TOPICS = {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
+ANSWER_SECONDS = 30.0  # a Kafka that does not answer for so long is none
+DELIVERY_SECONDS = 300  # one that was there is waited for: it may be starting again
+LARGEST = 16 << 20  # bytes of a message; larger than any alert
+
+
+def silent(alert: SimulatedAlert) -> None:
+    """Tell nobody."""
+
+
+def write(alerts: Iterable[SimulatedAlert], target: str, tell: Tell = silent) -> int:
+    """Write all alerts to `target`, return how many; `tell` hears of each once it is written.
+
+    Parameters
+    ----------
+    target
+        ``kafka://HOST:PORT`` (topics `TOPICS`, others by ``?lsst=NAME&ztf=NAME``), a name that
+        ends in ``.tar``, or a folder.
+
+    Raises
+    ------
+    SetupError
+        Where the target cannot be written to.
+    """
+    if target.startswith("kafka://"):
+        parts = urlsplit(target)
+        return to_kafka(alerts, parts.netloc, TOPICS | dict(parse_qsl(parts.query)), tell)
+    if "://" in target:
+        raise SetupError(f"cannot write to {target}: give kafka://HOST:PORT, FILE.tar or a folder")
+    try:
+        to_files = to_tar if target.endswith(".tar") else to_folder
+        return to_files(alerts, Path(target), tell)
+    except OSError as error:
+        raise SetupError(f"cannot write to {target}: {error.strerror}") from error
+
+
+def to_kafka(
+    alerts: Iterable[SimulatedAlert],
+    bootstrap: str,
+    topics: dict[str, str] = TOPICS,
+    tell: Tell = silent,
+) -> int:
+    """Send alerts to the topic of their survey, without a key as Rubin does, and wait for all.
+
+    Raises `SetupError` where Kafka did not take them all.
+    """
+    written = 0
+    failures: Counter[str] = Counter()
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "message.max.bytes": LARGEST,
+            "message.timeout.ms": DELIVERY_SECONDS * 1000,
+            "queue.buffering.max.kbytes": 256 << 10,
+            "linger.ms": 5,
+            "log_level": 0,  # what fails is told by the delivery reports
+        }
+    )
+
+    def delivered(error: object, message: Message, alert: SimulatedAlert) -> None:
+        nonlocal written
+        if error is not None:
+            failures[str(error)] += 1
+            return
+        written += 1
+        tell(alert)
+
+    def send(alert: SimulatedAlert) -> None:
+        def report(error: object, message: Message) -> None:
+            delivered(error, message, alert)
+
+        while True:
+            try:
+                producer.produce(topics[alert.survey], alert.body, on_delivery=report)
+            except BufferError:  # the queue is full: let some of it go
+                producer.poll(0.1)
+            else:
+                producer.poll(0)
+                return
+
+    try:
+        producer.list_topics(timeout=ANSWER_SECONDS)
+        for alert in alerts:
+            send(alert)
+            if failures:
+                break
+        producer.flush(DELIVERY_SECONDS + 5)
+    except KafkaException as error:
+        raise SetupError(f"Kafka at {bootstrap}: {error}") from error
+    if failures:
+        reason = failures.most_common(1)[0][0]
+        raise SetupError(f"Kafka at {bootstrap} took {written:,} alerts, then failed: {reason}")
+    return written
+
+
+def to_folder(alerts: Iterable[SimulatedAlert], folder: Path, tell: Tell = silent) -> int:
+    """Write each alert to ``<alert_id>.avro``; a duplicate to ``<alert_id>.again1.avro``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = 0
+    for name, alert in named(alerts):
+        (folder / name).write_bytes(alert.body)
+        written += 1
+        tell(alert)
+    return written
+
+
+def to_tar(alerts: Iterable[SimulatedAlert], path: Path, tell: Tell = silent) -> int:
+    """Write alerts as the files of one tar, named as in a folder; same alerts, same tar."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    with path.open("wb") as tar:  # not by TarFile, which keeps a record of every file in memory
+        for name, alert in named(alerts):
+            info = tarfile.TarInfo(name)
+            info.size = len(alert.body)
+            tar.write(info.tobuf(tarfile.USTAR_FORMAT))
+            tar.write(alert.body)
+            tar.write(bytes(-info.size % tarfile.BLOCKSIZE))
+            written += 1
+            tell(alert)
+        tar.write(bytes(2 * tarfile.BLOCKSIZE))
+    return written
+
+
+def named(alerts: Iterable[SimulatedAlert]) -> Iterable[tuple[str, SimulatedAlert]]:
+    """Each alert with a file name of its own."""
+    again: Counter[int] = Counter()
+    for alert in alerts:
+        name = str(alert.alert_id)
+        if alert.duplicate:
+            again[alert.alert_id] += 1
+            name += f".again{again[alert.alert_id]}"
+        yield f"{name}.avro", alert

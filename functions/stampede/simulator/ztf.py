@@ -1,0 +1,295 @@
+"""Simulated ZTF alerts: schema 4.02, each an Avro object container with the schema inside."""
+
+import json
+import string
+import zlib
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+import cramjam
+import numpy as np
+
+from stampede.alerts.container import varint
+from stampede.alerts.schemas import simplify
+from stampede.simulator import cutouts
+from stampede.simulator.packets import (
+    NULL,
+    SOME,
+    SimulatedAlert,
+    array,
+    blob,
+    encoder,
+    named_types,
+)
+from stampede.simulator.sky import NJY, ZTF, Exposure, Point, Sighted
+
+KINDS = ("science", "template", "difference")  # in the order of the packet
+CODECS = ("null", "deflate", "snappy")
+HISTORY = 30.0  # days
+FWHM = 2.0  # pixels
+ZERO_POINT = 26.275  # AB magnitude of 1 DN
+TAI_UTC = 37 / 86400  # days, since 2017
+NIGHT_ZERO = 57754  # MJD of nid 0
+FAILED = -99999.0  # what forced photometry that failed says
+SYNC = b"stampede-simultr"
+FILTER = {"g": 1, "r": 2, "i": 3}
+
+
+@cache
+def schema() -> dict:
+    """Names and types of a real ZTF alert of version 4, with the full names that it uses."""
+    text = resources.files("stampede.simulator").joinpath("ztf_schema.json").read_text("utf-8")
+    return json.loads(text)
+
+
+@cache
+def schema_text() -> str:
+    """The schema as the head of every container carries it."""
+    return json.dumps(schema(), separators=(",", ":"))
+
+
+@cache
+def encoders() -> dict:
+    """One encoder for each record; what is not simulated is -999, as ZTF says it, or null."""
+    types = named_types(simplify(schema()))
+    blank = {"float": -999.0, "double": -999.0, "int": 0, "long": 0, "string": "null"}
+    made = {name: encoder(types[name], **blank) for name in ("candidate", "fp_hist")}
+    made["detection"] = encoder(types["prv_candidate"], **blank)
+    made["limit"] = encoder(types["prv_candidate"])
+    return made
+
+
+@cache
+def container_header(codec: str, written: str) -> bytes:
+    """All of a container before its block (Avro specification, "Object Container Files")."""
+    meta = blob("avro.schema") + blob(written) + blob("avro.codec") + blob(codec)
+    return b"Obj\x01" + varint(2) + meta + b"\x00" + SYNC
+
+
+def container(record: bytes, codec: str = "null", schema: str = "") -> bytes:
+    """An object container of one record, with our schema where none is given."""
+    match codec:
+        case "deflate":
+            record = zlib.compress(record, 1)[2:-4]  # raw: without zlib's header and checksum
+        case "snappy":
+            checksum = zlib.crc32(record).to_bytes(4, "big")
+            record = bytes(cramjam.snappy.compress_raw(record)) + checksum
+    return (
+        container_header(codec, schema or schema_text())
+        + varint(1)
+        + varint(len(record))
+        + record
+        + SYNC
+    )
+
+
+class Row(NamedTuple):
+    """A row of a history: when, its bytes, and what is true of it."""
+
+    mjd: float
+    body: bytes
+    point: Point
+
+
+class Follow:
+    """One object followed through the exposures of its field."""
+
+    def __init__(
+        self,
+        seed: int,
+        number: int,
+        seen: Sighted,
+        visits: list[Exposure],
+        rng: np.random.Generator,
+        null_cutouts: float = 0.0,
+        codec: str = "null",
+    ) -> None:
+        self.seen, self.visits, self.rng, self.number = seen, visits, rng, number
+        self.null_cutouts, self.codec = null_cutouts, codec
+        self.id = f"ZTF25{letters(number * 1000 + seed % 800)}"
+        self.candidates: list[Row] = []
+        self.forced: list[Row] = []
+        self.detections = 0
+        offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
+        self.to_counts = 10 ** ((ZERO_POINT - NJY) / 2.5)
+        host, depth = seen.host * self.to_counts, ZTF.depth * self.to_counts
+        self.scene = cutouts.Scene(seed, cutouts.ZTF_SIZE, host, depth, FWHM, offset, rng)
+        template = cutouts.ztf_fits(self.scene.template)
+        self.template = template, cutouts.gzipped(template)
+
+    def point(self, i: int) -> Point:
+        """The detection of exposure `i`."""
+        visit = self.visits[i]
+        return Point(
+            object_id=self.id,
+            survey="ztf",
+            forced=False,
+            limit=False,
+            source_id=pid(visit) * 1_000_000 + self.number % 1_000_000,
+            mjd=visit.mjd,
+            band=visit.band,
+            ra=float(self.seen.ras[i]),
+            dec=float(self.seen.decs[i]),
+            flux=float(self.seen.flux[i]),
+            flux_err=float(self.seen.flux_err[i]),
+            reliability=float(np.float32(0.5 + 0.001 * (i % 500))),
+            visit=pid(visit),
+            detector=visit.detector,
+        )
+
+    def exposure(self, i: int) -> dict:
+        """The fields that tell of exposure `i`, shared by every kind of row."""
+        visit = self.visits[i]
+        return {
+            "jd": visit.mjd - TAI_UTC + 2400000.5,
+            "fid": FILTER[visit.band],
+            "pid": pid(visit),
+            "diffmaglim": limit(float(self.seen.flux_err[i])),
+            "programid": 1,
+            "field": 505,
+            "rcid": visit.detector,
+            "magzpsci": ZERO_POINT,
+        }
+
+    def measured(self, point: Point) -> dict:
+        """The fields of a detection that an alert and its later history share."""
+        assert point.flux is not None
+        assert point.flux_err is not None
+        size = abs(point.flux)
+        return {
+            "nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO,
+            "candid": point.source_id,
+            "isdiffpos": "t" if point.flux > 0 else "f",
+            "ra": point.ra,
+            "dec": point.dec,
+            "magpsf": NJY - 2.5 * np.log10(size),
+            "sigmapsf": 2.5 / np.log(10) * point.flux_err / size,
+            "rb": 0.7,
+            "rbversion": "simulated",
+        }
+
+    def forced_row(self, i: int) -> Row:
+        """Forced photometry on exposure `i`; one in ten fails."""
+        flux, error = float(self.seen.flux[i]), float(self.seen.flux_err[i])
+        failed = i % 10 == 7
+        record = {
+            "forcediffimflux": FAILED if failed else flux * self.to_counts,
+            "forcediffimfluxunc": FAILED if failed else error * self.to_counts,
+            "procstatus": "61" if failed else "0",
+            "ranr": self.seen.ra,
+            "decnr": self.seen.dec,
+            "exptime": ZTF.exposure,
+        }
+        point = self.point(i)._replace(
+            forced=True,
+            source_id=pid(self.visits[i]),
+            ra=None,
+            dec=None,
+            flux=None if failed else flux,
+            flux_err=None if failed else error,
+            reliability=None,
+        )
+        return Row(point.mjd, encoders()["fp_hist"](self.exposure(i) | record), point)
+
+    def candidate_row(self, i: int) -> Row:
+        """What later alerts say of exposure `i`: a detection, or else a limit."""
+        point = self.point(i)
+        if self.seen.detected[i]:
+            record = self.exposure(i) | self.measured(point)
+            return Row(point.mjd, encoders()["detection"](record), point._replace(reliability=None))
+        point = point._replace(
+            limit=True,
+            source_id=pid(self.visits[i]),
+            ra=None,
+            dec=None,
+            flux=None,
+            reliability=None,
+        )
+        record = {"nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO, "rbversion": "simulated"}
+        return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)
+
+    def alert(self, i: int) -> SimulatedAlert | None:
+        """The alert of exposure `i`, if there is a detection; call for each exposure in order."""
+        alert = self.detection(i) if self.seen.detected[i] else None
+        self.candidates.append(self.candidate_row(i))
+        self.forced.append(self.forced_row(i))
+        return alert
+
+    def detection(self, i: int) -> SimulatedAlert:
+        """The alert of a detection, with the history of the 30 days before it."""
+        own = self.point(i)
+        self.detections += 1
+        oldest = own.mjd - HISTORY
+        candidates = [row for row in self.candidates if row.mjd >= oldest]
+        forced = [row for row in self.forced if row.mjd >= oldest]
+        candidate = (
+            self.exposure(i)
+            | self.measured(own)
+            | {"drb": own.reliability, "drbversion": "simulated"}
+            | {"ranr": self.seen.ra, "decnr": self.seen.dec, "exptime": ZTF.exposure}
+            | {"ndethist": self.detections, "ncovhist": i + 1, "nmtchps": 1, "rfid": 505120100}
+            | {"jdstartref": 2458000.5, "jdendref": 2458100.5, "nframesref": 15, "nmatches": 300}
+        )
+        parts = [
+            *(blob(text) for text in ("4.02", "ZTF (www.ztf.caltech.edu)", self.id)),
+            varint(own.source_id),
+            encoders()["candidate"](candidate),
+        ]
+        for rows in (candidates, forced):
+            parts.append(SOME + array([row.body for row in rows]) if rows else NULL)
+        fits, stamps = self.cutouts(own)
+        for kind in KINDS:
+            stamp = stamps[kind]
+            name = f"candid{own.source_id}_{kind}.fits.gz"
+            parts.append(NULL if fits[kind] is None else SOME + blob(name) + blob(stamp))
+        return SimulatedAlert(
+            survey="ztf",
+            body=container(b"".join(parts), self.codec),
+            alert_id=own.source_id,
+            object_id=self.id,
+            mjd=own.mjd,
+            kind=self.seen.kind,
+            fits=fits,
+            points=(own, *(row.point for row in (*candidates, *forced))),
+        )
+
+    def cutouts(self, own: Point) -> tuple[dict[str, bytes | None], dict[str, bytes]]:
+        """The three cutouts, and gzipped; now and then one or more are missing."""
+        assert own.flux is not None
+        science, difference = map(
+            cutouts.ztf_fits, self.scene.images(own.flux * self.to_counts, self.rng)
+        )
+        template, template_stamp = self.template
+        fits: dict[str, bytes | None] = {
+            "science": science,
+            "template": template,
+            "difference": difference,
+        }
+        stamps = {
+            "science": cutouts.gzipped(science),
+            "template": template_stamp,
+            "difference": cutouts.gzipped(difference),
+        }
+        return cutouts.without_some(fits, self.null_cutouts, self.rng), stamps
+
+
+def pid(visit: Exposure) -> int:
+    """Processing id: night, fraction of the day, quadrant, ``15``."""
+    utc = visit.mjd - TAI_UTC
+    night, fraction = int(utc) - NIGHT_ZERO, int(utc % 1 * 100_000)
+    return night * 10**9 + fraction * 10**4 + visit.detector * 100 + 15
+
+
+def limit(error: float) -> float:
+    """Magnitude of 5 sigma."""
+    return float(NJY - 2.5 * np.log10(5 * error))
+
+
+def letters(number: int) -> str:
+    """A number in seven or more letters, as ZTF names its objects."""
+    name = ""
+    while number or len(name) < 7:
+        number, digit = divmod(number, 26)
+        name = string.ascii_lowercase[digit] + name
+    return name

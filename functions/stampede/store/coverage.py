@@ -1,0 +1,138 @@
+"""Coverage: which Kafka offsets something holds, as intervals per topic partition.
+
+Every run, pack and dead letter carries one in its Parquet footer, so that ``received = stored +
+dead-lettered`` can be proved from a handful of footers.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+Partition = tuple[str, int]
+Interval = tuple[int, int]
+
+
+class Coverage:
+    """An immutable set of Kafka offsets.
+
+    Kept per (topic, partition) as an int64 array of shape (n, 2): half-open intervals that
+    neither touch nor overlap, in order, so two coverages are equal exactly if their arrays are.
+    """
+
+    __slots__ = ("_spans",)
+
+    def __init__(self, spans: Mapping[Partition, np.ndarray] | None = None) -> None:
+        self._spans = {at: one for at, one in sorted((spans or {}).items()) if len(one)}
+
+    @classmethod
+    def of(cls, offsets: Mapping[Partition, Iterable[int]]) -> "Coverage":
+        """Coverage of single offsets, in any order, repeats allowed."""
+        spans = {}
+        for at, some in offsets.items():
+            starts = np.fromiter(some, np.int64)
+            spans[at] = _united(np.stack([starts, starts + 1], axis=1))
+        return cls(spans)
+
+    @classmethod
+    def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
+        """All of `parts` in one, at the cost of one sort per partition."""
+        gathered: dict[Partition, list[np.ndarray]] = {}
+        for part in parts:
+            for at, spans in part._spans.items():
+                gathered.setdefault(at, []).append(spans)
+        return cls({at: _united(np.concatenate(some)) for at, some in gathered.items()})
+
+    def __or__(self, other: "Coverage") -> "Coverage":
+        return Coverage.union((self, other))
+
+    def __sub__(self, other: "Coverage") -> "Coverage":
+        return Coverage(
+            {
+                at: _without(spans, other._spans[at]) if at in other._spans else spans
+                for at, spans in self._spans.items()
+            }
+        )
+
+    def __len__(self) -> int:
+        return sum(int((spans[:, 1] - spans[:, 0]).sum()) for spans in self._spans.values())
+
+    def __contains__(self, position: tuple[str, int, int]) -> bool:
+        """Whether the offset ``(topic, partition, offset)`` is held."""
+        topic, partition, offset = position
+        spans = self._spans.get((topic, partition))
+        return spans is not None and bool(_inside(np.array([offset]), spans)[0])
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Coverage):
+            return NotImplemented
+        return self._spans.keys() == other._spans.keys() and all(
+            np.array_equal(spans, other._spans[at]) for at, spans in self._spans.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        return f"Coverage({self.to_json()})"
+
+    def partitions(self) -> list[Partition]:
+        """The (topic, partition) pairs of which any offset is held, sorted."""
+        return list(self._spans)
+
+    def intervals(self, topic: str, partition: int) -> list[Interval]:
+        """The held offsets of one partition as half-open ``(start, end)``, in order."""
+        spans = self._spans.get((topic, partition))
+        return [] if spans is None else [(start, end) for start, end in spans.tolist()]
+
+    def missing(self, topic: str, partition: int, low: int, high: int) -> list[Interval]:
+        """The offsets of ``[low, high)`` that are not held, as half-open intervals."""
+        if low >= high:
+            return []
+        asked = Coverage({(topic, partition): np.array([[low, high]], np.int64)})
+        return (asked - self).intervals(topic, partition)
+
+    def to_json(self) -> str:
+        """``{"topic/0": [[start, end], ...], ...}``; equal coverages give equal text."""
+        return json.dumps(
+            {f"{topic}/{number}": spans.tolist() for (topic, number), spans in self._spans.items()},
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Coverage":
+        """Read `to_json`'s text; intervals may come in any order and overlap."""
+        spans = {}
+        for name, some in json.loads(text).items():
+            topic, _, number = name.rpartition("/")
+            spans[topic, int(number)] = _united(np.array(some, np.int64).reshape(-1, 2))
+        return cls(spans)
+
+
+def _united(spans: np.ndarray) -> np.ndarray:
+    """Any intervals of shape (n, 2), sorted, with those that touch or overlap made one."""
+    spans = spans[spans[:, 0] < spans[:, 1]]
+    if len(spans) < 2:
+        return spans
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(spans[:, 1])
+    fresh = np.flatnonzero(spans[1:, 0] > reach[:-1]) + 1
+    starts = spans[np.concatenate([[0], fresh]), 0]
+    ends = reach[np.concatenate([fresh - 1, [len(spans) - 1]])]
+    return np.stack([starts, ends], axis=1)
+
+
+def _without(spans: np.ndarray, holes: np.ndarray) -> np.ndarray:
+    """What of `spans` lies in no interval of `holes`; both united, shape (n, 2)."""
+    # Every edge of either set cuts the line; a piece stays if it lies in spans and in no hole.
+    edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
+    pieces = np.stack([edges[:-1], edges[1:]], axis=1)
+    return _united(pieces[_inside(pieces[:, 0], spans) & ~_inside(pieces[:, 0], holes)])
+
+
+def _inside(points: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    at = np.searchsorted(spans[:, 0], points, side="right") - 1
+    return (at >= 0) & (points < spans[np.maximum(at, 0), 1])

@@ -1,0 +1,160 @@
+"""Rows in key order, one per key: what makes every order of arrival give the same table.
+
+Of two versions of one row the greater wins, by the precedence columns and then by all others in
+order. That is a total order on the bits of the values, so taking the greatest is commutative,
+associative and idempotent. Null is below everything, NaN next, then -inf ... -0.0, 0.0 ... inf.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts import columns
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What a table is: its name, columns, primary key, and which version of a row wins."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    precedence: tuple[str, ...]
+
+    @property
+    def leading(self) -> str:
+        """The first key column, by which rows are looked up."""
+        return self.key[0]
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that decide between versions of a row, most important first."""
+        rest = [name for name in self.schema.names if name not in self.key + self.precedence]
+        return self.precedence + tuple(rest)
+
+
+CUTOUTS = TableSpec(
+    "cutouts", columns.CUTOUT_PLACE, columns.CUTOUT_PLACE_KEY, columns.CUTOUT_PLACE_PRECEDENCE
+)
+DETECTIONS = TableSpec(
+    "detections", columns.DETECTION, columns.DETECTION_KEY, columns.DETECTION_PRECEDENCE
+)
+THUMBNAILS = TableSpec(
+    "thumbnails", columns.THUMBNAIL_PLACE, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
+)
+
+
+def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:
+    """`rows` sorted by key, the winning version of each; itself if it is so already."""
+    if rows.num_rows < 2:
+        return rows
+    rows = rows.combine_chunks()
+    codes = _key_codes(rows, spec.key)
+    order = np.lexsort(codes[::-1]) if _unsorted(codes) else np.arange(rows.num_rows)
+    repeats = np.ones(rows.num_rows - 1, bool)
+    for code in codes:
+        ordered = code[order]
+        repeats &= ordered[1:] == ordered[:-1]
+    if repeats.any():
+        order = _winners(rows, spec, order, repeats)
+    elif np.array_equal(order, np.arange(len(order))):
+        return rows
+    return rows.take(pa.array(order))
+
+
+def _winners(rows: pa.Table, spec: TableSpec, order: np.ndarray, repeats: np.ndarray) -> np.ndarray:
+    """One row number per key, in key order; `repeats[i]` if order[i] and order[i+1] share a key."""
+    group = np.concatenate([[0], np.cumsum(~repeats)])
+    sizes = np.bincount(group)
+    winner = order[np.cumsum(sizes) - 1]
+    # Only keys of several versions are compared, column by column, until one is left of each.
+    several = sizes[group] > 1
+    order, group = order[several], group[several]
+    for name in spec.compared:
+        code = order_codes(rows[name].take(pa.array(order)).combine_chunks())
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+        greatest = np.maximum.reduceat(code, starts)
+        sizes = np.diff(np.append(starts, len(group)))
+        keep = code == np.repeat(greatest, sizes)
+        order, group = order[keep], group[keep]
+    winner[group] = order
+    return winner
+
+
+def order_codes(column: pa.Array) -> np.ndarray:
+    """Numbers that sort as the values do, null below everything; equal only where the bits are.
+
+    uint64, shape (n,), for comparing within this column only.
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        codes = _float_codes(column)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        codes = pc.fill_null(column.cast(pa.int64()), 0).to_numpy().view(np.uint64)
+        codes = codes ^ np.uint64(1 << 63)
+    else:
+        codes = _rank(column).astype(np.uint64)
+    if column.null_count:
+        # All 2^64 codes may be taken; ranks leave room for null below.
+        codes = np.unique(codes, return_inverse=True)[1].astype(np.uint64) + np.uint64(1)
+        codes[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return codes
+
+
+def _float_codes(column: pa.Array) -> np.ndarray:
+    # Widening keeps the order and tells all float32 apart, a NaN's payload included.
+    values = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy()
+    bits = values.astype(np.float64).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    # IEEE 754 order: flip all bits of a negative number, the sign of a positive one ...
+    codes = np.where(bits & sign, ~bits, bits | sign)
+    # ... and turn the circle so that the NaNs, at both its ends, come first.
+    return codes - (np.array(np.inf).view(np.uint64) + sign + np.uint64(1))
+
+
+def _rank(column: pa.Array) -> np.ndarray:
+    """Rank of each string or binary among the distinct ones, int64; 0 for null."""
+    encoded = column.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    # pyarrow sorts strings by their UTF-8 bytes, as Parquet's statistics do.
+    ranks = np.empty(len(encoded.dictionary), np.int64)
+    ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
+    places = encoded.indices.fill_null(0).to_numpy()
+    return ranks[places] if len(ranks) else np.zeros(len(column), np.int64)
+
+
+def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
+    """int64 codes that sort as the key does, small columns folded together: fewer to sort by."""
+    codes: list[np.ndarray] = []
+    spare = 1  # how many values one more folded column may take beside the last code
+    for name in key:
+        column = rows[name].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0)
+        if pa.types.is_integer(column.type):
+            code, distinct = column.cast(pa.int64()).to_numpy(), 1 << 63
+        elif pa.types.is_boolean(column.type):
+            code, distinct = column.to_numpy(zero_copy_only=False).astype(np.int64), 2
+        else:
+            code = _rank(column)
+            distinct = int(code.max()) + 1
+        if codes and distinct < spare:
+            codes[-1] = codes[-1] * distinct + code
+            spare //= distinct
+        else:
+            codes.append(code)
+            spare = (1 << 62) // distinct
+    return codes
+
+
+def _unsorted(codes: list[np.ndarray]) -> bool:
+    """Whether any row is before the one above it."""
+    undecided = np.ones(len(codes[0]) - 1, bool)
+    for code in codes:
+        if (undecided & (code[1:] < code[:-1])).any():
+            return True
+        undecided &= code[1:] == code[:-1]
+    return False

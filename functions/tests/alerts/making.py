@@ -1,0 +1,121 @@
+"""Alerts made by hand for the tests: any schema, any value, written with fastavro."""
+
+import gzip
+import io
+import json
+import random
+import struct
+from pathlib import Path
+
+import fastavro
+
+from stampede.alerts import schemas
+
+REAL = Path(__file__).parents[4] / "shared" / "data"
+FITS = b"SIMPLE  =                    T" + b" " * 50 + b"x" * 2800
+
+
+def fill(schema, rng: random.Random, names: dict):
+    """A random value of an Avro schema; optional fields are null as often as not."""
+    if isinstance(schema, str):
+        schema = names.get(schema, schema)
+    if isinstance(schema, list):
+        return fill(rng.choice(schema), rng, names)
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if isinstance(schema, dict) and "logicalType" in schema:
+        return rng.randrange(10**15, 2 * 10**15)  # microseconds: 2001 to 2033
+    if kind == "record":
+        names[schema["name"]] = schema
+        return {f["name"]: fill(f["type"], rng, names) for f in schema["fields"]}
+    if kind == "array":
+        return [fill(schema["items"], rng, names) for _ in range(rng.randrange(4))]
+    return {
+        "null": lambda: None,
+        "boolean": lambda: rng.random() < 0.5,
+        "int": lambda: rng.randrange(1, 1 << 14),
+        "long": lambda: rng.randrange(1, 1 << 62),
+        "float": lambda: struct.unpack("f", struct.pack("f", rng.uniform(-1e4, 1e4)))[0],
+        "double": lambda: rng.uniform(50000, 61000),
+        "bytes": lambda: FITS,
+        "string": lambda: rng.choice("ugrizy"),
+    }[kind]()
+
+
+def rubin_record(version: int, seed: int = 0) -> dict:
+    return fill(schemas.rubin_schema(version), random.Random(seed), {})
+
+
+def confluent(record: dict, version: int) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schemas.parsed(schemas.rubin_schema(version)), record)
+    return b"\0" + version.to_bytes(4, "big") + out.getvalue()
+
+
+def row_type(name: str, fields: dict[str, object]) -> dict:
+    listed = [{"name": key, "type": kind} for key, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": listed}
+
+
+def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
+    """As much of ZTF's schema as Stampede reads, with a namespace and an enum's worth of rest."""
+    optional = lambda kind: ["null", kind]
+    measured = {
+        **{"jd": "double", "fid": "int", "pid": "long", "diffmaglim": optional("float")},
+        **{"programid": "int", "rcid": optional("int"), "rb": optional("float")},
+        **{"magpsf": optional("float"), "sigmapsf": optional("float")},
+        **{"ra": optional("double"), "dec": optional("double"), "isdiffpos": optional("string")},
+    }
+    own = {**measured, "candid": candid, **({"drb": optional("float")} if drb else {})}
+    history = {**measured, "candid": optional("long")}
+    point = {
+        **{"jd": "double", "fid": "int", "pid": "long", "rcid": optional("int")},
+        **{
+            name: optional("float")
+            for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
+        },
+    }
+    stamp = row_type("cutout", {"fileName": "string", "stampData": "bytes"})
+    fields = {
+        **{"schemavsn": "string", "objectId": "string", "candid": candid},
+        "candidate": row_type("candidate", own),
+        "prv_candidates": ["null", {"type": "array", "items": row_type("prv_candidate", history)}],
+        **(
+            {"fp_hists": ["null", {"type": "array", "items": row_type("fp_hist", point)}]}
+            if forced
+            else {}
+        ),
+        "cutoutScience": ["null", stamp],
+        "cutoutTemplate": ["null", "ztf.alert.cutout"],
+        "cutoutDifference": ["null", "ztf.alert.cutout"],
+    }
+    return {**row_type("alert", fields), "namespace": "ztf.alert"}
+
+
+def ztf_record(candid=2430301980815015000, **changes) -> dict:
+    stamp = {"fileName": "x.fits.gz", "stampData": gzip.compress(FITS, mtime=0)}
+    own = {
+        **{"jd": 2460000.5, "fid": 1, "pid": 2430301980815, "diffmaglim": 20.5, "programid": 1},
+        **{"rcid": 3, "rb": 0.5, "magpsf": 18.0, "sigmapsf": 0.1, "ra": 10.0, "dec": -5.0},
+        **{"isdiffpos": "t", "candid": candid, "drb": 0.9},
+    }
+    return {
+        **{"schemavsn": "4.02", "objectId": "ZTF18aaaaaaa", "candid": candid, "candidate": own},
+        **{"prv_candidates": None, "fp_hists": None},
+        **{"cutoutScience": stamp, "cutoutTemplate": stamp, "cutoutDifference": stamp},
+        **changes,
+    }
+
+
+def contained(records: list[dict], schema: dict, codec: str = "null") -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), records, codec)
+    return out.getvalue()
+
+
+def ztf_alert(candid=2430301980815015000, codec: str = "null", **changes) -> bytes:
+    return contained([ztf_record(candid, **changes)], ztf_schema(), codec)
+
+
+def real_alerts() -> list[bytes]:
+    rubin = [gzip.decompress(path.read_bytes()) for path in sorted(REAL.glob("lsst/*.avro.gz"))]
+    return rubin + [path.read_bytes() for path in sorted(REAL.glob("ztf*/*.avro"))]

@@ -1,0 +1,66 @@
+"""Bytes that the vectorised reader must never be alone with, told apart by `check`."""
+
+import random
+import resource
+import signal
+
+import pytest
+
+from stampede.alerts.decode import Decoder, DecoderFailed, check
+from stampede.alerts.framing import Framing
+from stampede.errors import Overloaded, Undecodable
+from tests.alerts import making
+
+
+def framed(message: bytes):
+    return Framing(16 << 20).take(message)
+
+
+@pytest.mark.parametrize("version", [300, 704, 1101])
+def test_check_accepts_whole_records_only(version: int) -> None:
+    rng = random.Random(version)
+    for seed in range(10):
+        schema, record = framed(making.confluent(making.rubin_record(version, seed), version))
+        check(schema, record)
+        for damaged in (record + b"\0", record + bytes(50), record[: rng.randrange(len(record))]):
+            with pytest.raises(Undecodable, match=r"left over|cut off|do not fit"):
+                check(schema, damaged)
+
+
+def test_check_finds_a_schema_id_that_does_not_fit() -> None:
+    message = making.confluent(making.rubin_record(704, 1), 704)
+    schema, record = framed(b"\0" + (1101).to_bytes(4, "big") + message[5:])
+    with pytest.raises(Undecodable):
+        check(schema, record)
+
+
+def test_history_that_claims_to_be_endless() -> None:
+    record = making.rubin_record(1101, 1) | {"prvDiaSources": [], "prvDiaForcedSources": None}
+    schema, good = framed(making.confluent(record, 1101))
+    at = good.index(b"\x02\x00", 300)  # the array's branch of the union, then "no items"
+    for claim in (b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x0f"):
+        with pytest.raises(Undecodable):
+            check(schema, good[: at + 1] + claim + good[at + 1 :])
+
+
+def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
+    """An empty record vanishes in the reader without a word; here it is a failure."""
+    schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
+    assert decoder.decode(schema, [record], ["diaSourceId"]).num_rows == 1
+    with pytest.raises(DecoderFailed):
+        decoder.decode(schema, [record, b"", record], ["diaSourceId"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
+    schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(Overloaded, match="no room"):
+            Decoder(tmp_path).decode(schema, [record], ["diaSourceId"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, before)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,244 @@
+import io
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+
+import fastavro
+import pytest
+from fastavro.schema import load_schema
+
+from stampede.alerts.schemas import (
+    NEWEST_RUBIN,
+    RUBIN_VERSIONS,
+    SchemaRegistry,
+    parsed,
+    rubin_schema,
+    simplify,
+)
+from stampede.errors import SchemaRegistryDown, Undecodable
+
+PUBLISHED = resources.files("lsst.alert.packet") / "schema"
+
+
+def published(schema_id: int):
+    return PUBLISHED / str(schema_id // 100) / str(schema_id % 100)
+
+
+def test_every_published_version_is_built_in():
+    folders = [
+        (int(a.name), int(b.name))
+        for a in PUBLISHED.iterdir()
+        if a.name.isdigit()
+        for b in a.iterdir()
+        if b.name.isdigit()
+    ]
+    assert sorted(100 * major + minor for major, minor in folders) == RUBIN_VERSIONS
+    assert [rubin_schema(version)["name"] for version in RUBIN_VERSIONS] == ["alert"] * 15
+    major, minor = (PUBLISHED / "latest.txt").read_text().strip().split(".")
+    assert 100 * int(major) + int(minor) == NEWEST_RUBIN
+
+
+@pytest.mark.parametrize("schema_id", RUBIN_VERSIONS)
+def test_decodes_as_the_published_schema_does(schema_id):
+    folder = published(schema_id)
+    name = f"lsst.v{schema_id // 100}_{schema_id % 100}.alert.avsc"
+    theirs = load_schema(str(folder / name))
+    ours = parsed(rubin_schema(schema_id))
+    sample = (folder / "sample_data" / "fakeAlert.avro").read_bytes()
+    (alert,) = fastavro.reader(io.BytesIO(sample))
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, theirs, alert)
+
+    written.seek(0)
+    by_theirs = fastavro.schemaless_reader(written, theirs)
+    written.seek(0)
+    by_ours = fastavro.schemaless_reader(written, ours)
+
+    assert by_ours == by_theirs
+    assert written.read() == b""
+    again = io.BytesIO()
+    fastavro.schemaless_writer(again, ours, alert)
+    assert again.getvalue() == written.getvalue()
+
+
+def test_unknown_id_is_named():
+    with pytest.raises(Undecodable, match="1102"):
+        rubin_schema(1102)
+
+
+def test_only_names_and_types_remain():
+    text = json.dumps([rubin_schema(version) for version in RUBIN_VERSIONS])
+    assert not any(f'"{key}":' in text for key in ("doc", "default", "namespace", "aliases"))
+    assert "lsst.v" not in text
+    assert text.count('{"type": "long", "logicalType": "timestamp-micros"}') == 12
+
+
+def record(name, *fields, **more):
+    return {
+        "type": "record",
+        "name": name,
+        **more,
+        "fields": [{"name": f"f{i}", "type": t} for i, t in enumerate(fields)],
+    }
+
+
+def test_a_type_is_defined_once_and_referred_to_by_its_simple_name():
+    stamp = record("cutout", "bytes", namespace="ztf.alert")
+    schema = record(
+        "alert", stamp, "ztf.alert.cutout", ["null", "ztf.alert.cutout"], namespace="ztf", doc="x"
+    )
+    assert simplify(schema) == record(
+        "alert", record("cutout", "bytes"), "cutout", ["null", "cutout"]
+    )
+
+
+def test_same_simple_name_in_two_namespaces_stays_two_types():
+    schema = record(
+        "a.alert",
+        record("a.x", "int"),
+        record("b.x", "string"),
+        "a.x",
+        "b.x",
+        record("c.x_2", "long"),
+        "c.x_2",
+    )
+    simple = simplify(schema)
+    assert simple == record(
+        "alert",
+        record("x", "int"),
+        record("x_2", "string"),
+        "x",
+        "x_2",
+        record("x_2_2", "long"),
+        "x_2_2",
+    )
+    fastavro.parse_schema(simple)
+
+
+def test_a_nested_name_takes_the_namespace_around_it():
+    schema = record(
+        "ztf.alert",
+        record("candidate", record("inner", "int")),
+        record("other.candidate", "ztf.inner"),
+        "candidate",
+    )
+    assert simplify(schema) == record(
+        "alert",
+        record("candidate", record("inner", "int")),
+        record("candidate_2", "inner"),
+        "candidate",
+    )
+
+
+def test_every_kind_of_type_survives():
+    schema = record(
+        "all",
+        {"type": "array", "items": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"type": "map", "values": {"type": "double", "doc": "x"}},
+        {"type": "enum", "name": "n.e", "symbols": ["a", "b"], "default": "a"},
+        {"type": "fixed", "name": "n.f", "size": 4},
+        {"type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        ["null", {"type": "array", "items": "n.e"}],
+    )
+    assert simplify(schema) == record(
+        "all",
+        {"type": "array", "items": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"type": "map", "values": "double"},
+        {"type": "enum", "name": "e", "symbols": ["a", "b"]},
+        {"type": "fixed", "name": "f", "size": 4},
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        ["null", {"type": "array", "items": "e"}],
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        7,
+        {},
+        "nothing",
+        {"type": "record", "name": "a"},
+        record("a", "b"),
+        {"type": "array"},
+        {"type": "record", "name": 3, "fields": []},
+        {"type": "record", "name": "a", "fields": [1]},
+    ],
+)
+def test_what_is_no_schema_is_undecodable(schema):
+    with pytest.raises(Undecodable):
+        fastavro.parse_schema(simplify(schema))
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Confluent's ``GET /schemas/ids/{id}``, with a few answers prepared."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        status, body = self.server.answers.get(
+            self.path, (404, {"error_code": 40403, "message": "Schema not found"})
+        )
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def registry():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    server.answers, server.asked = {}, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_registry_is_asked_once_and_simplified(registry):
+    schema = record("lsst.v12_0.alert", "long", doc="new")
+    registry.answers["/schemas/ids/1200"] = (200, {"schema": json.dumps(schema)})
+    client = SchemaRegistry(registry.url + "/")
+    assert client.schema(1200) == client.schema(1200) == record("alert", "long")
+    assert registry.asked == ["/schemas/ids/1200"]
+
+
+def test_registry_without_the_id_is_undecodable_and_asked_again(registry):
+    client = SchemaRegistry(registry.url)
+    with pytest.raises(Undecodable, match="1201"):
+        client.schema(1201)
+    registry.answers["/schemas/ids/1201"] = (200, {"schema": '"long"'})
+    assert client.schema(1201) == "long"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((200, {"schema": "{not json"}), Undecodable),
+        ((200, {"schema": '{"type": "record", "name": "a"}'}), Undecodable),
+        ((200, {"schema": "{}", "schemaType": "JSON"}), Undecodable),
+        ((200, {"no": "schema"}), SchemaRegistryDown),
+        ((200, b"<html>"), SchemaRegistryDown),
+        ((500, {"error_code": 50001}), SchemaRegistryDown),
+        ((401, {}), SchemaRegistryDown),
+    ],
+)
+def test_registry_answers(registry, answer, error):
+    registry.answers["/schemas/ids/7"] = answer
+    with pytest.raises(error):
+        SchemaRegistry(registry.url).schema(7)
+
+
+def test_registry_down_is_tried_again():
+    client = SchemaRegistry("http://127.0.0.1:1", timeout=2)
+    with pytest.raises(SchemaRegistryDown) as caught:
+        client.schema(1200)
+    assert caught.value.status == 503
+    assert "127.0.0.1:1" in caught.value.message

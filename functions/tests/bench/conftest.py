@@ -1,0 +1,18 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stampede.bench.figures import Context, Figure
+from stampede.bench.registry import measure_of
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Callable[..., dict[tuple[str, str], Figure]]:
+    """Runs a benchmark in its smallest form; its figures by subject and name."""
+
+    def run(name: str, real: Path | None = None) -> dict[tuple[str, str], Figure]:
+        context = Context(True, tmp_path, lambda _: None, real, scale=0.005)
+        return {(each.subject, each.name): each for each in measure_of(name)(context)}
+
+    return run

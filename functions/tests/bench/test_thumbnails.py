@@ -1,0 +1,14 @@
+import pytest
+
+
+def test_each_stage_has_a_figure(measure) -> None:
+    found = measure("thumbnails")
+    subjects = {subject for subject, _ in found}
+    assert len(subjects) == 2
+    for subject in subjects:
+        figures = {name: figure for (of, name), figure in found.items() if of == subject}
+        assert 1 < figures.pop("stored").value < 20
+        whole = figures.pop("all")
+        assert whole.must is not None
+        assert sum(figure.value for figure in figures.values()) == pytest.approx(whole.value)
+        assert figures["draw"].value > 0

@@ -1,0 +1,103 @@
+"""Real servers for the tests: one Ceph and one Kafka a session, started when a test asks for them.
+
+A test that asks is marked ``integration`` by itself; ``-m "not integration"`` leaves them out.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+from minio import Minio
+
+from stampede.local import packages
+from stampede.local.ceph import LocalCeph
+from stampede.local.kafka import LocalKafka
+from stampede.local.process import free_port
+from stampede.settings import Settings
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+hypothesis_settings.register_profile(
+    "stampede", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("stampede")
+
+SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("integration")
+
+
+@pytest.fixture(scope="session")
+def ceph_packages(pytestconfig: pytest.Config) -> None:
+    """Ceph's programs, installed where this runs as root."""
+    packages.ensure(packages.CEPH, install=os.geteuid() == 0, say=_say(pytestconfig))
+
+
+@pytest.fixture(scope="session")
+def kafka_packages(pytestconfig: pytest.Config) -> Path:
+    """Kafka's jars, and the Java to run them."""
+    packages.ensure(packages.KAFKA, install=os.geteuid() == 0, say=_say(pytestconfig))
+    return packages.kafka_jars(_say(pytestconfig))
+
+
+def _say(config: pytest.Config) -> packages.Say:
+    """Progress to the terminal, past pytest's capture: an installation is never wordless."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return lambda line: reporter.write_line(line) if reporter else None
+
+
+@pytest.fixture(scope="session")
+def ceph(ceph_packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCeph]:
+    """An S3 endpoint that forgets everything: `endpoint`, `access_key`, `secret_key`."""
+    directory = tmp_path_factory.mktemp("ceph")
+    with LocalCeph(directory, free_port(2), "memstore", gigabytes=4) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A Kafka broker: `bootstrap`."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka"), free_port(2)) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(ceph: LocalCeph) -> Settings:
+    """Settings whose store is a new, empty bucket."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    minio_of(ceph).make_bucket(bucket_name=name)
+    return Settings(
+        store=f"{ceph.endpoint}/{name}", access_key=ceph.access_key, secret_key=ceph.secret_key
+    )
+
+
+@pytest.fixture
+def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
+    """Name of a new, empty topic.
+
+    It has 4 partitions, or N with ``@pytest.mark.parametrize("topic", [N], indirect=True)``.
+    """
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for made in admin.create_topics([NewTopic(name, getattr(request, "param", 4))]).values():
+        made.result(30)
+    return name
+
+
+def minio_of(ceph: LocalCeph) -> Minio:
+    """A client of a Ceph."""
+    return Minio(
+        endpoint=ceph.endpoint.removeprefix("http://"),
+        access_key=ceph.access_key,
+        secret_key=ceph.secret_key,
+        secure=False,
+        region="us-east-1",
+    )

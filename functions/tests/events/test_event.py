@@ -1,0 +1,61 @@
+"""Which Kafka offset an event stands for."""
+
+import pytest
+
+from stampede.events.event import Event, coverage_of
+from stampede.store.coverage import Coverage
+
+SOURCE = "/apis/v1/namespaces/default/kafkasources/stampede#ztf_20261120_programid1"
+
+
+def position(subject: str | None, source: str = SOURCE):
+    return Event({"id": "1", "source": source, "subject": subject}, b"").position
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("partition:0#0", (0, 0)),
+        ("partition:12#987654321", (12, 987654321)),
+        (f"partition:1#{10**18 - 1}", (1, 10**18 - 1)),
+    ],
+)
+def test_where_it_came_from(subject: str, expected: tuple[int, int]) -> None:
+    assert position(subject) == ("ztf_20261120_programid1", *expected)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        None,
+        "",
+        "alert 5",
+        "partition:0",
+        "partition:0#",
+        "partition:-1#5",
+        "partition:0#5 ",
+        "partition:0#5\n",
+        "partition:0#٥",
+        # More than an offset can be: a stranger's event must not break a batch.
+        "partition:0#99999999999999999999",
+        "partition:99999999999#1",
+    ],
+)
+def test_what_is_no_place_in_kafka(subject: str | None) -> None:
+    assert position(subject) is None
+
+
+def test_a_source_without_a_topic_is_no_kafka() -> None:
+    assert position("partition:0#5", "/some/other/source") is None
+    assert position("partition:0#5", "/some/other/source#") is None
+
+
+def test_without_a_subject_at_all() -> None:
+    assert Event({"id": "1", "source": SOURCE}, b"").position is None
+
+
+def test_coverage_of_some() -> None:
+    positions = [position(f"partition:{p}#{o}") for p, o in [(0, 5), (1, 2), (0, 6), (0, 5)]]
+    topic = "ztf_20261120_programid1"
+    assert coverage_of([*positions, None]) == Coverage.of({(topic, 0): [5, 6], (topic, 1): [2]})
+    assert not coverage_of([None])

@@ -1,0 +1,106 @@
+from datetime import UTC, datetime
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_binary
+from cloudevents.core.formats.json import JSONFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.events.event import Position, parse
+from stampede.events.record import Naming, Record, extension_headers
+
+NAMING = Naming("broker", "ztf", {})
+
+
+def record(**changes: object) -> Record:
+    plain = Record("alerts", 3, 15, 1_772_337_906_789, None, (), b"\x00alert")
+    return plain._replace(**changes)
+
+
+def test_it_is_the_event_of_a_kafka_source() -> None:
+    assert NAMING.headers(record()) == {
+        "ce-specversion": "1.0",
+        "ce-type": "dev.knative.kafka.event",
+        "ce-source": "/apis/v1/namespaces/broker/kafkasources/ztf#alerts",
+        "ce-subject": "partition:3#15",
+        "ce-id": "partition:3/offset:15",
+        "ce-time": "2026-03-01T04:05:06.789Z",
+        "ce-knativekafkapartition": "3",
+        "ce-knativekafkaoffset": "15",
+    }
+
+
+def test_our_own_door_finds_its_place_in_kafka() -> None:
+    headers = [(k.encode(), v.encode()) for k, v in NAMING.headers(record()).items()]
+    event = parse(headers, b"alert")
+    assert event.position == Position("alerts", 3, 15)
+    assert event.data == b"alert"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"key": b"ZTF21aaa"}, {"partitionkey": "ZTF21aaa", "key": "ZTF21aaa"}),
+        ({"key": "Größe 5%".encode()}, {"partitionkey": "Größe 5%", "key": "Größe 5%"}),
+        ({"key": b""}, {"partitionkey": None, "key": None}),
+        ({"headers": [("Schema-Id", b"1101")]}, {"kafkaheaderschemaid": "1101"}),
+        ({"headers": [("a", b"1"), ("A", b"2")]}, {"kafkaheadera": "2"}),
+        ({"headers": [("none", None)]}, {"kafkaheadernone": None}),
+        (
+            {"headers": [("Content-Type", b"Avro/Binary")]},
+            {"datacontenttype": "avro/binary", "kafkaheadercontenttype": None},
+        ),
+        ({"headers": [("content-type", b"a/b\r\nx: y")]}, {"datacontenttype": None}),
+        ({"milliseconds": 1000}, {"time": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}),
+    ],
+)
+def test_what_a_record_adds(changes: dict[str, object], expected: dict[str, object]) -> None:
+    attributes = sdk(NAMING.headers(record(**changes)))
+    assert {name: attributes.get(name) for name in expected} == expected
+
+
+def test_a_record_without_a_timestamp_gives_no_time() -> None:
+    assert "ce-time" not in NAMING.headers(record(milliseconds=None))
+
+
+def test_overrides_win() -> None:
+    naming = Naming("default", "ztf", {"survey": "ztf", "key": "k"})
+    attributes = sdk(naming.headers(record(key=b"other")))
+    assert (attributes["survey"], attributes["key"]) == ("ztf", "k")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(
+    key=TEXT,
+    headers=st.lists(st.tuples(st.from_regex("[A-Za-z0-9_-]{1,12}", fullmatch=True), TEXT)),
+    milliseconds=st.integers(0, 4_000_000_000_000),
+)
+def test_the_sdk_reads_back_whatever_a_record_holds(
+    key: str, headers: list[tuple[str, str]], milliseconds: int
+) -> None:
+    headers = [(name, value) for name, value in headers if name.lower() != "content-type"]
+    made = NAMING.headers(
+        record(
+            key=key.encode(),
+            headers=[(name, value.encode()) for name, value in headers],
+            milliseconds=milliseconds,
+        )
+    )
+    assert all(value.isascii() and value.isprintable() for value in made.values())
+    attributes = sdk(made)
+    assert attributes.get("partitionkey", "") == key
+    assert attributes["time"].timestamp() * 1000 == pytest.approx(milliseconds, abs=0.5)
+    last = {"".join(filter(str.isalnum, name.lower())): value for name, value in headers}
+    for name, value in last.items():
+        assert attributes[f"kafkaheader{name}"] == value
+
+
+def test_extensions_are_encoded() -> None:
+    assert extension_headers({"reason": 'no "disk"'}) == {"ce-reason": "no%20%22disk%22"}
+
+
+def sdk(headers: dict[str, str]) -> dict:
+    """The attributes that the CloudEvents SDK reads."""
+    return from_binary(HTTPMessage(headers, b""), JSONFormat()).get_attributes()

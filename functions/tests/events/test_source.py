@@ -1,0 +1,342 @@
+"""The source as it is run: a process, between a real Kafka and a real HTTP server."""
+
+import asyncio
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from stampede.errors import SetupError
+from stampede.events.intake import Intake
+from stampede.events.record import Record
+from stampede.events.source import check, overrides
+from stampede.local.kafka import LocalKafka
+from stampede.local.process import Process, free_port
+from stampede.settings import Settings
+from tests.events.receiver import Received, Receiver, Reply
+
+PARTITIONS = 4
+Place = tuple[int, int]
+
+
+@pytest.fixture
+def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts a source of the topic; all are stopped at the end."""
+    started: list[Process] = []
+
+    def go(sink: Receiver, **env: str) -> Process:
+        port = free_port()
+        source = Process(
+            f"source {len(started)}",
+            [sys.executable, "-c", "from stampede.cli import main; main()", "serve", "source"],
+            tmp_path / f"source-{len(started)}.log",
+            {
+                "K_SINK": sink.url,
+                "STAMPEDE_KAFKA": kafka.bootstrap,
+                "STAMPEDE_TOPICS": topic,
+                "STAMPEDE_GROUP": topic,
+                "STAMPEDE_PORT": str(port),
+                "STAMPEDE_BACKOFF_SECONDS": "0.05",
+                # The least the broker allows: a killed source is missed after 6 s.
+                "STAMPEDE_KAFKA_OPTIONS": '{"session.timeout.ms": "6000"}',
+            }
+            | env,
+        )
+        started.append(source)
+        source.start()
+        return source
+
+    yield go
+    for source in started:
+        source.stop()
+        print(source.tail(40))
+
+
+@pytest.fixture
+def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
+    """Produces alerts, all partitions alike; returns the value at each place."""
+
+    def go(count: int, size: int = 200, **options: object) -> dict[Place, bytes]:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
+        made: dict[Place, bytes] = {}
+
+        def note(error: object, message: object) -> None:
+            assert error is None
+            made[message.partition(), message.offset()] = message.value()
+
+        for i in range(count):
+            value = f"alert {i} ".encode().ljust(size, b".")
+            producer.produce(topic, value, partition=i % PARTITIONS, on_delivery=note, **options)
+            if i % 1000 == 999:
+                producer.poll(0.1)
+        assert producer.flush(30) == 0
+        return made
+
+    return go
+
+
+@pytest.fixture
+def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
+    """The offsets that the group has committed, per partition."""
+
+    def go() -> dict[int, int]:
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+        try:
+            wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+            return {each.partition: max(0, each.offset) for each in consumer.committed(wanted, 10)}
+        finally:
+            consumer.close()
+
+    return go
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def arrived(receiver: Receiver) -> dict[Place, bytes]:
+    return {event.place: event.body for event in receiver.accepted}
+
+
+def ends(places: dict[Place, bytes]) -> dict[int, int]:
+    """The offset after the last of each partition."""
+    after = dict.fromkeys(range(PARTITIONS), 0)
+    for partition, offset in places:
+        after[partition] = max(after[partition], offset + 1)
+    return after
+
+
+def test_every_record_arrives_as_the_event_of_a_kafka_source(start, produce, committed, topic):
+    made = produce(40, key=b"ZTF 1", headers=[("Schema-Id", b"1101")], timestamp=1_772_337_906_789)
+    with Receiver() as sink:
+        source = start(sink, K_CE_OVERRIDES='{"extensions": {"site": "one"}}')
+        eventually(lambda: len(sink.accepted) >= 40)
+        eventually(lambda: committed() == ends(made))  # while it runs
+        source.stop()
+    assert source.status == 0
+    assert arrived(sink) == made
+    assert len(sink.requests) == 40
+    for event in sink.requests:
+        partition, offset = event.place
+        assert {k: v for k, v in event.headers.items() if k not in ("host", "content-length")} == {
+            "ce-specversion": "1.0",
+            "ce-type": "dev.knative.kafka.event",
+            "ce-source": f"/apis/v1/namespaces/default/kafkasources/stampede#{topic}",
+            "ce-subject": f"partition:{partition}#{offset}",
+            "ce-id": f"partition:{partition}/offset:{offset}",
+            "ce-time": "2026-03-01T04:05:06.789Z",
+            "ce-partitionkey": "ZTF%201",
+            "ce-key": "ZTF%201",
+            "ce-kafkaheaderschemaid": "1101",
+            "ce-knativekafkapartition": str(partition),
+            "ce-knativekafkaoffset": str(offset),
+            "ce-site": "one",
+        }
+
+
+def test_bad_events_are_dead_letters_and_hold_nothing_up(start, produce, committed):
+    made = produce(200)
+
+    def answer(event: Received, times: int) -> Reply:
+        match event.place[1] % 10:
+            case 0:
+                return 400, b"undecodable", {}
+            case 1:
+                return (500 if times < 3 else 204), b"", {}
+            case 2:
+                return (429 if times < 2 else 204), b"", {"retry-after": "0.1"}
+        return 204, b"", {}
+
+    with Receiver(answer) as sink, Receiver() as dead:
+        start(sink, STAMPEDE_DEAD_LETTER_SINK=dead.url)
+        eventually(lambda: len(sink.accepted) + len(dead.accepted) >= 200)
+        eventually(lambda: committed() == ends(made))
+    assert arrived(sink) | arrived(dead) == made
+    assert {place for place in made if place[1] % 10 == 0} == set(arrived(dead))
+    assert {event.headers["ce-knativeerrorcode"] for event in dead.accepted} == {"400"}
+
+
+def test_a_sink_that_is_down_costs_neither_events_nor_partitions(start, produce, committed):
+    """Down for longer than Kafka lets a consumer be silent."""
+    made = produce(300)
+    options = {"session.timeout.ms": "6000", "max.poll.interval.ms": "6000"}
+    sink = Receiver()
+    with Receiver() as dead:
+        source = start(
+            sink,
+            STAMPEDE_DEAD_LETTER_SINK=dead.url,
+            STAMPEDE_IN_FLIGHT="50",
+            STAMPEDE_RETRIES="1",
+            STAMPEDE_KAFKA_OPTIONS=json.dumps(options),
+        )
+        eventually(lambda: "sink is down" in source.tail())
+        time.sleep(8)
+        assert committed() == dict.fromkeys(range(PARTITIONS), 0)
+        with sink:
+            eventually(lambda: len(sink.accepted) >= 300)
+            eventually(lambda: committed() == ends(made))
+        assert not dead.requests
+    assert arrived(sink) == made
+    assert len(sink.accepted) == 300
+    assert "sink is up again" in source.tail(100)
+    assert "lost" not in source.tail(100).replace("none is lost", "")
+
+
+def test_no_more_is_under_way_than_allowed(start, produce):
+    produce(300, size=1000)
+    with Receiver() as sink:
+        sink.delay = 0.5
+        start(sink, STAMPEDE_IN_FLIGHT="30")
+        eventually(lambda: len(sink.accepted) >= 300)
+        assert 20 <= sink.most_at_once <= 30
+    with Receiver() as sink:
+        sink.delay = 0.5
+        start(
+            sink,
+            STAMPEDE_GROUP="by-bytes" + str(sink.port),
+            STAMPEDE_IN_FLIGHT_BYTES="100000",
+        )
+        eventually(lambda: len(sink.accepted) >= 300)
+        assert 50 <= sink.most_at_once <= 100
+
+
+def test_a_killed_source_starts_again_where_it_was(start, produce):
+    made = produce(3000)
+    with Receiver() as sink:
+        sink.delay = 0.05
+        first = start(sink, STAMPEDE_IN_FLIGHT="60")
+        eventually(lambda: len(sink.accepted) >= 1500)
+        first.kill()
+        after = len(sink.accepted)
+        assert after < 3000
+        start(sink, STAMPEDE_IN_FLIGHT="60")
+        eventually(lambda: len(arrived(sink)) == 3000)
+    assert arrived(sink) == made
+    assert len(sink.accepted) - 3000 < after, "it began from the beginning"
+
+
+def test_a_second_source_takes_its_share_and_gives_it_back(start, produce):
+    """Also while the first waits for its sink, so that its partitions are paused."""
+    made = produce(1500)
+    with Receiver() as sink:
+        sink.delay = 1.5
+        first = start(sink, STAMPEDE_IN_FLIGHT="20")
+        eventually(lambda: len(sink.accepted) >= 40)
+        second = start(sink, STAMPEDE_IN_FLIGHT="20")
+        eventually(lambda: "partitions given up" in first.tail(100))
+        eventually(lambda: "partitions assigned" in second.tail())
+        assert len(sink.accepted) < 1400, "the partitions changed hands when all was done"
+        sink.delay = 0.1
+        eventually(lambda: len(sink.accepted) >= 1400)
+        second.stop()
+        assert second.status == 0
+        sink.delay = 0
+        made |= produce(200)
+        eventually(lambda: len(arrived(sink)) == 1700)
+        # What was under way arrived before the partitions changed hands, or comes again.
+        assert len(sink.accepted) <= 1700 + 20
+    assert arrived(sink) == made
+
+
+def test_sigterm_lets_what_is_under_way_arrive(start, produce, committed):
+    made = produce(200)
+    with Receiver() as sink:
+        sink.delay = 1.0
+        first = start(sink, STAMPEDE_IN_FLIGHT="40")
+        eventually(lambda: len(sink.requests) >= 20)
+        first.stop()
+        assert first.status == 0
+        taken = len(sink.requests)
+        assert len(sink.accepted) == taken < 200
+        assert sum(committed().values()) == taken
+        sink.delay = 0
+        start(sink)
+        eventually(lambda: len(sink.accepted) == 200)
+    assert arrived(sink) == made
+    assert len(sink.requests) == 200, "an event came twice"
+
+
+def test_sigterm_while_the_sink_is_down_is_obeyed_at_once(start, produce, committed):
+    made = produce(100)
+    sink = Receiver()
+    source = start(sink)
+    eventually(lambda: "sink is down" in source.tail())
+    source.stop()
+    assert source.status == 0  # it was not killed after 15 s, the least it might wait for the sink
+    assert sum(committed().values()) == 0
+    with sink:
+        start(sink)
+        eventually(lambda: arrived(sink) == made)
+
+
+def test_it_shows_what_it_does(start, produce, topic):
+    produce(100)
+    with Receiver() as sink:
+        source = start(sink)
+        eventually(lambda: len(sink.accepted) == 100)
+        port = source.env["STAMPEDE_PORT"]
+
+        def page(path: str) -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as response:
+                return response.read().decode()
+
+        lag = f'stampede_source_lag_events{{partition="0",topic="{topic}"}} 0.0'
+        eventually(lambda: lag in page("/metrics"))
+        assert 'stampede_source_events_total{outcome="accepted"} 100.0' in page("/metrics")
+        assert "stampede_source_in_flight_events 0.0" in page("/metrics")
+        assert page("/health/liveness") == page("/health/readiness") == "ok\n"
+
+
+def test_a_fault_of_ours_ends_the_source_and_commits_nothing(kafka, topic, produce, committed):
+    produce(20)
+
+    async def deliver(record: Record) -> None:
+        if record.offset == 2:
+            raise ZeroDivisionError("a bug")
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
+        await Intake(settings, deliver, down=lambda: False).run(asyncio.Event())
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(asyncio.wait_for(main(), 120))
+    assert all(offset <= 2 for offset in committed().values())
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"K_SINK": ""}, "no sink: set K_SINK"),
+        ({"STAMPEDE_TOPICS": ""}, "no topics: set STAMPEDE_TOPICS"),
+        ({"K_SINK": "cutouts.default"}, "K_SINK is no http"),
+        ({"STAMPEDE_DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is no http"),
+        ({"K_CE_OVERRIDES": "[1]"}, "K_CE_OVERRIDES is not of the form"),
+        ({"STAMPEDE_KAFKA_OPTIONS": '{"no.such": "x"}'}, "No such configuration property"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(start, env, said):
+    source = start(Receiver(), **env)
+    eventually(lambda: not source.running)
+    assert source.status == 2
+    (line,) = source.tail().splitlines()
+    assert said in line
+
+
+def test_overrides() -> None:
+    assert overrides("") == overrides("{}") == overrides('{"extensions": null}') == {}
+    assert overrides('{"extensions": {"Site": 1}}') == {"site": "1"}
+    with pytest.raises(SetupError):
+        overrides("{")
+
+
+def test_a_complete_setting_passes() -> None:
+    check(Settings(sink="http://127.0.0.1:1/", topics="alerts"))

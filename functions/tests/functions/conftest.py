@@ -1,0 +1,61 @@
+"""Functions as they run: real processes of `stampede serve`, on a store that is a directory."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from stampede.local.process import Process, free_port, wait_until
+from stampede.local.system import answers
+from stampede.settings import Settings
+
+
+class Served:
+    """A function that runs, and a client of it."""
+
+    def __init__(self, process: Process, url: str, settings: Settings) -> None:
+        self.process, self.url, self.settings = process, url, settings
+        self.http = urllib3.PoolManager(maxsize=64, retries=False, timeout=90)
+
+    def post(self, offset: int, data: bytes, path: str = "/", **headers: str):
+        return self.http.request(
+            "POST", self.url + path, body=data, headers=event_headers(offset) | headers
+        )
+
+
+def event_headers(offset: int, topic: str = "alerts") -> dict[str, str]:
+    """What a KafkaSource sends."""
+    return {
+        "ce-specversion": "1.0",
+        "ce-type": "dev.knative.kafka.event",
+        "ce-source": f"/apis/v1/namespaces/default/kafkasources/test#{topic}",
+        "ce-subject": f"partition:0#{offset}",
+        "ce-id": f"partition:0/offset:{offset}",
+    }
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start functions: ``serve("cutouts", DECODE_SECONDS=1)``."""
+    started: list[Process] = []
+
+    def start(name: str, **env: object) -> Served:
+        port = free_port()
+        settings = {"STORE": f"file://{tmp_path}/store", "PORT": port, **env}
+        process = Process(
+            name,
+            [sys.executable, "-m", "stampede", "serve", name],
+            tmp_path / f"{name}.log",
+            {f"STAMPEDE_{key}": str(value) for key, value in settings.items()},
+        )
+        process.start()
+        started.append(process)
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: answers(url), process)
+        return Served(process, url, Settings(store=str(settings["STORE"])))
+
+    yield start
+    for process in started:
+        process.stop()

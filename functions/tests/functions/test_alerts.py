@@ -1,0 +1,247 @@
+"""cutouts and lightcurves, as processes: what is sent is stored, what is bad is named."""
+
+import base64
+import gzip
+import io
+import json
+import math
+import random
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.letters.letter import reason_of
+from stampede.store import ledger
+from stampede.store.open import open_objects
+from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from tests.alerts import making, oracle
+
+FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
+
+
+def lsst(seed: int) -> bytes:
+    return making.confluent(making.rubin_record(1101, seed), 1101)
+
+
+def send_all(served, messages: list[bytes]) -> list:
+    with ThreadPoolExecutor(64) as pool:
+        return list(pool.map(lambda each: served.post(*each), enumerate(messages)))
+
+
+def table_of(served, name: str) -> Table:
+    return Table(open_objects(served.settings), FUNCTIONS[name])
+
+
+@pytest.mark.integration
+def test_cutouts_come_back_as_they_were(serve) -> None:
+    served = serve("cutouts")
+    messages = [lsst(seed) for seed in range(20)] + [making.ztf_alert(c) for c in range(1, 20)]
+    assert {answer.status for answer in send_all(served, messages)} == {204}
+    table, objects = table_of(served, "cutouts"), open_objects(served.settings)
+    places = table.lookup([oracle.head(m)["alert_id"] for m in messages]).to_pylist()
+    found = {(p["survey"], p["alert_id"], p["kind"]): p for p in places}
+    assert len(found) == 3 * len(messages)
+    for message in messages:
+        head = oracle.head(message)
+        for kind, fits in oracle.cutouts(message).items():
+            place = found[head["survey"], head["alert_id"], kind]
+            if fits is None:
+                assert place["pack"] is None
+            else:
+                stored = objects.get(place["pack"], place["offset"], place["length"])
+                assert gzip.decompress(stored) == fits
+    assert table.coverage().intervals("alerts", 0) == [(0, len(messages))]
+
+
+@pytest.mark.integration
+def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
+    served = serve("lightcurves")
+    record = making.ztf_record()
+    own = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
+    messages = [
+        making.contained(
+            [making.ztf_record(n) | {"candidate": own[n - 1], "prv_candidates": own[: n - 1]}],
+            making.ztf_schema(),
+        )
+        for n in range(1, 30)
+    ]
+    random.Random(1).shuffle(messages)
+    for part in (messages[:10], messages[5:], messages):
+        assert {answer.status for answer in send_all(served, part)} == {204}
+    rows = table_of(served, "lightcurves").lookup(["ZTF18aaaaaaa"])
+    assert sorted(rows["source_id"].to_pylist()) == list(range(1, 30))
+    assert rows["reliability"].to_pylist() == pytest.approx([0.9] * 29)
+
+    objects = open_objects(served.settings)
+    raw = [pq.read_table(io.BytesIO(objects.get(o.key))) for o in objects.list("alerts/ztf/")]
+    alerts = pa.concat_tables(raw)
+    assert set(alerts["candid"].to_pylist()) == set(range(1, 30))
+    assert "prv_candidates" not in alerts.column_names
+
+
+def long_history() -> bytes:
+    """100,000 rows of history in a container of a few hundred kilobytes: deflate is good at it."""
+    row = making.ztf_record()["candidate"] | {"jd": 2459000.5}
+    rows = [row | {"candid": n} for n in range(100_000)]
+    return making.ztf_alert(7, codec="deflate", prv_candidates=rows)
+
+
+def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
+    """Message, status, and what the answer says."""
+    good = lsst(1)
+    nan = making.contained([making.ztf_record(math.nan)], making.ztf_schema(candid="double"))
+    other = making.confluent(making.rubin_record(704, 1), 704)
+    future = making.rubin_record(1101, 3)
+    future["diaSource"]["midpointMjdTai"] = 99999.0
+    return {
+        "truncated": (good[: len(good) * 2 // 3], 400, ""),
+        "trailing byte": (good + b"\0", 400, "left over"),
+        "zeros": (bytes(2000), 400, "unknown schema id 0"),
+        "zeros in a frame": (good[:5] + bytes(30000), 400, ""),
+        "empty": (b"", 400, "empty"),
+        "wrong magic": (b"PK\3\4" + good, 400, "begins with 0x504b0304"),
+        "unknown schema id": (b"\0\0\0\x27\x0f" + good[5:], 400, "unknown schema id 9999"),
+        "another schema's id": (good[:5] + other[5:], 400, ""),
+        "20 MB": (good + bytes(20_000_000), 413, "the limit is"),
+        "nan id": (nan, 422, "no id"),
+        "future": (making.confluent(future, 1101), 422, "in the future"),
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_bad_input_among_good(serve, function: str) -> None:
+    """Each bad message gets its status and its reason; every good one beside it is stored."""
+    served = serve(function, DECODE_SECONDS=1)
+    bad = bad_inputs()
+    if function == "cutouts":
+        record = making.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
+        bad["not FITS"] = making.confluent(record, 1101), 422, "is not FITS"
+    good = [lsst(seed) for seed in range(200)]
+    messages = good + [message for message, _, _ in bad.values()]
+    random.Random(2).shuffle(messages)
+    answers = dict(zip(messages, send_all(served, messages), strict=True))
+    for name, (message, status, reason) in bad.items():
+        answer = answers[message]
+        assert answer.status == status, (name, answer.data)
+        problem = json.loads(answer.data)
+        assert reason in problem["detail"], name
+        assert "event partition:0/offset:" in problem["detail"] or status == 413
+    assert {answers[message].status for message in good} == {204}
+    assert served.process.running
+    stored = table_of(served, function).coverage()
+    assert len(stored) == len(good)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_history_of_100000_rows(serve, function: str) -> None:
+    served = serve(function)
+    assert served.post(0, long_history()).status == 204
+    family = [
+        psutil.Process(served.process.pid),
+        *psutil.Process(served.process.pid).children(True),
+    ]
+    assert sum(process.memory_info().rss for process in family) < 1.5e9
+    if function == "lightcurves":
+        assert len(table_of(served, function).lookup(["ZTF18aaaaaaa"])) == 100_000
+
+
+@pytest.mark.integration
+def test_what_is_no_event(serve) -> None:
+    served = serve("cutouts")
+    bare = served.http.request("POST", served.url, body=lsst(1))
+    assert (bare.status, b"no ce- headers" in bare.data) == (400, True)
+    nameless = served.post(1, lsst(1), **{"ce-id": ""})
+    assert nameless.status == 400
+    assert b"id" in nameless.data
+    assert served.http.request("GET", served.url).status == 200
+
+
+@pytest.mark.integration
+def test_sigterm_drains(serve) -> None:
+    """What was sent before is answered and stored, though the flush had not begun."""
+    served = serve("cutouts", LINGER_MS=1500)
+    with ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(served.post, n, lsst(n)) for n in range(20)]
+        while b"stampede_held_bytes" not in metrics(served) or held(served) == 0:
+            pass
+        psutil.Process(served.process.pid).send_signal(signal.SIGTERM)
+        statuses = {answer.result().status for answer in answers}
+    psutil.Process(served.process.pid).wait(20) if served.process.running else None
+    assert statuses == {204}
+    assert served.process.status == 0
+    assert len(table_of(served, "cutouts").coverage()) == 20
+
+
+def metrics(served) -> bytes:
+    return served.http.request("GET", f"{served.url}/metrics").data
+
+
+def held(served) -> float:
+    line = next(
+        line for line in metrics(served).decode().splitlines()
+        if line.startswith("stampede_held_bytes{")
+    )  # fmt: skip
+    return float(line.split()[-1])
+
+
+@pytest.mark.integration
+def test_store_down_is_503_and_nothing_is_claimed(serve, tmp_path) -> None:
+    served = serve("cutouts", STORE="http://127.0.0.1:1/bucket")
+    answer = served.post(0, lsst(0))
+    assert answer.status == 503
+    assert b"store-down" in answer.data
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, None),
+        (base64.b64encode(b'{"detail": "no alert"}').decode(), "no alert"),
+        (base64.b64encode(b"Bad Request").decode(), "Bad Request"),
+        (base64.b64encode(b"[1]").decode(), "[1]"),
+        ("not base64", "not base64"),
+        ("/////w==", "/////w=="),
+    ],
+)
+def test_the_reason_of_a_dead_letter_is_for_people(answer: str | None, reason: str | None) -> None:
+    assert reason_of(answer) == reason
+
+
+@pytest.mark.integration
+def test_dead_letters_keep_bytes_attributes_and_reason(serve) -> None:
+    served = serve("deadletters")
+    problem = json.dumps({"title": "undecodable", "detail": "alert 7: it is cut off"})
+    reason = {
+        "ce-knativeerrordest": "http://cutouts/",
+        "ce-knativeerrorcode": "400",
+        "ce-knativeerrordata": base64.b64encode(problem.encode()).decode(),
+    }
+    message = b"\0\0not an alert"
+    assert served.post(7, message, "/cutouts", **reason, **{"ce-kafkaheaderx": "1"}).status == 204
+    assert served.post(8, b"", "/detections", **reason).status == 204
+    assert served.post(9, message, "/nowhere", **reason).status == 400
+    objects = open_objects(served.settings)
+    (letter,) = objects.list("deadletters/cutouts/")
+    (row,) = pq.read_table(io.BytesIO(objects.get(letter.key))).to_pylist()
+    assert (row["topic"], row["partition"], row["offset"]) == ("alerts", 0, 7)
+    assert row["data"] == message
+    assert (row["code"], row["reason"]) == ("400", "alert 7: it is cut off")
+    attributes = json.loads(row["attributes"])
+    assert attributes["knativeerrordest"] == "http://cutouts/"
+    assert attributes["kafkaheaderx"] == "1"
+    assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
+    assert ledger.dead_lettered(objects, "detections").intervals("alerts", 0) == [(8, 9)]
+
+
+@pytest.mark.integration
+def test_what_is_far_too_large_for_a_function_is_a_dead_letter_all_the_same(serve) -> None:
+    served = serve("deadletters", MAX_ALERT_BYTES=1000)
+    assert served.post(7, bytes(5_000_000), "/cutouts").status == 204
+    objects = open_objects(served.settings)
+    assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]

@@ -1,0 +1,359 @@
+"""The local broker and the relay before it, as processes; their receivers are the test's own."""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+import urllib3
+import yaml
+
+from stampede.local.process import Process, free_port, wait_until
+from stampede.local.system import answers
+from stampede.settings import Settings
+from tests.events.notifications import DIALECTS, JSON, record, records
+from tests.events.receiver import Received, Receiver, Reply
+from tests.functions.conftest import Served
+
+# Whole processes: not for the quick loop.
+pytestmark = pytest.mark.integration
+
+STORED = "com.amazonaws.s3.ObjectCreated:Put"
+
+
+def event(key: str, kind: str = STORED) -> dict[str, str]:
+    return {
+        "ce-specversion": "1.0",
+        "ce-type": kind,
+        "ce-source": "aws:s3.r.stampede",
+        "ce-id": f"id of {key}".replace(" ", "%20"),
+        "ce-subject": key,
+        "ce-more": "kept",
+        "content-type": "application/json",
+    }
+
+
+def trigger(name: str, prefix: str, **delivery: object) -> dict:
+    ref = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "name": f"stampede-{name}"}
+    return {
+        "apiVersion": "eventing.knative.dev/v1",
+        "kind": "Trigger",
+        "metadata": {"name": name},
+        "spec": {
+            "broker": "stampede",
+            "filters": [{"prefix": {"subject": prefix}}],
+            "subscriber": {"ref": ref},
+            "delivery": {"backoffDelay": "PT0.1S", **delivery},
+        },
+    }
+
+
+def ref_of(name: str) -> dict:
+    return trigger(name, "x")["spec"]["subscriber"]
+
+
+class Subscribers:
+    """Receivers by name, and a broker that sends to them."""
+
+    def __init__(self, serve, tmp_path: Path, stack: ExitStack) -> None:
+        self._serve, self._path, self._stack = serve, tmp_path / "triggers.yaml", stack
+        self.at: dict[str, Receiver] = {}
+
+    def __getitem__(self, name: str) -> Receiver:
+        if name not in self.at:
+            self.at[name] = self._stack.enter_context(Receiver())
+        return self.at[name]
+
+    def broker(self, *triggers: dict, there: tuple[str, ...] = ()) -> Served:
+        """Its Triggers; the subscribers of these names are there."""
+        self._path.write_text(yaml.safe_dump_all(triggers))
+        return self.broker_of(self._path, *there)
+
+    def broker_of(self, path: Path, *there: str) -> Served:
+        urls = {f"stampede-{name}": self[name].url for name in there}
+        return self._serve("broker", TRIGGERS=path, SUBSCRIBERS=json.dumps(urls))
+
+    def got(self, name: str) -> list[str]:
+        return [each.headers["ce-subject"] for each in self[name].accepted]
+
+
+@pytest.fixture
+def subscribers(serve, tmp_path: Path) -> Iterator[Subscribers]:
+    with ExitStack() as stack:
+        yield Subscribers(serve, tmp_path, stack)
+
+
+def send(broker: Served, key: str, kind: str = STORED) -> tuple[int, str]:
+    answer = broker.http.request("POST", broker.url, body=b'{"a": 1}', headers=event(key, kind))
+    return answer.status, answer.data.decode()
+
+
+def answering(*statuses: int):
+    """The last of them again and again."""
+
+    def answer(_: Received, times: int) -> Reply:
+        status = statuses[min(times, len(statuses)) - 1]
+        return status, b"" if status == 204 else b"so it is", {}
+
+    return answer
+
+
+def test_an_event_goes_to_all_it_is_for_and_to_nobody_else(subscribers) -> None:
+    broker = subscribers.broker(
+        trigger("a", "packs/"),
+        trigger("b", "packs/"),
+        trigger("c", "tables/"),
+        there=("a", "b", "c"),
+    )
+    assert send(broker, "packs/1") == (202, "")
+    assert send(broker, "tables/2") == (202, "")
+    assert send(broker, "nobody's") == (202, "")
+    assert subscribers.got("a") == subscribers.got("b") == ["packs/1"]
+    assert subscribers.got("c") == ["tables/2"]
+
+
+def test_it_arrives_as_it_was_sent(subscribers) -> None:
+    broker = subscribers.broker(trigger("a", "packs/"), there=("a",))
+    send(broker, "packs/1")
+    (got,) = subscribers["a"].accepted
+    assert got.body == b'{"a": 1}'
+    sent = event("packs/1")
+    assert {name: got.headers.get(name) for name in sent} == sent
+
+
+def test_tried_again_as_the_trigger_says(subscribers) -> None:
+    subscribers["a"].answer = answering(503, 500, 204)
+    broker = subscribers.broker(trigger("a", "packs/", retry=2), there=("a",))
+    begin = time.monotonic()
+    assert send(broker, "packs/1")[0] == 202
+    assert time.monotonic() - begin > 0.2 + 0.4  # 0.1 s, doubled at each
+    assert len(subscribers["a"].requests) == 3
+
+
+def test_whoever_sent_it_keeps_it_until_every_subscriber_has_it(subscribers) -> None:
+    subscribers["a"].answer = answering(503, 503, 204)
+    broker = subscribers.broker(
+        trigger("a", "packs/", retry=1), trigger("b", "packs/"), there=("a", "b")
+    )
+    status, said = send(broker, "packs/1")
+    assert status == 500
+    assert "Trigger a: " in said
+    assert "503: so it is" in said
+    assert subscribers.got("b") == ["packs/1"]
+    assert send(broker, "packs/1")[0] == 202
+    assert subscribers.got("a") == ["packs/1"]
+    assert subscribers.got("b") == ["packs/1"] * 2
+
+
+def test_a_subscriber_that_is_not_there(subscribers) -> None:
+    subscribers["a"].__exit__()
+    broker = subscribers.broker(trigger("a", "packs/", retry=1), there=("a",))
+    assert send(broker, "packs/1")[0] == 500
+    with subscribers["a"]:
+        assert send(broker, "packs/1")[0] == 202
+        assert subscribers.got("a") == ["packs/1"]
+    subscribers["a"].__enter__()
+
+
+def test_a_subscriber_that_does_not_answer_in_time(subscribers) -> None:
+    subscribers["a"].delay = 40
+    broker = subscribers.broker(trigger("a", "packs/", timeout="PT0.5S"), there=("a",))
+    begin = time.monotonic()
+    status, said = send(broker, "packs/1")
+    assert status == 500
+    assert "no answer within" in said
+    assert time.monotonic() - begin < 600
+
+
+def test_refused_for_good_is_dropped_and_told(subscribers) -> None:
+    """Trying it again would block whoever sent it, and what comes after it, for ever."""
+    subscribers["a"].answer = answering(400)
+    broker = subscribers.broker(trigger("a", "packs/", retry=5), there=("a",))
+    assert send(broker, "packs/1")[0] == 202
+    assert len(subscribers["a"].requests) == 1
+    log = [json.loads(line) for line in broker.process.tail().splitlines()]
+    (told,) = [line for line in log if line["event"] == "event dropped"]
+    assert told["trigger"] == "a"
+    assert told["subject"] == "packs/1"
+    assert told["reason"] == "so it is"
+    metrics = broker.http.request("GET", f"{broker.url}/metrics").data.decode()
+    assert 'stampede_broker_events_total{outcome="dropped",trigger="a"} 1.0' in metrics
+
+
+@pytest.mark.parametrize(("status", "times"), [(400, 1), (503, 2)])
+def test_dead_letters(subscribers, status: int, times: int) -> None:
+    subscribers["a"].answer = answering(status)
+    broker = subscribers.broker(
+        trigger("a", "packs/", retry=1, deadLetterSink=ref_of("letters")), there=("a", "letters")
+    )
+    assert send(broker, "packs/1")[0] == 202
+    assert len(subscribers["a"].requests) == times
+    (letter,) = subscribers["letters"].accepted
+    assert letter.headers["ce-knativeerrorcode"] == str(status)
+    assert letter.headers["ce-knativeerrordest"] == subscribers["a"].url
+    assert letter.headers["ce-subject"] == "packs/1"
+    assert letter.body == b'{"a": 1}'
+
+
+def test_dead_letters_that_are_down_too(subscribers) -> None:
+    subscribers["a"].answer = answering(400)
+    subscribers["letters"].answer = answering(503)
+    broker = subscribers.broker(
+        trigger("a", "packs/", deadLetterSink=ref_of("letters")), there=("a", "letters")
+    )
+    assert send(broker, "packs/1")[0] == 500
+
+
+def test_adding_a_trigger_is_adding_a_function(subscribers, tmp_path: Path) -> None:
+    """What eventing/README.md promises: no code changes."""
+    ours = Settings().triggers.read_text()
+    more = tmp_path / "more.yaml"
+    more.write_text(f"{ours}---\n{yaml.safe_dump(trigger('mine', 'alerts/ztf/'))}")
+    broker = subscribers.broker_of(more, "thumbnails", "replicate", "mine")
+    for key in ("packs/61000/0a.parquet", "alerts/ztf/61000/0b.parquet"):
+        assert send(broker, key)[0] == 202
+    assert subscribers.got("mine") == ["alerts/ztf/61000/0b.parquet"]
+    assert subscribers.got("thumbnails") == ["packs/61000/0a.parquet"]
+    assert len(subscribers.got("replicate")) == 2
+
+
+def test_a_trigger_whose_subscriber_is_not_here_waits_for_it(subscribers) -> None:
+    broker = subscribers.broker_of(Settings().triggers, "thumbnails")
+    assert send(broker, "packs/61000/0a.parquet")[0] == 202
+    assert '"subscriber": "none here"' in broker.process.tail()
+    assert subscribers.got("thumbnails") == ["packs/61000/0a.parquet"]
+
+
+def test_what_is_no_event_is_refused(subscribers) -> None:
+    broker = subscribers.broker_of(Settings().triggers)
+    answer = broker.http.request("POST", broker.url, body=b"{}", headers=JSON)
+    assert answer.status == 400
+
+
+# -- the relay
+
+
+@pytest.fixture
+def relay(serve):
+    """A relay to a receiver that stands for the Broker."""
+    with Receiver() as sink:
+        yield serve("notifications", SINK=sink.url, HOLD_SECONDS=1), sink
+
+
+def post(relay: Served, headers: dict[str, str], body: bytes):
+    return relay.http.request("POST", relay.url, body=body, headers=headers)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_relay_takes_every_dialect(relay, dialect: str) -> None:
+    relay, sink = relay
+    assert post(relay, *DIALECTS[dialect]).status == 204
+    (got,) = sink.accepted
+    assert got.headers["ce-type"] == STORED
+    assert got.headers["ce-subject"] == "packs/61000/0a.parquet"
+    assert got.headers["content-type"] == "application/json"
+    assert json.loads(got.body)["s3"] == record()["s3"]
+
+
+def test_the_relay_says_who_it_is_to_a_broker_that_asks(serve, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+
+    def answer(event: Received, times: int) -> Reply:
+        return (204 if event.headers.get("authorization") else 401), b"", {}
+
+    with Receiver(answer) as broker:
+        relay = serve("notifications", SINK=broker.url, SINK_TOKEN=token, HOLD_SECONDS=1)
+        assert post(relay, JSON, records(record("a"))).status == 204
+        token.write_text("renewed\n")
+        assert post(relay, JSON, records(record("b"))).status == 204
+        said = [each.headers["authorization"] for each in broker.accepted]
+        assert said == ["Bearer first", "Bearer renewed"]
+        token.unlink()
+        assert post(relay, JSON, records(record("c"))).status == 503
+
+
+def test_the_relay_sends_each_record_and_only_what_was_stored(relay) -> None:
+    relay, sink = relay
+    body = records(record("a"), record("b", "ObjectRemoved:Delete"), record("c"))
+    assert post(relay, JSON, body).status == 204
+    assert sorted(each.headers["ce-subject"] for each in sink.accepted) == ["a", "c"]
+    assert post(relay, JSON, records(record("d", "ObjectRemoved:Delete"))).status == 204
+    assert len(sink.accepted) == 2
+
+
+def test_the_relay_refuses_garbage(relay) -> None:
+    relay, sink = relay
+    answer = post(relay, JSON, b"garbage")
+    assert answer.status == 400
+    assert "not an S3 notification" in json.loads(answer.data)["detail"]
+    assert not sink.requests
+
+
+def test_the_relay_says_no_only_after_a_while(relay) -> None:
+    relay, sink = relay
+    sink.__exit__()
+    begin = time.monotonic()
+    answer = post(relay, JSON, records(record("a")))
+    assert 1.0 <= time.monotonic() - begin < 60
+    assert answer.status == 503
+    assert "the Broker is down" in json.loads(answer.data)["detail"]
+    sink.__enter__()
+    assert post(relay, JSON, records(record("a"))).status == 204
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+def test_whatever_the_broker_answers_is_no_hot_retry(relay, status: int) -> None:
+    relay, sink = relay
+    sink.answer = answering(status)
+    begin = time.monotonic()
+    assert post(relay, JSON, records(record("a"))).status == 503
+    assert 1.0 <= time.monotonic() - begin < 60
+    assert len(sink.requests) <= 10
+
+
+def test_a_slow_broker_is_waited_for(relay) -> None:
+    relay, sink = relay
+    sink.delay = 2.5
+    assert post(relay, JSON, records(record("a"))).status == 204
+    assert len(sink.requests) == 1
+
+
+def test_all_or_none_of_a_notification(relay) -> None:
+    relay, sink = relay
+    sink.answer = lambda each, times: (
+        (500, b"", {}) if each.headers["ce-subject"] == "b" else (204, b"", {})
+    )
+    assert post(relay, JSON, records(record("a"), record("b"))).status == 503
+
+
+def test_a_socket_that_outlives_the_relay_refuses_nobody(tmp_path: Path) -> None:
+    """As in `stampede up`: Ceph would never come again to where it was refused once."""
+    with Receiver() as sink, socket.create_server(("127.0.0.1", free_port())) as held:
+        url = "http://{}:{}".format(*held.getsockname())
+        relay = Process(
+            "relay",
+            [sys.executable, "-m", "stampede", "serve", "notifications"],
+            tmp_path / "log",
+            {"K_SINK": sink.url, "STAMPEDE_SOCKET": str(held.fileno())},
+            [held.fileno()],
+        )
+        relay.start()
+        wait_until(lambda: answers(url), relay)
+        relay.kill()
+        with ThreadPoolExecutor() as pool, urllib3.PoolManager(timeout=120, retries=False) as http:
+            post = partial(http.request, "POST", url, headers=JSON)
+            answer = pool.submit(post, body=records(record("a")))
+            time.sleep(1)
+            assert not answer.done()
+            relay.start()
+            assert answer.result().status == 204
+        relay.stop()
+        assert relay.status == 0
+        assert [each.headers["ce-subject"] for each in sink.accepted] == ["a"]

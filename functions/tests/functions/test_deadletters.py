@@ -1,0 +1,300 @@
+"""`stampede deadletters` on what running functions refused: look, mend, send again, remove."""
+
+import asyncio
+import base64
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from stampede.alerts import schemas
+from stampede.events.delivery import Delivery, Sink
+from stampede.events.event import parse
+from stampede.events.record import Naming, Record
+from stampede.events.source import connections
+from stampede.settings import Settings
+from stampede.store import ledger
+from stampede.store.open import open_objects
+from stampede.store.tables import CUTOUTS, Table
+from tests.alerts import making, oracle
+from tests.events.receiver import Received, Receiver, Reply
+
+pytestmark = pytest.mark.integration
+
+UNKNOWN = 1202  # a schema id that is not built in
+NAMING = Naming("default", "test", {})
+
+
+def record(offset: int, value: bytes) -> Record:
+    headers = [("content-type", b"avro/binary"), ("X-Night", "été 1".encode())]
+    return Record("ztf-alerts", 3, offset, 1772337906789, b"key 1%", headers, value)
+
+
+def unknown(seed: int) -> bytes:
+    """An alert of a schema that only a registry has: Rubin's newest under another number."""
+    known = making.confluent(making.rubin_record(1101, seed), 1101)
+    return b"\0" + UNKNOWN.to_bytes(4, "big") + known[5:]
+
+
+def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
+    """What a source does with them."""
+
+    async def run() -> None:
+        stop, settings = asyncio.Event(), Settings()
+        async with connections(settings) as session:
+            to = Delivery(
+                Sink("sink", sink, session, stop, 0.01),
+                Sink("dead letters", letters, session, stop, 0.01),
+                0,
+            )
+            await asyncio.gather(*(to.deliver(NAMING.headers(each), each) for each in records))
+
+    asyncio.run(run())
+
+
+class System:
+    """What `stampede up` leaves for other commands to find: here, processes of the test."""
+
+    def __init__(self, data: Path, store: str) -> None:
+        self.data, self.store = data, store
+        self.urls = {"cutouts": "http://127.0.0.1:1", "lightcurves": "http://127.0.0.1:1"}
+        data.mkdir()
+
+    def deadletters(self, *arguments: object, status: int = 0, typed: str = "") -> str:
+        running = {"pid": os.getpid(), "urls": self.urls, "store": self.store, "access_key": ""}
+        running |= {"secret_key": "", "kafka": "", "topics": ""}
+        (self.data / "up.json").write_text(json.dumps(running))
+        words = [*map(str, arguments), "--data", str(self.data)]
+        done = subprocess.run(
+            [sys.executable, "-m", "stampede", "deadletters", *words],
+            input=typed,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=90,
+        )
+        assert "Traceback" not in done.stdout, done.stdout
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    def listed(self, *arguments: object) -> list[dict]:
+        return [json.loads(line) for line in self.deadletters("list", "--json", *arguments).split("\n") if line]  # fmt: skip  # noqa: E501
+
+    def entry(self, table: str = "cutouts") -> ledger.Entry:
+        entries = ledger.entries(ledger.accounts(self.objects))
+        return next(entry for entry in entries if entry.table == table)
+
+    @property
+    def objects(self):
+        return open_objects(Settings(store=self.store))
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> System:
+    return System(tmp_path / "data", f"file://{tmp_path}/store")
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """A Confluent schema registry that knows one schema."""
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == f"/schemas/ids/{UNKNOWN}"
+            body = json.dumps({"schema": json.dumps(schemas.rubin_schema(1101))}).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_refused_mended_replayed_stored_purged(
+    serve: Callable, system: System, registry: str, tmp_path: Path
+) -> None:
+    """The whole life of a dead letter, with one beside it for which nothing can be done."""
+    letters, before = serve("deadletters"), serve("cutouts")
+    good = [making.ztf_alert(n) for n in range(1, 4)]
+    refused = [unknown(seed) for seed in range(5)]
+    messages = [*good, *refused, b"no alert at all"]
+    deliver(
+        [record(n, message) for n, message in enumerate(messages)],
+        before.url,
+        f"{letters.url}/cutouts",
+    )
+    assert (system.entry().stored, system.entry().dead_lettered) == (3, 6)
+
+    shown = system.deadletters("list")
+    assert "cutouts/ztf-alerts/3/4 " in shown
+    assert "unknown schema id 1202" in shown
+    assert "6 in all, 0 stored since" in shown
+    assert len(system.listed("cutouts", "--reason", "SCHEMA ID")) == 5
+    assert system.listed("detections") == []
+    letter = system.deadletters("show", "cutouts/ztf-alerts/3/4", "--save", tmp_path / "alert")
+    for word in (before.url, "400", '"detail"', "unknown schema id 1202", "kafkaheaderxnight"):
+        assert word in letter
+    assert (tmp_path / "alert").read_bytes() == refused[1]
+
+    system.urls["cutouts"] = before.url  # as it was: refused again, and no second letter
+    again = system.deadletters("replay", "cutouts/ztf-alerts/3/4", status=1)
+    assert "refused again: cutouts/ztf-alerts/3/4: 400: " in again
+    assert "unknown schema id 1202" in again
+    assert len(list(system.objects.list("deadletters/"))) == len(
+        {letter["object"] for letter in system.listed()}
+    )
+    assert system.entry().dead_lettered == 6
+
+    system.urls["cutouts"] = serve("cutouts", SCHEMA_REGISTRY=registry).url
+    done = system.deadletters("replay", "--all", status=1)
+    assert "5 sent and accepted, 1 refused again, 0 stored before" in done
+    assert "0 sent and accepted, 1 refused again, 5 stored before" in system.deadletters(
+        "replay", "--table", "cutouts", status=1
+    )
+    assert "5 stored before" in system.deadletters("replay", "--reason", "schema id")
+    assert "1 sent and accepted" in system.deadletters("replay", "cutouts/ztf-alerts/3/4")
+    entry = system.entry()
+    assert (entry.stored, entry.dead_lettered, entry.missing) == (8, 1, [])
+    table, objects = Table(system.objects, CUTOUTS), system.objects
+    for message in refused:
+        message = making.confluent(oracle_record(message), 1101)
+        for place in table.lookup([oracle.head(message)["alert_id"]]).to_pylist():
+            fits = oracle.cutouts(message)[place["kind"]]
+            if fits is not None:
+                stored = objects.get(place["pack"], place["offset"], place["length"])
+                assert gzip.decompress(stored) == fits
+
+    assert "5 dead letters removed, 1 kept" in system.deadletters("purge")
+    assert [letter["offset"] for letter in system.listed()] == [8]
+    entry = system.entry()
+    assert (entry.stored, entry.dead_lettered, entry.missing) == (8, 1, [])
+    assert ledger.dead_lettered(objects, "cutouts").intervals("ztf-alerts", 3) == [(8, 9)]
+
+
+def oracle_record(message: bytes) -> dict:
+    return oracle.record_of(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
+
+
+def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System) -> None:
+    """A thousand letters, of both tables; bounds raised; each table's function gets its own."""
+    letters = serve("deadletters")
+    alerts = []
+    for n in range(500):
+        own = making.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
+        alerts.append(making.contained([making.ztf_record(n + 1, candidate=own)], making.ztf_schema()))  # fmt: skip  # noqa: E501
+    for name, table in (("cutouts", "cutouts"), ("lightcurves", "detections")):
+        refusing = serve(name)
+        deliver(
+            [record(n, alert) for n, alert in enumerate(alerts)],
+            refusing.url,
+            f"{letters.url}/{table}",
+        )
+        system.urls[name] = serve(name, FUTURE_DAYS=1e6).url
+    assert system.entry("cutouts").dead_lettered == 500
+    assert system.entry("detections").dead_lettered == 500
+    assert "1,000 sent and accepted, 0 refused again" in system.deadletters("replay", "--all")
+    for table in ("cutouts", "detections"):
+        entry = system.entry(table)
+        assert (entry.stored, entry.dead_lettered, entry.missing_count) == (500, 0, 0)
+    shown = system.deadletters("list", "--lines", 3)
+    assert shown.count("cutouts/ztf-alerts/") + shown.count("detections/ztf-alerts/") == 3
+    assert "… and 997 more" in shown
+    assert "1,000 in all, 1,000 stored since" in shown
+    assert "1,000 dead letters removed, 0 kept" in system.deadletters("purge")
+    assert list(system.objects.list("deadletters/")) == []
+
+
+def test_the_event_is_as_it_was(serve: Callable, system: System) -> None:
+    """Every attribute but those of the error, and every byte."""
+    bodies = [b"", b"\0\xff not an alert", bytes(3_000_000)]
+    with Receiver() as first, Receiver(lambda event, times: (400, b"no", {})) as refusing:
+        deliver([record(n, body) for n, body in enumerate(bodies)], first.url, "http://127.0.0.1:1")
+        letters = f"{serve('deadletters').url}/cutouts"
+        deliver([record(n, body) for n, body in enumerate(bodies)], refusing.url, letters)
+    with Receiver() as sink:
+        said = system.deadletters("replay", "--table", "cutouts", "--sink", sink.url, status=1)
+        assert "3 were accepted, but are not in this store" in said
+    assert events(sink) == events(first)
+    assert "kafkaheaderxnight" in next(iter(events(sink).values()))[0]
+
+
+def events(sink: Receiver) -> dict:
+    found = {}
+    for each in sink.accepted:
+        headers = [(name.encode(), value.encode()) for name, value in each.headers.items()]
+        event = parse(headers, each.body)
+        found[event.attributes["id"]] = event.attributes, event.data
+    return found
+
+
+def test_ctrl_c_while_replaying(serve: Callable, system: System) -> None:
+    letters = f"{serve('deadletters').url}/cutouts"
+    with Receiver(lambda event, times: (400, b"no", {})) as refusing:
+        deliver([record(n, b"alert") for n in range(400)], refusing.url, letters)
+    with Receiver() as sink:
+        sink.delay = 0.2
+        system.deadletters("list")  # leaves up.json
+        command = [sys.executable, "-m", "stampede", "deadletters", "replay", "--all"]
+        command += ["--table", "cutouts", "--sink", sink.url, "--data", str(system.data)]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as run:
+            while not sink.accepted:
+                assert run.poll() is None
+            run.send_signal(2)
+            said, _ = run.communicate(timeout=120)
+        assert run.returncode == 130, said
+        assert "Traceback" not in said
+        assert "stopped; run the same again" in said
+        assert 0 < len(sink.accepted) < 400
+        assert sink.most_at_once <= Settings().in_flight // 4
+    assert len(system.listed()) == 400
+
+
+def test_purge_of_everything_asks(serve: Callable, system: System) -> None:
+    letters = f"{serve('deadletters').url}/cutouts"
+    with Receiver(refuse) as refusing:
+        deliver([record(n, b"alert") for n in range(10)], refusing.url, letters)
+    assert "0 dead letters removed, 10 kept" in system.deadletters("purge")
+    asked = system.deadletters("purge", "--all", status=1, typed="n\n")
+    assert "10 dead letters, 10 of them not stored" in asked
+    assert system.entry().dead_lettered == 10
+    assert "0 dead letters removed" in system.deadletters(
+        "purge", "--all", "--yes", "--table", "detections"
+    )
+    assert "10 dead letters removed, 0 kept" in system.deadletters("purge", "--all", "--yes")
+    assert "no dead letters" in system.deadletters("list")
+
+
+def refuse(event: Received, times: int) -> Reply:
+    return 400, base64.b64encode(event.id.encode()), {}
+
+
+def test_what_cannot_be_is_told_in_one_line(system: System) -> None:
+    for arguments, said in [
+        (("replay",), "give IDs, --all, --table or --reason"),
+        (("replay", "--all", "--sink", "http://x"), "say which with --table"),
+        (("replay", "--table", "cutouts", "--sink", "x"), "--sink is no http(s) URL: x"),
+        (("replay", "--table", "nights"), "no table 'nights': there are cutouts, detections"),
+        (("show", "cutouts/a/b/c"), "not a dead letter's id: 'cutouts/a/b/c'"),
+        (("show", "cutouts/alerts/0/7"), "there is no dead letter cutouts/alerts/0/7"),
+        (("replay", "cutouts/alerts/0/7"), "there is no dead letter cutouts/alerts/0/7"),
+        (("list", "packs"), "no table 'packs'"),
+    ]:
+        assert said in system.deadletters(*arguments, status=2)

@@ -1,0 +1,309 @@
+"""reconcile: everything is found and repaired with no notification at all."""
+
+import os
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StoreDown
+from stampede.functions.reconcile import Found, Reconciler, patiently
+from stampede.functions.thumbnails import Thumbnails
+from stampede.local.process import free_port
+from stampede.settings import Settings
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
+from tests.events.receiver import Receiver
+from tests.functions.sites import (
+    TODAY,
+    all_same,
+    environment,
+    put_all,
+    put_pack,
+    second_ceph,
+    sites,
+)
+
+__all__ = ["second_ceph", "sites"]  # fixtures
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two sites that are directories; nothing is too young to be looked at."""
+    return Settings(
+        store=f"file://{tmp_path}/first", replica=f"file://{tmp_path}/second", grace_seconds=0
+    )
+
+
+def keys(objects: Objects, prefix: str = "") -> list[str]:
+    return [info.key for info in objects.list(prefix)]
+
+
+def one_pass(settings: Settings, *steps: str, **how: bool) -> tuple[Counter, list[Found]]:
+    found: list[Found] = []
+    some = settings.model_copy(update={"reconcile": ",".join(steps)})
+    return Reconciler(some, found.append).run(**how), found
+
+
+@pytest.mark.parametrize("kafka", [True, False])
+def test_a_pack_without_its_run_gets_the_very_run_it_lacks(settings: Settings, kafka: bool) -> None:
+    objects = open_objects(settings)
+    put_all(objects, range(10))
+    pack = put_pack(objects, range(10, 20), kafka=kafka)
+    count, found = one_pass(settings, "packs")
+    assert (count, found) == ({"unindexed": 1}, [Found("unindexed", pack.key, True)])
+    repaired = keys(objects, "tables/cutouts/")
+    places = Table(objects, CUTOUTS).lookup(range(10, 20))
+    assert places["pack"].unique().to_pylist() == [pack.key]
+    coverage = Coverage.of({("alerts", 0): range(10, 20)} if kafka else {})
+    Table(objects, CUTOUTS).append(pack.places, coverage)
+    assert keys(objects, "tables/cutouts/") == repaired
+    assert one_pass(settings, "packs") == ({}, [])
+
+
+def test_alerts_that_came_again_into_another_pack_are_not_indexed_twice(settings: Settings) -> None:
+    objects = open_objects(settings)
+    put_pack(objects, range(5))
+    put_all(objects, range(10))
+    assert one_pass(settings, "packs")[0] == {}
+
+
+def test_a_flush_under_way_is_left_alone(settings: Settings) -> None:
+    put_pack(open_objects(settings), range(5))
+    patient = settings.model_copy(update={"grace_seconds": 60})
+    assert one_pass(patient, "packs", "thumbnails")[0] == {}
+
+
+def test_old_packs_are_looked_into_only_if_asked(settings: Settings, tmp_path: Path) -> None:
+    pack = put_pack(open_objects(settings), range(5))
+    then = time.time() - 3 * 86400
+    os.utime(tmp_path / "first" / pack.key, (then, then))
+    assert one_pass(settings, "packs")[0] == {}
+    assert one_pass(settings, "packs", everything=True)[0] == {"unindexed": 1}
+
+
+def test_packs_in_order_are_looked_into_once(settings: Settings, monkeypatch) -> None:
+    objects = open_objects(settings)
+    put_all(objects, range(5))
+    reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}))
+    assert reconciler.run() == {}
+    monkeypatch.setattr("stampede.store.inspection.coverage_of", lambda *_: pytest.fail("again"))
+    assert reconciler.run() == {}
+
+
+def test_what_is_no_pack_is_named_and_stops_nothing(settings: Settings) -> None:
+    objects = open_objects(settings)
+    bad = f"packs/{TODAY}/{'0' * 32}.parquet"
+    objects.put(bad, b"not Parquet at all")
+    pack, found = put_pack(objects, range(5)), list[Found]()
+    reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}), found.append)
+    reconciler.run()
+    assert set(found) == {Found("damaged", bad, False), Found("unindexed", pack.key, True)}
+    assert reconciler.run() == {"damaged": 1}  # until somebody sees to it
+
+
+def test_a_damaged_pack_is_not_indexed_and_stops_nothing(settings: Settings) -> None:
+    objects = open_objects(settings)
+    packs = [put_pack(objects, range(3 * n, 3 * n + 3)) for n in range(4)]
+    bad = bytearray(packs[0].data)
+    bad[50] ^= 1
+    objects.put(packs[0].key, bytes(bad))
+    _, found = one_pass(settings, "packs")
+    assert Counter(each.what for each in found) == {"damaged": 1, "unindexed": 3}
+    assert Found("damaged", packs[0].key, False) in found
+    assert len(Table(objects, CUTOUTS).lookup(range(12))) == 27
+
+
+def test_a_pack_without_thumbnails_is_told_to_the_broker(settings: Settings) -> None:
+    objects = open_objects(settings)
+    done, pack = put_all(objects, range(3)), put_all(objects, range(3, 6))
+    Thumbnails(settings).make(done.key)
+    with Receiver() as broker:
+        to = settings.model_copy(update={"sink": broker.url})
+        assert one_pass(to, "thumbnails")[1] == [Found("without-thumbnails", pack.key, True)]
+        [event] = broker.accepted
+        assert event.headers["ce-type"] == "com.amazonaws.s3.ObjectCreated:Put"
+        assert event.headers["ce-subject"] == pack.key
+        Thumbnails(settings).make(event.headers["ce-subject"])
+        assert one_pass(to, "thumbnails")[0] == {}
+        assert len(Table(objects, THUMBNAILS).lookup(range(6))) == 6
+        assert len(broker.requests) == 1
+
+
+def test_it_says_who_it_is_to_a_broker_that_asks(settings: Settings, tmp_path: Path) -> None:
+    put_all(open_objects(settings), range(3))
+    (token := tmp_path / "token").write_text("mine\n")
+    with Receiver() as broker:
+        one_pass(
+            settings.model_copy(update={"sink": broker.url, "sink_token": token}), "thumbnails"
+        )
+        assert [each.headers["authorization"] for each in broker.accepted] == ["Bearer mine"]
+
+
+def test_a_broker_that_refuses_one_event_gets_the_others(settings: Settings) -> None:
+    objects = open_objects(settings)
+    packs = [put_all(objects, range(2 * n, 2 * n + 2)) for n in range(9)]
+    bad = {packs[0].key, packs[4].key}
+
+    def answer(event, times: int):
+        return 503 if event.headers["ce-subject"] in bad else 204, b"", {}
+
+    with Receiver(answer) as broker:
+        found: list[Found] = []
+        to = settings.model_copy(update={"sink": broker.url, "reconcile": "thumbnails"})
+        with pytest.raises(BrokerDown, match="refused 2 events"):
+            Reconciler(to, found.append).run()
+        assert len(broker.accepted) == 7
+        assert {each.key for each in found if not each.repaired} == bad
+        bad |= {pack.key for pack in packs}
+        broker.requests.clear()
+        with pytest.raises(BrokerDown):
+            Reconciler(to).run()
+        assert len({event.headers["ce-subject"] for event in broker.requests}) == 5
+
+
+def test_a_broker_that_is_down_does_not_keep_the_rest_undone(settings: Settings) -> None:
+    put_all(open_objects(settings), range(3))
+    to = settings.model_copy(update={"sink": f"http://127.0.0.1:{free_port()}"})
+    with pytest.raises(BrokerDown):
+        one_pass(to, "thumbnails", "replica")
+    assert all_same_names(settings)
+
+
+def test_a_pass_is_made_again_where_it_helps() -> None:
+    failing = iter([StoreDown("busy"), BrokerDown("busy"), None, StoreDown("not asked")])
+    told: list[tuple[str, float]] = []
+
+    def once() -> None:
+        if error := next(failing):
+            raise error
+
+    tell = lambda error, pause: told.append((error.name, pause))
+    patiently(once, tell, (0, 0.01, 0))
+    assert told == [("store-down", 0), ("broker-down", 0.01)]
+    with pytest.raises(StoreDown, match="not asked"):
+        patiently(once, tell, ())
+    with pytest.raises(Damaged):
+        patiently(damaged, tell, (0, 0))
+    assert len(told) == 2
+
+
+def damaged() -> None:
+    raise Damaged("rot")
+
+
+def all_same_names(settings: Settings) -> bool:
+    return keys(open_objects(settings)) == keys(open_replica(settings)) != []
+
+
+def test_retention_is_the_same_at_both_sites(settings: Settings) -> None:
+    objects, second = open_objects(settings), open_replica(settings)
+    old, young = put_all(objects, range(3), TODAY - 31), put_all(objects, range(3, 6), TODAY - 29)
+    for pack in (old, young):
+        Thumbnails(settings).make(pack.key)
+    one_pass(settings, "replica")
+    assert all_same_names(settings)
+    limited = settings.model_copy(update={"cutout_days": 30})
+    count, found = one_pass(limited, "packs", "thumbnails", "retention", "replica")
+    assert count == {"expired": 4}
+    for site in (objects, second):
+        assert keys(site, "packs/") == [young.key]
+        assert len(keys(site, "thumbnails/")) == 1
+        # What was there is still known, and accounted for.
+        assert len(Table(site, CUTOUTS).lookup(range(6))) == 18
+        with pytest.raises(NotFound):
+            site.head(old.key)
+    assert {each.repaired for each in found} == {True}
+    assert one_pass(limited, "packs", "thumbnails", "retention", "replica")[0] == {}
+
+
+def test_the_second_site_keeps_no_run_that_was_merged(settings: Settings) -> None:
+    objects, second = open_objects(settings), open_replica(settings)
+    for number in range(4):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
+    assert one_pass(settings, "replica", "leftovers")[0] == {"not-replicated": 1}
+    assert one_pass(settings, "replica", "leftovers")[0] == {"superseded": 4}
+    assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+
+
+def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+    objects = open_objects(settings)
+    for number in range(4):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
+    one_pass(settings, "replica")
+    put_pack(objects, range(100, 103))
+    put_pack(objects, range(200, 203), TODAY - 50)
+    limited = settings.model_copy(update={"cutout_days": 30, "sink": "http://127.0.0.1:1"})
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    count, found = one_pass(
+        limited, "packs", "thumbnails", "replica", "retention", "leftovers", repair=False
+    )
+    assert count == {
+        "unindexed": 1,
+        "without-thumbnails": 5,
+        "not-replicated": 1,
+        "expired": 1,
+        "superseded": 4,
+    }
+    assert not any(each.repaired for each in found)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_what_it_looks_after_is_chosen(settings: Settings) -> None:
+    with pytest.raises(SetupError, match="STAMPEDE_RECONCILE: no everything; there are packs"):
+        one_pass(settings, "packs", "everything")
+
+
+def ping(served) -> int:
+    """The event of a PingSource."""
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-type": "dev.knative.sources.ping",
+        "ce-source": "/apis/v1/namespaces/default/pingsources/reconcile",
+        "ce-id": str(time.time_ns()),
+    }
+    return served.http.request("POST", served.url, body=b"{}", headers=headers).status
+
+
+def test_with_notifications_off_all_comes_right(serve, sites: Settings) -> None:
+    """On two real S3 endpoints, the process only told that time has passed."""
+    objects, second = open_objects(sites), open_replica(sites)
+    for number in range(3):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    lost = put_pack(objects, range(9, 12))
+    with Receiver() as broker:
+        served = serve("reconcile", **environment(sites), GRACE_SECONDS=0, SINK=broker.url)
+        assert ping(served) == 204
+        assert len(broker.accepted) == 4
+    assert all_same(sites)
+    places = Table(second, CUTOUTS).lookup(range(12))
+    assert len(places) == 36
+    assert lost.key in places["pack"].to_pylist()
+    metrics = served.http.request("GET", f"{served.url}/metrics").data.decode()
+    assert 'stampede_reconcile_found_objects{what="unindexed"} 1.0' in metrics
+    assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 11.0' in metrics
+
+
+def test_a_second_site_that_is_away_is_told_and_the_first_repaired(serve, bucket: Settings) -> None:
+    objects = open_objects(bucket)
+    pack = put_pack(objects, range(3))
+    away = f"http://127.0.0.1:{free_port()}/away"
+    served = serve("reconcile", **environment(bucket), GRACE_SECONDS=0, REPLICA=away)
+    assert ping(served) == 503
+    assert Table(objects, CUTOUTS).lookup([0])["pack"].to_pylist()[0] == pack.key
+
+
+def test_a_store_that_is_away_is_told(settings: Settings) -> None:
+    nowhere = settings.model_copy(update={"store": f"http://127.0.0.1:{free_port()}/nowhere"})
+    with pytest.raises(StoreDown):
+        one_pass(nowhere, "packs")

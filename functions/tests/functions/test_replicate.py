@@ -1,0 +1,294 @@
+"""replicate, as a process, between two real S3 endpoints."""
+
+import http.server
+import ssl
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import SetupError
+from stampede.events.stored import headers_of, stored_event
+from stampede.functions.apps import make_app
+from stampede.functions.reconcile import Reconciler
+from stampede.local.ceph import LocalCeph
+from stampede.local.process import free_port, wait_until
+from stampede.read.app import make_app as make_read
+from stampede.settings import Settings
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.tables import CUTOUTS, TABLES, Table
+from tests.functions.sites import all_same, environment, put_all, second_ceph, sites, with_replica
+from tests.read import conftest as reading
+
+__all__ = ["second_ceph", "sites"]  # fixtures
+MIB = 1 << 20
+
+
+def tell(served, key: str) -> int:
+    """The event of an object, as the Broker sends it."""
+    event = stored_event("stampede", "us-east-1", key)
+    answer = served.http.request(
+        "POST", served.url, body=event.data, headers=headers_of(event), timeout=60
+    )
+    return answer.status
+
+
+def fill(objects: Objects) -> list[str]:
+    reading.fill(
+        objects,
+        reading.sample_cutouts(),
+        reading.sample_points(),
+        Coverage.of({("ztf", 0): [1, 2, 5]}),
+    )
+    objects.put("alerts/ztf/x.parquet", b"raw alerts")
+    return [info.key for info in objects.list("")]
+
+
+QUESTIONS = [
+    f"/v1/alerts/{reading.ZTF_ALERT}/cutouts/science",
+    f"/v1/alerts/{reading.LSST_ALERT}/cutouts/difference?format=png",
+    f"/v1/alerts/{reading.BOTH}?survey=ztf",
+    f"/v1/objects/{reading.ZTF_OBJECT}/lightcurve?format=csv",
+    "/v1/ledger",
+]
+
+
+def test_what_was_stored_is_read_at_the_second_site(serve, sites: Settings) -> None:
+    """In whatever order its events come, and twice."""
+    keys = fill(open_objects(sites))
+    served = serve("replicate", **environment(sites))
+    for key in (*reversed(keys), *keys):
+        assert tell(served, key) == 204
+    assert all_same(sites)
+    second = Settings(
+        store=sites.replica,
+        access_key=sites.replica_access_key,
+        secret_key=sites.replica_secret_key.get_secret_value(),
+    )
+    answers = []
+    for settings in (sites, second):
+        app = make_read(settings, open_objects(settings))
+        for ask in reading.serving(app):
+            answers.append([(ask(question).status, ask(question).data) for question in QUESTIONS])
+    assert answers[0] == answers[1]
+    assert {status for status, _ in answers[1]} == {200}
+
+
+def test_a_second_site_that_is_away_is_503_until_it_is_back(
+    serve, sites: Settings, second_ceph: LocalCeph
+) -> None:
+    keys = fill(open_objects(sites))
+    served = serve("replicate", **environment(sites))
+    second_ceph.gateway.stop()
+    try:
+        assert {tell(served, key) for key in keys} == {503}
+    finally:
+        second_ceph.gateway.start()
+    wait_until(second_ceph._answers, second_ceph.gateway)
+    assert {tell(served, key) for key in keys} == {204}
+    assert all_same(sites)
+
+
+def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
+    """Every run is merged and deleted, with no grace, while its events are on their way."""
+    objects = open_objects(sites)
+    served = serve("replicate", **environment(sites))
+    tables = [Table(objects, spec) for spec in TABLES.values()]
+    told: list[int] = []
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(12):
+            put_all(objects, range(2 * number, 2 * number + 2))
+            for info in list(objects.list("")):
+                pool.submit(lambda key=info.key: told.append(tell(served, key)))
+            for table in tables:
+                compact(table, datetime.now(UTC), fanout=2, grace=timedelta())
+            if number % 4 == 3:
+                Reconciler(sites.model_copy(update={"reconcile": "replica"})).run()
+    assert set(told) == {204}
+    for spec in TABLES.values():
+        compact(Table(objects, spec), datetime.now(UTC), fanout=2, grace=timedelta())
+    one = sites.model_copy(update={"reconcile": "replica,leftovers", "grace_seconds": 0})
+    Reconciler(one).run()
+    Reconciler(one).run()
+    second = open_replica(sites)
+    for spec in TABLES.values():
+        assert len(Table(second, spec).coverage()) == 24
+    for place in Table(second, CUTOUTS).lookup(range(24)).to_pylist():
+        assert second.get(place["pack"], place["offset"], place["length"])
+    assert {i.key for i in objects.list("")} <= {i.key for i in second.list("")}
+
+
+def test_a_killed_process_leaves_nothing_half(serve, sites: Settings) -> None:
+    """It dies in the middle of large copies; another does them."""
+    objects, sizes = open_objects(sites), [40 * MIB, 41 * MIB]
+    for size in sizes:
+        objects.put(f"alerts/ztf/{size}", bytes(size))
+    served = serve("replicate", **environment(sites))
+    with ThreadPoolExecutor(2) as pool:
+        for size in sizes:
+            pool.submit(tell, served, f"alerts/ztf/{size}").add_done_callback(lambda done: None)
+        uploads = open_replica(sites)
+        while not uploads._minio._list_multipart_uploads(uploads.bucket).uploads:
+            pass
+        served.process.kill()
+    assert {info.size for info in open_replica(sites).list("")} <= set(sizes)
+    again = serve("replicate", **environment(sites))
+    assert {tell(again, f"alerts/ztf/{size}") for size in sizes} == {204}
+    assert all_same(sites)
+
+
+def test_a_large_object_takes_little_memory(serve, sites: Settings) -> None:
+    objects, sizes = open_objects(sites), [MIB, 32 * MIB, 64 * MIB, 128 * MIB]
+    served = serve("replicate", **environment(sites))
+    most = []
+    for size in sizes:
+        objects.put(f"alerts/ztf/{size}", bytes(size))
+        assert tell(served, f"alerts/ztf/{size}") == 204
+        most.append(most_memory(served))
+    assert all_same(sites)
+    print(
+        {f"{size // MIB} MiB": f"{peak // MIB} MiB" for size, peak in zip(sizes, most, strict=True)}
+    )
+    assert most[-1] - most[0] < 64 * MIB
+    assert most[-1] - most[1] < 24 * MIB
+
+
+def test_many_large_objects_at_once_take_no_more_than_they_may(serve, sites: Settings) -> None:
+    objects, keys = open_objects(sites), [f"alerts/ztf/{number}" for number in range(16)]
+    for number, key in enumerate(keys):
+        objects.put(key, bytes([number]) * (30 + number % 2 * 10) * MIB)  # whole, and in pieces
+    served = serve("replicate", **environment(sites))
+    idle = most_memory(served)
+    with ThreadPoolExecutor(len(keys)) as pool:
+        assert set(pool.map(lambda key: tell(served, key), keys)) == {204}
+    assert all_same(sites)
+    print(f"{idle // MIB} MiB, then {most_memory(served) // MIB} MiB")
+    assert most_memory(served) - idle < 1.5 * sites.copy_bytes
+
+
+def most_memory(served) -> int:
+    """The most that the process ever had resident."""
+    status = Path(f"/proc/{served.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def test_more_than_can_be_under_way_is_told_to_come_again(
+    serve, bucket: Settings, hanging: tuple[str, threading.Event]
+) -> None:
+    url, gate = hanging
+    open_objects(bucket).put("a", b"x")
+    served = serve("replicate", **environment(bucket), REPLICA=f"{url}/away", COPIES=1)
+    with ThreadPoolExecutor(12) as pool:
+        told = [pool.submit(tell, served, "a") for _ in range(12)]
+        refused = [each.result() for each in islice(as_completed(told), 12 - 4)]
+        gate.set()
+        assert refused == [429] * 8
+        assert sorted(each.result() for each in told) == [429] * 8 + [503] * 4
+
+
+@pytest.fixture
+def hanging() -> Iterator[tuple[str, threading.Event]]:
+    """A server that says that it cannot when it is let."""
+    gate = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            gate.wait(20)
+            self.send_response(400)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", gate
+    gate.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_other_events_are_refused(serve, bucket: Settings) -> None:
+    served = serve("replicate", **environment(bucket), REPLICA="http://127.0.0.1:1/away")
+    assert served.post(0, b"an alert").status == 400
+
+
+@pytest.mark.parametrize(
+    ("replica", "said"),
+    [
+        ("", "no second site"),
+        ("file:///data/a", "the first site itself"),
+        ("ftp://b", "no.* store"),
+    ],
+)
+def test_a_second_site_that_cannot_be_is_told_at_once(replica: str, said: str) -> None:
+    with pytest.raises(SetupError, match=said):
+        make_app("replicate", Settings(store="file:///data/a", replica=replica))
+
+
+class TlsCeph(LocalCeph):
+    """A Ceph whose S3 endpoint speaks HTTPS, with a certificate of its own."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def certificate(self) -> Path:
+        return self.directory.with_suffix(".pem")
+
+    def _configure(self, identity: dict[str, str]) -> None:
+        super()._configure(identity)
+        key = self.certificate.with_suffix(".key")
+        subprocess.run(
+            [
+                *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+                *("-subj", "/CN=second site", "-addext", "subjectAltName=IP:127.0.0.1"),
+                *("-keyout", str(key), "-out", str(self.certificate)),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        plain = f"endpoint=127.0.0.1:{self.port}"
+        files = f"ssl_certificate={self.certificate} ssl_private_key={key}"
+        text = self._config.read_text()
+        self._config.write_text(text.replace(plain, f"ssl_{plain} {files}"))
+
+    def _answers(self) -> bool:
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        try:
+            urllib.request.urlopen(self.endpoint, timeout=2, context=context).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def test_over_https(serve, bucket: Settings, ceph_packages: None, tmp_path: Path) -> None:
+    objects = open_objects(bucket)
+    objects.put("alerts/ztf/large", bytes(9 * MIB))
+    keys = fill(objects)
+    with TlsCeph(tmp_path / "tls", free_port(2), "memstore", 4) as second:
+        sites = with_replica(bucket, second, "over-tls")
+        trusting = sites.model_copy(update={"replica_ca_file": second.certificate})
+        open_replica(trusting).ensure_bucket()
+        served = serve("replicate", **environment(sites), REPLICA_CA_FILE=second.certificate)
+        assert {tell(served, key) for key in keys} == {204}
+        assert all_same(trusting)
+        # Nobody is trusted for nothing.
+        distrusting = serve("replicate", **environment(sites))
+        open_objects(bucket).put("new", b"x")
+        assert tell(distrusting, "new") == 503

@@ -1,0 +1,180 @@
+"""thumbnails, as a process: of every pack a picture of each alert, whatever is in it."""
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.clock import now_mjd
+from stampede.errors import Damaged
+from stampede.events.stored import headers_of, stored_event
+from stampede.functions.compact import compact_tables
+from stampede.functions.reconcile import Found, Reconciler
+from stampede.functions.thumbnails import Thumbnails
+from stampede.images.thumbnail import thumbnail
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects
+from stampede.store.packs import Pack, night_of, write_pack
+from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
+from tests.images.making import lsst, source, ztf
+from tests.store.rows import cutout
+
+NIGHT = 61000
+COVERAGE = Coverage.of({("alerts", 0): range(4)})
+
+
+def files_of(alert: int) -> list[bytes | None]:
+    """Alert 3 has a damaged image, alert 4 no template."""
+    files = [ztf(source(seed=alert)), lsst(source(30)), lsst(source(30, peak=-500))]
+    return [b"GIF89a" if alert == 3 else files[0], None if alert == 4 else files[1], files[2]]
+
+
+def stored_pack(objects: Objects, night: int = NIGHT, coverage: Coverage = COVERAGE) -> Pack:
+    rows = [
+        cutout(alert, kind, file, night + 0.5)
+        for alert in range(1, 5)
+        for kind, file in zip(KINDS, files_of(alert), strict=True)
+    ]
+    pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), coverage)
+    objects.put(pack.key, pack.data)
+    return pack
+
+
+def tell(served, key: str, **more: str):
+    """Post the event that says that an object was stored."""
+    event = stored_event("stampede", "us-east-1", key)
+    return served.http.request(
+        "POST", served.url, body=event.data, headers=headers_of(event) | more
+    )
+
+
+def keys(objects: Objects) -> list[str]:
+    return [info.key for info in objects.list("")]
+
+
+def check(objects: Objects) -> None:
+    """The table leads to the right picture of every alert, and says which alerts it has."""
+    table = Table(objects, THUMBNAILS)
+    for place in table.lookup([1, 2, 3, 4]).to_pylist():
+        png = objects.get(place["pack"], place["offset"], place["length"])
+        assert png == thumbnail(files_of(place["alert_id"]), Counter())
+        assert Image.open(io.BytesIO(png)).size == (193, 63)
+        assert place["object_id"] == f"ZTF{place['alert_id']}"
+    (run,) = table.runs()
+    assert (run.rows, run.coverage) == (4, COVERAGE)
+
+
+@pytest.mark.integration
+def test_a_thumbnail_of_every_alert_of_a_pack(serve) -> None:
+    served = serve("thumbnails")
+    objects = open_objects(served.settings)
+    pack = stored_pack(objects)
+    assert tell(served, pack.key).status == 204
+    check(objects)
+    (made,) = objects.list("thumbnails/")
+    assert night_of(made.key) == NIGHT
+    assert pq.read_table(io.BytesIO(objects.get(made.key)))["alert_id"].to_pylist() == [1, 2, 3, 4]
+    metrics = served.http.request("GET", f"{served.url}/metrics").data.decode()
+    assert 'stampede_thumbnail_panels_total{outcome="damaged"} 1.0' in metrics
+    assert 'stampede_thumbnail_panels_total{outcome="absent"} 1.0' in metrics
+    assert 'stampede_thumbnail_panels_total{outcome="image"} 10.0' in metrics
+    assert 'stampede_flush_alerts_total{function="thumbnails"} 4.0' in metrics
+
+
+@pytest.mark.integration
+def test_the_same_event_again_changes_nothing(serve) -> None:
+    served = serve("thumbnails")
+    objects = open_objects(served.settings)
+    pack = stored_pack(objects)
+    for _ in range(3):
+        assert tell(served, pack.key).status == 204
+    assert len(keys(objects)) == 3
+    check(objects)
+
+
+def test_compact_merges_their_runs_too(tmp_path: Path) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store", fanout=4)
+    objects = open_objects(settings)
+    made = Thumbnails(settings)
+    for number in range(4):
+        made.make(stored_pack(objects, NIGHT + number).key)
+    compact_tables(settings)
+    (run,) = Table(objects, THUMBNAILS).runs()
+    assert (run.name.level, run.rows) == (1, 4)
+
+
+@pytest.mark.parametrize("coverage", [COVERAGE, Coverage()], ids=["Kafka", "no Kafka"])
+def test_what_was_not_drawn_is_found(tmp_path: Path, coverage: Coverage) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store", grace_seconds=0, reconcile="thumbnails")
+    objects = open_objects(settings)
+    key = stored_pack(objects, coverage=coverage).key
+    found: list[Found] = []
+    for reconciler in (Reconciler(settings, found.append), Reconciler(settings, found.append)):
+        reconciler.run()
+    assert found == [Found("without-thumbnails", key, False)] * 2
+    Thumbnails(settings).make(key)
+    compact_tables(settings)
+    for again in (reconciler, Reconciler(settings)):
+        assert not again.run()
+
+
+def test_a_pack_that_is_damaged_is_named(tmp_path: Path) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store")
+    objects = open_objects(settings)
+    key = stored_pack(objects).key
+    objects.put(key, objects.get(key)[:-100])
+    with pytest.raises(Damaged, match=key):
+        Thumbnails(settings).make(key)
+
+
+@pytest.mark.integration
+def test_what_is_no_pack_of_cutouts_is_ignored(serve) -> None:
+    served = serve("thumbnails")
+    objects = open_objects(served.settings)
+    places = stored_pack(objects).places
+    run = Table(objects, CUTOUTS).append(places, COVERAGE)
+    before = keys(objects)
+    thumbnails = f"thumbnails/{NIGHT}/{'0' * 32}.parquet"
+    for key in (run, thumbnails, "packs/readme.txt", "../packs", "deadletters/cutouts/x.parquet"):
+        assert tell(served, key).status == 204
+    assert keys(objects) == before
+    assert tell(served, "packs/x", **{"ce-type": "com.amazonaws.s3.ObjectRemoved"}).status == 400
+
+
+@pytest.mark.integration
+def test_a_pack_that_is_gone_is_asked_for_again_unless_it_is_past_retention(serve) -> None:
+    served = serve("thumbnails", CUTOUT_DAYS=7)
+    old, new = (
+        f"packs/{int(now_mjd()) - days}/{'0' * 32}.parquet" for days in (8, 6)
+    )  # fmt: skip
+    answer = tell(served, new)
+    assert answer.status == 503
+    assert new.encode() in answer.data
+    assert tell(served, old).status == 204
+    assert tell(serve("thumbnails"), old).status == 503
+
+
+@pytest.mark.integration
+def test_a_store_that_is_down_is_503(serve) -> None:
+    served = serve("thumbnails", STORE="http://127.0.0.1:1/bucket")
+    assert tell(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503
+
+
+def test_in_a_ceph(serve, bucket: Settings) -> None:
+    secret = bucket.secret_key.get_secret_value()
+    served = serve(
+        "thumbnails", STORE=bucket.store, ACCESS_KEY=bucket.access_key, SECRET_KEY=secret
+    )
+    objects = open_objects(bucket)
+    pack = stored_pack(objects)
+    assert tell(served, pack.key).status == 204
+    assert tell(served, pack.key).status == 204
+    check(objects)
+    assert tell(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503

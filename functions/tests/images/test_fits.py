@@ -1,0 +1,119 @@
+import contextlib
+import gzip
+from io import BytesIO
+
+import numpy as np
+import pytest
+from astropy.io import fits as astropy_fits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.images.fits import BLOCK, BadImage, image, trim, unpack
+from tests.images.making import fits_file, lsst, source, ztf
+
+PIXELS = source(size=30)
+PLAIN = fits_file(astropy_fits.PrimaryHDU(PIXELS))
+
+
+@pytest.mark.parametrize("make", [ztf, lsst], ids=["ztf", "lsst"])
+def test_pixels_of_a_survey_come_back(make):
+    got = image(make(PIXELS))
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, PIXELS)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "f4", "f8"])
+def test_every_pixel_type_is_read_as_astropy_reads_it(dtype):
+    pixels = np.arange(12, dtype=dtype).reshape(3, 4)
+    data = fits_file(astropy_fits.PrimaryHDU(pixels))
+    np.testing.assert_array_equal(image(data), astropy_fits.getdata(BytesIO(data)))
+
+
+def test_scaled_integers_with_blanks_are_read_as_astropy_reads_them():
+    hdu = astropy_fits.PrimaryHDU(np.array([[1, 2], [3, -99]], np.int16))
+    hdu.header.update(BSCALE=0.5, BZERO=100.0, BLANK=-99)
+    data = fits_file(hdu)
+    want = astropy_fits.getdata(BytesIO(data))
+    assert np.isnan(want[1, 1])
+    np.testing.assert_array_equal(image(data), want)
+
+
+def test_nan_stays_nan():
+    pixels = PIXELS.copy()
+    pixels[3, 4] = np.nan
+    np.testing.assert_array_equal(image(ztf(pixels)), pixels)
+
+
+@pytest.mark.parametrize(
+    "empty_first",
+    [astropy_fits.PrimaryHDU(), astropy_fits.PrimaryHDU(np.zeros(7, np.float32))],
+    ids=["no data", "a line"],
+)
+def test_the_first_image_may_be_an_extension(empty_first):
+    table = astropy_fits.BinTableHDU.from_columns(
+        [astropy_fits.Column("a", "E", array=np.arange(3.0))]
+    )
+    data = fits_file(empty_first, table, astropy_fits.ImageHDU(PIXELS))
+    np.testing.assert_array_equal(image(data), PIXELS)
+    assert_strict(trim(data), PIXELS)
+
+
+@pytest.mark.parametrize("make", [ztf, lsst], ids=["ztf", "lsst"])
+def test_a_trimmed_file_is_strictly_valid_and_has_one_hdu(make):
+    assert_strict(trim(make(PIXELS)), PIXELS)
+
+
+def assert_strict(data: bytes, pixels: np.ndarray) -> None:
+    assert len(data) % BLOCK == 0
+    with astropy_fits.open(BytesIO(data)) as hdus:
+        assert len(hdus) == 1
+        hdus.verify("exception")
+        np.testing.assert_array_equal(hdus[0].data, pixels)
+
+
+NOT_IMAGES = {
+    "empty": (b"", "no two-dimensional image"),
+    "not FITS": (b"<html>" * 1000, "header does not end|not a FITS file"),
+    "zeros": (bytes(BLOCK), "header does not end"),
+    "header only": (PLAIN[:BLOCK], "ends at byte 2880"),
+    "cut short": (PLAIN[: BLOCK + 100], "ends at byte"),
+    "no image": (fits_file(astropy_fits.PrimaryHDU()), "no two-dimensional image"),
+    "gzip of nothing": (gzip.compress(b""), "no two-dimensional image"),
+    "gzip cut short": (ztf(PIXELS)[:-20], "cut short"),
+    "gzip damaged": (ztf(PIXELS)[:200] + b"\xff" * 300, "damaged|cut short"),
+    "huge axis": (
+        PLAIN.replace(b"NAXIS1  =                   30", b"NAXIS1  =            999999999"),
+        "ends at byte",
+    ),
+    "negative axis": (
+        PLAIN.replace(b"NAXIS1  =                   30", b"NAXIS1  =                  -30"),
+        "NAXIS1 is not a count",
+    ),
+    "axis missing": (PLAIN.replace(b"NAXIS1  =", b"NAXIZ1  ="), "NAXIS1 is not a count"),
+    "no type": (
+        PLAIN.replace(b"                  -32", b"                  -33"),
+        "BITPIX is '-33'",
+    ),
+    "not a number": (
+        PLAIN.replace(b"EXTEND  =                    T", b"BSCALE  =                    T"),
+        "BSCALE is not a number",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "says"), NOT_IMAGES.values(), ids=NOT_IMAGES)
+def test_what_is_not_an_image_is_named(data, says):
+    with pytest.raises(BadImage, match=says):
+        image(data)
+
+
+def test_a_gzip_bomb_is_not_unpacked():
+    with pytest.raises(BadImage, match="more than 1000 bytes"):
+        unpack(gzip.compress(bytes(1_000_000)), limit=1000)
+
+
+@given(st.integers(0, BLOCK + 400), st.binary(min_size=1, max_size=40))
+def test_damage_anywhere_gives_an_array_or_bad_image(at, damage):
+    data = PLAIN[:at] + damage + PLAIN[at + len(damage) :]
+    with contextlib.suppress(BadImage):
+        assert image(data).ndim == 2

@@ -1,0 +1,156 @@
+import gzip
+import time
+from collections import Counter
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.visualization import AsinhStretch, ManualInterval
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
+from stampede.functions.reading import make_reader
+from stampede.images import fits
+from stampede.images.png import BLANK, frame
+from stampede.images.stretch import limits
+from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
+from stampede.settings import Settings
+from tests.alerts.making import REAL
+from tests.images.making import lsst, source, ztf
+
+STEP = 255 / (LEVELS - 1)
+
+
+def panels(files: list) -> tuple[list[np.ndarray], Counter]:
+    """The three panels of a thumbnail, as a viewer sees them, and what was counted."""
+    counted: Counter = Counter()
+    picture = np.asarray(Image.open(BytesIO(thumbnail(files, counted)))).astype(int)
+    assert picture.shape == SHAPE == (63, 193)
+    return [picture[:, n * (PANEL + GAP) :][:, :PANEL] for n in range(3)], counted
+
+
+def astropys(image: np.ndarray) -> np.ndarray:
+    """What astropy makes of an image between the limits documented in `stretch`."""
+    return (
+        np.flipud((AsinhStretch(0.1) + ManualInterval(*limits(image)))(image.astype(float))) * 255
+    )
+
+
+def row(alert_id: int, kind: str, file: bytes | None, survey: str = "ztf") -> dict:
+    return {
+        "alert_id": alert_id,
+        "survey": survey,
+        "kind": kind,
+        "object_id": f"Z{alert_id}",
+        "mjd": 59000.0 + alert_id,
+        "band": "g",
+        "ra": None,
+        "dec": None,
+        "fits": file,
+    }
+
+
+def test_three_images_side_by_side_as_astropy_stretches_them() -> None:
+    images = [source(peak=peak, seed=n) for n, peak in enumerate((100, 5000, -500))]
+    shown, counted = panels([ztf(image) for image in images])
+    for panel, image in zip(shown, images, strict=True):
+        assert np.abs(panel - astropys(image)).max() <= STEP / 2 + 1
+    assert counted == {"image": 3}
+
+
+def test_the_source_is_what_a_person_sees_first() -> None:
+    shown, _ = panels([ztf(source(peak=peak)) for peak in (150, 500, 50_000)])
+    for panel in shown:
+        y, x = np.unravel_index(panel.argmax(), panel.shape)
+        assert (62 - y, x) == pytest.approx((44, 25), abs=2)
+        assert panel.max() > np.median(panel) + 100
+
+
+def test_images_of_any_size_fill_a_panel() -> None:
+    small, large = source(size=21), source(size=126)
+    shown, _ = panels([lsst(small), lsst(large), gzip.compress(lsst(small))])
+    repeated = astropys(small).repeat(3, 0).repeat(3, 1)
+    assert np.abs(shown[0] - repeated).max() <= STEP / 2 + 1
+    mean = astropys(large).reshape(63, 2, 63, 2).mean((1, 3))
+    assert np.abs(shown[1] - mean).max() <= STEP / 2 + 2
+    np.testing.assert_array_equal(shown[0], shown[2])
+
+
+def test_an_image_cut_off_by_the_edge_keeps_its_shape() -> None:
+    image = source()[:, :40]
+    (panel, _, _), _ = panels([ztf(image), None, None])
+    assert np.abs(panel[:, 11:51] - astropys(image)).max() <= STEP / 2 + 1
+    assert np.abs(panel[:, :11] - BLANK).max() <= STEP / 2
+    assert np.abs(panel[:, 51:] - BLANK).max() <= STEP / 2
+
+
+BAD = {
+    "not FITS": b"GIF89a",
+    "empty": b"",
+    "gzip cut short": ztf(source())[:999],
+    "gzip of nothing": gzip.compress(b""),
+    "pixels cut short": lsst(source())[:6000],
+    "a bomb": gzip.compress(bytes(5 << 20)),
+    "no header's end": b"SIMPLE  = T".ljust(80) * 99,
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_what_is_damaged_or_missing_is_seen_to_be_so(bad: bytes) -> None:
+    (first, second, third), counted = panels([bad, None, ztf(source())])
+    assert np.abs(first - frame(PANEL, crossed=True)).max() <= STEP / 2
+    assert np.abs(second - frame(PANEL, crossed=False)).max() <= STEP / 2
+    assert np.abs(third - astropys(source())).max() <= STEP / 2 + 1
+    assert not np.array_equal(first, second)
+    assert counted == {"damaged": 1, "absent": 1, "image": 1}
+
+
+PLAIN = lsst(source(size=8))
+
+
+@given(st.integers(0, 5759), st.binary(min_size=1, max_size=80), st.booleans())
+def test_no_damage_is_an_error(at: int, noise: bytes, packed: bool) -> None:
+    file = PLAIN[:at] + noise + PLAIN[at + len(noise) :]
+    _, counted = panels([gzip.compress(file) if packed else file, None, None])
+    assert counted.total() == 3
+
+
+def test_nothing_but_nan_is_blank() -> None:
+    (panel, _, _), _ = panels([ztf(np.full((63, 63), np.nan, np.float32)), None, None])
+    assert np.abs(panel - BLANK).max() <= STEP / 2
+
+
+def test_a_row_for_every_alert() -> None:
+    files = {kind: ztf(source(seed=n)) for n, kind in enumerate(KINDS)}
+    rows = [row(alert, kind, file) for kind, file in files.items() for alert in (3, 1, 2)]
+    rows += [row(1, "science", ztf(source(seed=9)), "lsst"), row(4, "template", b"bad")]
+    drawn = thumbnails(pa.Table.from_pylist(rows, CUTOUT))
+    assert drawn.rows.schema.equals(THUMBNAIL)
+    found = {(r["alert_id"], r["survey"]): r for r in drawn.rows.to_pylist()}
+    assert set(found) == {(1, "ztf"), (2, "ztf"), (3, "ztf"), (1, "lsst"), (4, "ztf")}
+    assert found[2, "ztf"]["png"] == thumbnail([*files.values()], Counter())
+    assert found[2, "ztf"]["object_id"] == "Z2"
+    assert found[2, "ztf"]["mjd"] == 59002.0
+    assert drawn.panels == {"image": 10, "absent": 4, "damaged": 1}
+    assert thumbnails(CUTOUT.empty_table()).rows.num_rows == 0
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="no real alerts beside the repository")
+def test_real_alerts_take_little_time_and_room() -> None:
+    files = sorted(REAL.glob("ztf/*.avro"))
+    cutouts = make_reader(Settings()).cutouts([file.read_bytes() for file in files], False).rows
+    thumbnails(cutouts)
+    begin = time.process_time()
+    drawn = thumbnails(cutouts)
+    milliseconds = 1000 * (time.process_time() - begin) / len(files)
+    assert drawn.panels == {"image": 3 * len(files)}
+    assert milliseconds < 1.5
+    assert np.mean([len(png) for png in drawn.rows["png"].to_pylist()]) < 6000
+    for file in cutouts["fits"].to_pylist()[:30]:
+        image = fits.image(file)
+        if image.shape == (63, 63) and np.isfinite(image).all():
+            (panel, _, _), _ = panels([file, None, None])
+            assert np.abs(panel - astropys(image)).max() <= STEP / 2 + 1

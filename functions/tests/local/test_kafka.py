@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from stampede.errors import SetupError
+from stampede.local.kafka import LocalKafka
+from stampede.local.process import free_port
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.usefixtures("kafka_packages")
+def test_it_keeps_its_messages_and_leaves_no_process(tmp_path: Path) -> None:
+    server = LocalKafka(tmp_path, free_port(2))
+    with server:
+        produce(server.bootstrap, "alerts", [b"one", b"two"])
+    assert not psutil.pid_exists(server.broker.pid or 0)
+    with LocalKafka(tmp_path, server.port) as again:
+        produce(again.bootstrap, "alerts", [b"three"])
+        assert consume(again.bootstrap, "alerts", 3) == [b"one", b"two", b"three"]
+
+
+def test_a_large_alert_goes_through(kafka: LocalKafka, topic: str) -> None:
+    alert = b"x" * 3_000_000
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 16_000_000})
+    producer.produce(topic, alert)
+    assert producer.flush(30) == 0
+    assert consume(kafka.bootstrap, topic, 1) == [alert]
+
+
+@pytest.mark.usefixtures("kafka_packages")
+def test_a_failing_broker_says_why(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text(
+        "version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
+    )
+    with pytest.raises(SetupError, match=r"(?s)kafka ended with status 1.*node"):
+        LocalKafka(tmp_path, free_port(2)).start()

@@ -1,0 +1,106 @@
+"""What was sent against what is stored: asked over HTTP, as a user would, and held to the truth."""
+
+import gzip
+import io
+import json
+import urllib.request
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.simulator import SimulatedAlert, Simulator
+from stampede.store.objects import Objects
+
+CHUNK = 300  # ids in one query
+# ZTF's magnitudes are 32 bits wide, and its times are in another scale.
+TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}
+
+Cutouts = dict[tuple[str, int, str], bytes]
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    code: str
+    reason: str
+    data: bytes
+
+
+def cutouts_of(alerts: Iterable[SimulatedAlert]) -> Cutouts:
+    """The FITS files that these alerts carry."""
+    return {
+        (alert.survey, alert.alert_id, kind): fits
+        for alert in alerts
+        for kind, fits in alert.fits.items()
+        if fits is not None
+    }
+
+
+def stored_cutouts(read: str, alert_ids: Iterable[int]) -> Cutouts:
+    """The FITS files that `read` gives for these alerts."""
+    return {
+        (row["survey"], row["alert_id"], row["kind"]): gzip.decompress(row["fits"])
+        for row in _rows(f"{read}/v1/cutouts?format=arrow", map(str, alert_ids))
+        if row["fits"] is not None
+    }
+
+
+def differences(one: Cutouts, other: Cutouts) -> list[tuple[str, int, str]]:
+    """Which cutouts are not alike, or are in one alone."""
+    return [key for key in {**one, **other} if one.get(key) != other.get(key)]
+
+
+def assert_light_curves(
+    read: str, simulator: Simulator, object_ids: Iterable[str] | None = None
+) -> int:
+    """Light curves, all if not told which, are the simulator's truth; how many points there are."""
+    object_ids = simulator.object_ids if object_ids is None else list(object_ids)
+    curves: dict[str, dict[tuple, dict]] = {}
+    for row in _rows(f"{read}/v1/lightcurves?format=arrow", object_ids):
+        key = tuple(row[name] for name in ("object_id", "survey", "forced", "limit", "source_id"))
+        assert key not in curves.setdefault(row["object_id"], {}), "a point came twice"
+        curves[row["object_id"]][key] = row
+    assert curves.keys() == set(object_ids)
+    for object_id, curve in curves.items():
+        truth = simulator.light_curve(object_id)
+        assert curve.keys() == {point.key for point in truth}, object_id
+        for point in truth:
+            row = curve[point.key]
+            for name, value in point._asdict().items():
+                near = value is not None and name in TOLERANCE
+                expected = pytest.approx(value, rel=TOLERANCE[name]) if near else value
+                assert row[name] == expected, (point.key, name)
+    return sum(map(len, curves.values()))
+
+
+def light_curve_points(read: str, object_ids: Iterable[str]) -> set[tuple[str, str, int]]:
+    """Survey, object and alert of every point that is an alert's own, in these light curves."""
+    return {
+        (row["survey"], row["object_id"], row["source_id"])
+        for row in _rows(f"{read}/v1/lightcurves?format=arrow", object_ids)
+        if not row["forced"] and not row["limit"]
+    }
+
+
+def letters(objects: Objects, table: str) -> dict[tuple[str, int, int], Letter]:
+    """The dead letters of a table by topic, partition and offset."""
+    found = {}
+    for info in objects.list(f"deadletters/{table}/"):
+        for row in pq.read_table(io.BytesIO(objects.get(info.key))).to_pylist():
+            place = (row["topic"], row["partition"], row["offset"])
+            letter = Letter(row["code"], row["reason"], row["data"])
+            assert found.setdefault(place, letter).data == letter.data
+    return found
+
+
+def _rows(url: str, ids: Iterable[str]) -> Iterator[dict]:
+    ids = sorted(set(ids))
+    for at in range(0, len(ids), CHUNK):
+        body = json.dumps({"ids": ids[at : at + CHUNK]}).encode()
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            for batch in pa.ipc.open_stream(answer):
+                yield from batch.to_pylist()

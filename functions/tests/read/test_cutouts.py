@@ -1,0 +1,221 @@
+import gzip
+import json
+from io import BytesIO
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from PIL import Image
+
+from tests.images.making import lsst, source, ztf
+from tests.read.conftest import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
+
+SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
+
+
+def test_a_cutout_is_fits_gzipped_as_it_was_stored(read):
+    got = read(SCIENCE, headers={"Accept-Encoding": "gzip"})
+    assert got.status == 200
+    assert got.headers["content-type"] == "application/fits"
+    assert got.headers["content-encoding"] == "gzip"
+    assert got.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert got.headers["vary"] == "Accept-Encoding"
+    assert got.headers["content-disposition"] == f'inline; filename="{ZTF_ALERT}-science.fits"'
+    assert got.data == ztf(source(seed=0))
+
+
+def test_a_reader_without_gzip_gets_plain_fits(read):
+    got = read(SCIENCE, headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in got.headers
+    assert got.data == gzip.decompress(ztf(source(seed=0)))
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("science", 0), ("difference", 2)])
+def test_all_hdus_are_served(read, kind, seed):
+    got = read(f"/v1/alerts/{LSST_ALERT}/cutouts/{kind}")
+    assert got.data == lsst(source(30, seed=seed))
+
+
+def test_the_first_image_alone_is_strictly_valid_fits(read):
+    got = read(f"{SCIENCE}?hdus=first", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in got.headers
+    with fits.open(BytesIO(got.data)) as hdus:
+        assert len(hdus) == 1
+        np.testing.assert_array_equal(hdus[0].data, source(seed=0))
+
+
+def test_npy_is_the_array(read):
+    got = read(f"{SCIENCE}?format=npy")
+    np.testing.assert_array_equal(np.load(BytesIO(got.data)), source(seed=0))
+
+
+def test_png_is_a_picture_of_the_size_asked_for(read):
+    got = read(f"{SCIENCE}?format=png")
+    assert got.headers["content-type"] == "image/png"
+    assert Image.open(BytesIO(got.data)).size == (63, 63)
+    large = read(f"{SCIENCE}?format=png&size=126&stretch=log&min=1&max=99")
+    assert Image.open(BytesIO(large.data)).size == (126, 126)
+    assert large.headers["etag"] != got.headers["etag"]
+
+
+def test_an_alert_says_what_it_has(read):
+    got = read(f"/v1/alerts/{LSST_ALERT}")
+    assert got.status == 200
+    alert = got.json()
+    assert alert["alert_id"] == str(LSST_ALERT)
+    assert alert["object_id"] == LSST_OBJECT
+    assert alert["survey"] == "lsst"
+    assert alert["mjd"] == 60800.5
+    assert list(alert["cutouts"]) == ["science", "template", "difference"]
+    assert alert["cutouts"]["template"] is None
+    science = alert["cutouts"]["science"]
+    stored = read(science["href"], headers={"Accept-Encoding": "gzip"})
+    assert science["bytes"] == len(stored.data)
+    assert read(alert["lightcurve"]).json()["object_id"] == LSST_OBJECT
+
+
+def test_an_alert_of_both_surveys_needs_the_survey(read):
+    path = f"/v1/alerts/{BOTH}/cutouts/science"
+    got = read(path)
+    assert got.status == 400
+    assert got.json()["type"] == "urn:stampede:problem:ambiguous-alert"
+    assert got.json()["parameter"] == "survey"
+    assert read(f"{path}?survey=lsst").status == 200
+    assert read(f"/v1/alerts/{BOTH}?survey=ztf").json()["object_id"] == "ZTF00both"
+
+
+def test_a_reader_that_has_it_is_told_so(read):
+    tag = read(SCIENCE).headers["etag"]
+    for have in (tag, f'"other", W/{tag}', "*"):
+        got = read(SCIENCE, headers={"If-None-Match": have})
+        assert (got.status, got.data) == (304, b"")
+        assert got.headers["etag"] == tag
+        assert "immutable" in got.headers["cache-control"]
+    assert read(SCIENCE, headers={"If-None-Match": '"other"'}).status == 200
+
+
+def test_every_form_has_a_tag_of_its_own(read):
+    forms = ("", "?format=npy", "?format=png", "?format=png&size=99", "?hdus=first")
+    tags = [read(SCIENCE + form).headers["etag"] for form in forms]
+    tags.append(read(SCIENCE, headers={"Accept-Encoding": "gzip"}).headers["etag"])
+    tags.append(read(SCIENCE.replace("science", "template")).headers["etag"])
+    assert len(set(tags)) == len(tags)
+
+
+RANGES = {
+    "bytes=0-99": (206, slice(0, 100)),
+    "bytes=100-": (206, slice(100, None)),
+    "bytes=-50": (206, slice(-50, None)),
+    "bytes=0-99999999": (206, slice(None)),
+    "bytes=5-4": (200, slice(None)),
+    "bytes=0-1,5-6": (200, slice(None)),
+    "pixels=0-1": (200, slice(None)),
+    "bytes=99999999-": (416, slice(0, 0)),
+    "bytes=-0": (416, slice(0, 0)),
+}
+
+
+@pytest.mark.parametrize(("wanted", "expected"), RANGES.items(), ids=RANGES)
+def test_part_of_a_cutout(read, wanted, expected):
+    whole = read(SCIENCE).data
+    status, part = expected
+    got = read(SCIENCE, headers={"Range": wanted})
+    assert (got.status, got.data) == (status, whole[part])
+    if status == 206:
+        start, stop, _ = part.indices(len(whole))
+        assert got.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(whole)}"
+    if status == 416:
+        assert got.headers["content-range"] == f"bytes */{len(whole)}"
+
+
+def test_a_part_of_something_else_is_not_sent(read):
+    tag = read(SCIENCE).headers["etag"]
+    part = {"Range": "bytes=0-9"}
+    assert read(SCIENCE, headers={**part, "If-Range": tag}).status == 206
+    assert read(SCIENCE, headers={**part, "If-Range": '"old"'}).status == 200
+
+
+@pytest.mark.parametrize("form", ["", "?format=png", "?hdus=first"])
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+def test_head_is_get_without_a_body(read, form, coding):
+    ask = {"Accept-Encoding": coding}
+    got, head = read(SCIENCE + form, headers=ask), read(SCIENCE + form, "HEAD", headers=ask)
+    assert (head.status, head.data) == (200, b"")
+    dated = ("date",)
+    assert {k: v for k, v in head.headers.items() if k not in dated} == {
+        k: v for k, v in got.headers.items() if k not in dated
+    }
+
+
+PROBLEMS = {
+    "/v1/alerts/1": (404, "unknown-alert", None),
+    "/v1/alerts/1/cutouts/science": (404, "unknown-alert", None),
+    f"/v1/alerts/{ZTF_ALERT}?survey=lsst": (404, "unknown-alert", None),
+    f"/v1/alerts/{LSST_ALERT}/cutouts/template": (404, "no-such-cutout", None),
+    "/v1/alerts/abc": (400, "bad-parameter", "alert_id"),
+    "/v1/alerts/0": (400, "bad-parameter", "alert_id"),
+    "/v1/alerts/-5/cutouts/science": (400, "bad-parameter", "alert_id"),
+    "/v1/alerts/9223372036854775808": (400, "bad-parameter", "alert_id"),
+    "/v1/alerts/1642404680815015001.0": (400, "bad-parameter", "alert_id"),
+    "/v1/alerts/%D9%A1%D9%A2": (400, "bad-parameter", "alert_id"),
+    f"/v1/alerts/{ZTF_ALERT}/cutouts/selfie": (400, "bad-parameter", "kind"),
+    f"{SCIENCE}?format=jpeg": (400, "bad-parameter", "format"),
+    f"{SCIENCE}?survey=sdss": (400, "bad-parameter", "survey"),
+    f"{SCIENCE}?hdus=2": (400, "bad-parameter", "hdus"),
+    f"{SCIENCE}?format=png&stretch=sinh": (400, "bad-parameter", "stretch"),
+    f"{SCIENCE}?format=png&min=-1": (400, "bad-parameter", "min"),
+    f"{SCIENCE}?format=png&min=nan": (400, "bad-parameter", "min"),
+    f"{SCIENCE}?format=png&max=101": (400, "bad-parameter", "max"),
+    f"{SCIENCE}?format=png&min=60&max=50": (400, "bad-parameter", "min"),
+    f"{SCIENCE}?format=png&size=0": (400, "bad-parameter", "size"),
+    f"{SCIENCE}?format=png&size=5000": (400, "bad-parameter", "size"),
+    "/v1/alerts/666/cutouts/science?format=png": (422, "bad-image", None),
+    "/v1/alerts/666/cutouts/science?format=npy": (422, "bad-image", None),
+    "/v1/alerts/666/cutouts/science?hdus=first": (422, "bad-image", None),
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), PROBLEMS.items(), ids=PROBLEMS)
+def test_what_cannot_be_given_is_a_problem(read, path, expected):
+    got = read(path)
+    status, name, parameter = expected
+    assert got.status == status
+    assert got.headers["content-type"] == "application/problem+json"
+    assert got.headers["cache-control"] == "no-store"
+    problem = json.loads(got.data)
+    assert problem["type"] == f"urn:stampede:problem:{name}"
+    assert problem["status"] == status
+    assert problem.get("parameter") == parameter
+    assert problem["detail"]
+
+
+def test_a_damaged_cutout_is_still_served_as_it_was_stored(read):
+    assert read("/v1/alerts/666/cutouts/science").data == b"not FITS" * 999
+
+
+def test_in_place_of_a_picture_that_cannot_be_made_there_is_a_picture(read):
+    browser = {"Accept": "image/avif,image/webp,image/apng,image/*,*/*;q=0.8"}
+    got = read("/v1/alerts/666/cutouts/science?format=png", headers=browser)
+    assert got.status == 422
+    assert got.headers["content-type"] == "image/png"
+    assert Image.open(BytesIO(got.data)).size == (63, 63)
+
+
+def test_no_such_route_and_no_such_method_are_problems_too(read):
+    for got, status in ((read("/v2"), 404), (read(SCIENCE, "PUT"), 405)):
+        assert got.status == status
+        assert got.headers["content-type"] == "application/problem+json"
+        assert got.json()["status"] == status
+    assert set(got.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+def test_a_notebook_in_a_browser_may_ask(read):
+    origin = {"Origin": "https://notebook.example"}
+    got = read(SCIENCE, headers=origin)
+    assert got.headers["access-control-allow-origin"] == "*"
+    assert "ETag" in got.headers["access-control-expose-headers"]
+    asked = {**origin, "Access-Control-Request-Method": "POST"}
+    before = read("/v1/cutouts", "OPTIONS", headers=asked)
+    assert before.status == 204
+    assert "POST" in before.headers["access-control-allow-methods"]
+    assert before.headers["access-control-allow-headers"] == "*"

@@ -1,0 +1,245 @@
+import re
+import shutil
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.alerts.columns import DETECTION
+from stampede.read.pages import object_page
+from stampede.read.plot import Axis, date_of, date_ticks, light_curve_svg, nice_ticks
+from tests.read.conftest import (
+    LSST_ALERT,
+    LSST_OBJECT,
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    point,
+    sample_points,
+)
+
+CHROMIUM = shutil.which("chromium")
+OBJECT_PAGE = f"/objects/{ZTF_OBJECT}"
+XSS = "%3Cscript%3Ealert(1)%3Cimg%20src=x%20onerror=alert(1)%3E"
+
+
+class Page(HTMLParser):
+    """Tags opened, and that all that must be closed is."""
+
+    VOID = ("meta", "link", "input", "img", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def html(got) -> tuple[Page, str]:
+    assert got.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in got.headers["content-security-policy"]
+    text = got.data.decode()
+    return Page(text), text
+
+
+def test_an_object_page_shows_curve_pictures_table_and_downloads(read):
+    page, text = html(read(OBJECT_PAGE))
+    assert ZTF_OBJECT in text
+    pictures = [image["src"] for image in page.all("img")]
+    assert len(pictures) == 3
+    for source in pictures:
+        assert read(source).headers["content-type"] == "image/png"
+    links = [a["href"] for a in page.all("a") if a["href"].startswith("/")]
+    assert len(links) > 10
+    for link in links:
+        assert read(link).status == 200, link
+    assert len(page.all("circle")) >= 2
+    assert str(ZTF_ALERT) in text
+    assert page.all("script") == []
+
+
+def test_a_cutout_that_was_not_sent_is_said_to_be_so(read):
+    page, text = html(read(f"/objects/{LSST_OBJECT}"))
+    assert len(page.all("img")) == 2
+    assert "not sent" in text
+
+
+def test_the_alert_that_was_asked_for_is_marked(read):
+    got = read(f"/alerts/{ZTF_ALERT}")
+    assert got.status == 302
+    assert got.headers["location"] == f"{OBJECT_PAGE}?alert={ZTF_ALERT}#alert-{ZTF_ALERT}"
+    page, _ = html(read(got.headers["location"].partition("#")[0]))
+    (marked,) = (div for div in page.all("div") if "chosen" in div.get("class", ""))
+    assert marked["id"] == f"alert-{ZTF_ALERT}"
+
+
+def test_magnitudes_may_be_plotted(read):
+    assert "Magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
+
+
+FINDS = {
+    ZTF_OBJECT: OBJECT_PAGE,
+    LSST_OBJECT: f"/objects/{LSST_OBJECT}",
+    str(LSST_ALERT): f"/objects/{LSST_OBJECT}?alert={LSST_ALERT}#alert-{LSST_ALERT}",
+    f"+{ZTF_OBJECT}+": OBJECT_PAGE,
+}
+
+
+@pytest.mark.parametrize(("wanted", "place"), FINDS.items(), ids=FINDS)
+def test_find(read, wanted, place):
+    got = read(f"/find?id={wanted}")
+    assert (got.status, got.headers["location"]) == (302, place)
+
+
+PROBLEMS = {
+    f"/objects/{XSS}": 400,
+    f"/alerts/{XSS}": 400,
+    f"/find?id={XSS}": 400,
+    "/find": 400,
+    "/find?id=12345": 404,
+    "/objects/ZTF99nothing": 404,
+    f"{OBJECT_PAGE}?axis={XSS}": 400,
+    f"{OBJECT_PAGE}?alert={XSS}": 400,
+    f"/{XSS}": 404,
+}
+
+
+@pytest.mark.parametrize(("path", "status"), PROBLEMS.items(), ids=PROBLEMS)
+def test_people_are_told_on_a_page_and_nothing_runs(read, path, status):
+    got = read(path, headers={"Accept": "text/html,*/*;q=0.8"})
+    assert got.status == status
+    page, text = html(got)
+    assert page.all("script") == []
+    assert page.all("img") == []
+    assert "<script" not in text
+    assert read(path).headers["content-type"] == "application/problem+json"
+
+
+def test_what_a_survey_sends_is_escaped_too():
+    evil = '"><script>alert(1)</script>'
+    rows = [point(evil, evil, 1, 59000.0, band=evil)]
+    text = object_page(evil, pa.Table.from_pylist(rows, DETECTION), [])
+    assert Page(text).all("script") == []
+
+
+def test_the_front_page_says_what_is_stored(read):
+    page, text = html(read("/"))
+    assert re.search(r">ztf</td>.*?>cutouts</td><td>1</td><td>5</td><td>3</td>", text)
+    assert 'class="bad">2</td>' in text
+    assert [form["action"] for form in page.all("form")] == ["/find"]
+
+
+def table(rows: list[dict]) -> pa.Table:
+    return pa.Table.from_pylist(rows, DETECTION)
+
+
+def test_a_plot_is_xml_with_a_mark_for_every_point():
+    rows = [row for row in sample_points() if row["survey"] == "ztf"]
+    root = ElementTree.fromstring(light_curve_svg(table(rows)))
+    titles = [title.text for title in root.iter("title")]
+    assert "r 1.234 ± 0.1 µJy, MJD 59400.0000" in titles
+    assert "g limit 0.1 µJy (5 sigma), MJD 59398.0000" in titles
+    assert len(titles) == 4  # the forced point is NaN
+
+
+def test_a_brighter_point_is_higher_on_both_axes():
+    rows = [point("a", "ztf", i, 59000.0 + i, flux=f) for i, f in enumerate((1e3, 1e4))]
+    for axis in Axis:
+        root = ElementTree.fromstring(light_curve_svg(table(rows), axis))
+        heights = [float(mark.get("cy")) for mark in root.iter("circle")]
+        assert heights[1] < heights[0]
+
+
+def test_negative_and_faint_points_have_no_magnitude():
+    rows = [point("a", "ztf", 1, 59000.0, flux=-1e3), point("a", "ztf", 2, 59000.0, flux=200.0)]
+    assert "none is positive and above 3 sigma" in light_curve_svg(table(rows), Axis.MAG)
+    assert "<circle" in light_curve_svg(table(rows), Axis.FLUX)
+
+
+flux = st.one_of(st.none(), st.floats(width=32))
+
+
+@given(
+    st.lists(st.tuples(st.floats(50000, 70000), flux, flux, st.booleans()), min_size=1, max_size=5),
+    st.sampled_from(Axis),
+)
+def test_any_light_curve_can_be_plotted(rows, axis):
+    points = [
+        point("a", "lsst", i, mjd, flux=f, flux_err=e, limit=limit)
+        for i, (mjd, f, e, limit) in enumerate(rows)
+    ]
+    svg = light_curve_svg(table(points), axis)
+    root = ElementTree.fromstring(svg)
+    assert "nan" not in svg
+    for mark in root.iter("circle"):
+        assert np.isfinite(float(mark.get("cx")))
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(3, 9))
+def test_ticks_are_round_few_and_inside(low, width, most):
+    high = low + width
+    ticks = nice_ticks(low, high, most)
+    assert len(ticks) <= most + 1
+    tolerance = width * 1e-6 + abs(low) * 1e-9
+    assert all(low - tolerance <= value <= high + tolerance for value, _ in ticks)
+
+
+def test_dates():
+    assert date_of(51544.0) == "1 Jan 2000"
+    assert [text for _, text in date_ticks(59215, 59280)] == ["Jan 2021", "Feb 2021", "Mar 2021"]
+    assert [text for _, text in date_ticks(51543.5, 51546.5)] == [
+        "1 Jan 2000",
+        "2 Jan 2000",
+        "3 Jan 2000",
+    ]
+    assert [text for _, text in date_ticks(51540, 53400)] == [
+        f"{year}" for year in range(2000, 2006)
+    ]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_shows_the_page_without_a_complaint(read):
+    playwright = pytest.importorskip("playwright.sync_api")
+    complaints = []
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context(java_script_enabled=True)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.goto(read.url + "/")
+        page.fill("input[name=id]", str(ZTF_ALERT))
+        page.click("button")
+        page.wait_for_selector(f"#alert-{ZTF_ALERT}.chosen")
+        page.wait_for_load_state("networkidle")
+        images = page.locator("img")
+        widths = images.evaluate_all("all => all.map(image => image.naturalWidth)")
+        plot = page.locator("svg.plot").bounding_box()
+        marks = page.locator("svg.plot .detection circle").count()
+        colour = page.locator("svg.plot .band-r circle").first.evaluate(
+            "mark => getComputedStyle(mark).fill"
+        )
+        browser.close()
+    assert complaints == []
+    assert widths == [63, 63, 63]
+    assert plot["width"] > 600
+    assert plot["height"] > 250
+    assert marks == 2
+    assert colour not in ("rgb(0, 0, 0)", "none")

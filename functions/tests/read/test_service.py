@@ -1,0 +1,201 @@
+"""The routes around the data: ledger, description, metrics, health; and a store that is down."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.alerts.columns import DETECTION
+from stampede.errors import StoreDown
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from tests.images.making import source, ztf
+from tests.read.conftest import (
+    BOTH,
+    LSST_OBJECT,
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    cutout,
+    fill,
+    point,
+    serving,
+)
+
+
+def letters(objects, table: str, coverage: Coverage) -> None:
+    sink = pa.BufferOutputStream()
+    rows = pa.table({"data": [b"no alert"]})
+    with pq.ParquetWriter(sink, rows.schema) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({"stampede.coverage": coverage.to_json()})
+    objects.put(f"deadletters/{table}/{'0' * 32}.parquet", sink.getvalue())
+
+
+def one_alert(objects, alert_id: int, offset: int) -> None:
+    fill(
+        objects,
+        [cutout(alert_id, "ztf", "science", "Z1", 59000.0, ztf(source()))],
+        [point("Z1", "ztf", alert_id, 59000.0 + alert_id)],
+        Coverage.of({("ztf", 0): [offset]}),
+    )
+
+
+def test_the_ledger_accounts_for_every_offset():
+    objects = MemoryObjects()
+    for alert_id, offset in enumerate((10, 11, 14), 1):
+        one_alert(objects, alert_id, offset)
+    letters(objects, "cutouts", Coverage.of({("ztf", 0): [12]}))
+    for read in serving(make_app(Settings(), objects)):
+        got = read("/v1/ledger")
+        lines = {line["table"]: line for line in got.json()["ledger"]}
+        cutouts = {
+            "table": "cutouts",
+            "topic": "ztf",
+            "partition": 0,
+            "low": 10,
+            "high": 15,
+            "stored": {"count": 3, "intervals": [[10, 12], [14, 15]]},
+            "dead_lettered": {"count": 1, "intervals": [[12, 13]]},
+            "missing": {"count": 1, "intervals": [[13, 14]]},
+        }
+        assert lines["cutouts"] == cutouts
+        assert lines["detections"]["missing"] == {"count": 2, "intervals": [[12, 14]]}
+
+
+def test_what_is_stored_is_seen_at_once():
+    """A missing id lists again; a light curve grows within the age of the listing."""
+    objects = MemoryObjects()
+    for read in serving(make_app(Settings(refresh_seconds=0.0), objects)):
+        assert read("/v1/alerts/1").status == 404
+        assert read("/").status == 200
+        one_alert(objects, 1, 1)
+        assert read("/v1/alerts/1").status == 200
+        one_alert(objects, 2, 2)
+        assert len(read("/v1/objects/Z1/lightcurve").json()["detections"]) == 2
+    objects = MemoryObjects()
+    for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
+        assert read("/v1/alerts/1").status == 404
+        one_alert(objects, 1, 1)
+        assert read("/v1/alerts/1").status == 200
+
+
+EXAMPLES = {
+    "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
+    "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
+    "/v1/alerts/{alert_id}/thumbnail": f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
+    "/v1/objects/{object_id}/lightcurve": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
+    "/objects/{object_id}": f"/objects/{LSST_OBJECT}",
+    "/alerts/{alert_id}": f"/alerts/{ZTF_ALERT}",
+    "/find": f"/find?id={ZTF_OBJECT}",
+    "/v1/cutouts": "/v1/cutouts",
+    "/v1/lightcurves": "/v1/lightcurves",
+}
+
+
+def test_every_route_is_described_and_every_description_answers(read):
+    api = read("/openapi.json").json()
+    app = make_app(Settings(), MemoryObjects())
+    methods = {route.path: {m.lower() for m in route.methods - {"HEAD"}} for route in app.routes}
+    assert {path: set(item) for path, item in api["paths"].items()} == methods
+    for path, item in api["paths"].items():
+        for method, operation in item.items():
+            body = str(ZTF_ALERT).encode() if method == "post" else None
+            got = read(EXAMPLES.get(path, path), method.upper(), body)
+            assert str(got.status) in operation["responses"], path
+            (found,) = (s for code, s in operation["responses"].items() if code in ("200", "302"))
+            if got.status == 200:
+                assert got.headers["content-type"].partition(";")[0] in found["content"]
+            in_path = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
+            assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+
+
+def test_every_column_is_described_with_its_unit(read):
+    columns = read("/openapi.json").json()["components"]["schemas"]["Detection"]["properties"]
+    assert list(columns) == [*DETECTION.names, "mag", "mag_err"]
+    assert all(column["description"] for column in columns.values())
+    assert columns["flux"]["description"].endswith("[nJy]")
+    curve = read(f"/v1/objects/{ZTF_OBJECT}/lightcurve?magnitudes=true").json()
+    json_types = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    for row in curve["detections"]:
+        for name, value in row.items():
+            if value is not None:
+                assert json_types[type(value)] in columns[name]["type"], name
+
+
+def test_metrics_count_by_route_and_never_by_id(read):
+    read(f"/v1/alerts/{ZTF_ALERT}/cutouts/science")
+    read("/v1/alerts/1")
+    text = read("/metrics").data.decode()
+    assert 'stampede_read_seconds_count{route="get_cutout",status="200"}' in text
+    assert 'stampede_read_seconds_count{route="get_alert",status="404"}' in text
+    assert 'stampede_read_bytes_total{route="get_cutout"}' in text
+    assert str(ZTF_ALERT) not in text
+
+
+class Down(MemoryObjects):
+    def list(self, prefix, after=""):
+        raise StoreDown("the store does not answer")
+
+
+def test_a_store_that_is_down_is_503_and_the_process_lives():
+    for read in serving(make_app(Settings(), Down())):
+        assert read("/health/liveness").status == 200
+        for path in ("/health/readiness", "/v1/alerts/1", "/v1/ledger"):
+            got = read(path, retries=False)
+            assert got.status == 503, path
+            assert got.json()["type"] == "urn:stampede:problem:store-down"
+            assert got.headers["retry-after"]
+        assert read("/v1/cutouts", "POST", b"1", retries=False).status == 503
+
+
+def test_a_mistake_of_ours_says_nothing_of_itself():
+    class Broken(MemoryObjects):
+        def list(self, prefix, after=""):
+            raise RuntimeError("secret")
+
+    for read in serving(make_app(Settings(), Broken())):
+        got = read("/v1/alerts/1", retries=False)
+        assert got.status == 500
+        assert got.json()["type"] == "urn:stampede:problem:internal"
+        assert b"secret" not in got.data
+
+
+def test_ready(read):
+    assert read("/health/readiness").json() == {"status": "ready"}
+
+
+def test_a_small_query_does_not_wait_for_large_ones():
+    """All threads of the large queries are held, and a small one is answered."""
+    import threading
+
+    gate = threading.Event()
+
+    class Slow(MemoryObjects):
+        def get(self, key, start=0, length=None):
+            if threading.current_thread().name.startswith("bulk") and key.startswith("packs/"):
+                gate.wait(150)
+            return super().get(key, start, length)
+
+    objects = Slow()
+    one_alert(objects, 1, 1)
+    for read in serving(make_app(Settings(), objects)):
+        large = [
+            threading.Thread(target=read, args=("/v1/cutouts", "POST", b"1")) for _ in range(10)
+        ]
+        for thread in large:
+            thread.start()
+        try:
+            assert read("/v1/alerts/1/cutouts/science", timeout=100).status == 200
+            assert not gate.is_set()
+            assert any(thread.is_alive() for thread in large)
+        finally:
+            gate.set()
+            for thread in large:
+                thread.join()
+
+
+@pytest.mark.parametrize("path", ["/v1/alerts/1", "/"])
+def test_nothing_stored_is_no_mistake(path):
+    for read in serving(make_app(Settings(), MemoryObjects())):
+        assert read(path).status in (200, 404)

@@ -1,0 +1,123 @@
+import gzip
+import io
+import warnings
+
+import numpy as np
+import pytest
+from astropy.io import fits
+from astropy.wcs import WCS
+
+from stampede.simulator import Simulator
+
+from .reading import decode
+
+SIZES = {"science": 34_560, "difference": 34_560, "template": 43_200}  # of real cutouts, 30 x 30
+
+
+@pytest.fixture(scope="module")
+def lsst():
+    return list(Simulator(1, lsst_share=1, objects=30, null_cutouts=0).alerts(120))
+
+
+@pytest.fixture(scope="module")
+def ztf():
+    return list(Simulator(5, lsst_share=0, objects=10, null_cutouts=0).alerts(60))
+
+
+def images(alert):
+    return {kind: fits.getdata(io.BytesIO(image)) for kind, image in alert.fits.items()}
+
+
+def test_lsst_cutouts_are_fits_like_the_real_ones(lsst):
+    shapes = set()
+    for alert in lsst[:40]:
+        for kind, image in alert.fits.items():
+            with fits.open(io.BytesIO(image)) as hdus:
+                hdus.verify("exception")
+                assert [hdu.name for hdu in hdus] == ["PRIMARY", "UNCERT", "PSFIMAGE"]
+                assert hdus[0].data.shape == hdus[1].data.shape
+                assert (hdus[1].data > 0).all()
+                assert hdus[2].data.sum() == pytest.approx(1)
+                shapes.add(hdus[0].data.shape)
+                if hdus[0].data.shape == (30, 30):
+                    assert len(image) == SIZES[kind]
+                assert len(image) % 2880 == 0
+    assert {(30, 30), (102, 102)} <= shapes
+
+
+def test_lsst_coordinates_put_the_source_where_the_light_is(lsst):
+    checked = 0
+    for alert in lsst:
+        source = decode("lsst", alert.body)["diaSource"]
+        for kind in ("science", "difference"):
+            with fits.open(io.BytesIO(alert.fits[kind])) as hdus:
+                wcs, image = WCS(hdus[0].header), hdus[0].data
+            x, y = wcs.all_world2pix(source["ra"], source["dec"], 0)
+            assert tuple(wcs.wcs.ctype) == ("RA---TAN", "DEC--TAN")
+            assert np.allclose(np.hypot(*wcs.pixel_scale_matrix) * 3600, 0.2)
+            if kind == "difference" and abs(source["snr"]) > 30:
+                assert np.hypot(*(centre(np.sign(source["psfFlux"]) * image) - (x, y))) < 1
+                checked += 1
+    assert checked > 10
+
+
+def centre(image):
+    """Centroid (x, y) of the light within 3 pixels of the brightest pixel."""
+    row, column = np.unravel_index(image.argmax(), image.shape)
+    rows, columns = np.mgrid[row - 3 : row + 4, column - 3 : column + 4]
+    light = np.clip(image[rows, columns], 0, None)
+    return np.array([(light * columns).sum(), (light * rows).sum()]) / light.sum()
+
+
+@pytest.mark.parametrize("survey", ["lsst", "ztf"])
+def test_science_is_template_and_difference(survey, request):
+    for alert in request.getfixturevalue(survey)[:30]:
+        image = images(alert)
+        scale = np.abs(image["science"]).max()
+        total = image["template"] + image["difference"]
+        assert np.allclose(image["science"], total, rtol=1e-5, atol=1e-5 * scale)
+
+
+def test_the_flux_of_the_difference_is_that_of_the_alert(lsst):
+    pulls = []
+    for alert in lsst:
+        with fits.open(io.BytesIO(alert.fits["difference"])) as hdus:
+            wcs, image = WCS(hdus[0].header), hdus[0].data
+        x, y = wcs.wcs.crpix - 1
+        rows, columns = np.mgrid[: len(image), : len(image)]
+        core = 3.6 / (2 * np.sqrt(2 ** (1 / 3) - 1))
+        psf = (1 + ((columns - x) ** 2 + (rows - y) ** 2) / core**2) ** -3.0
+        psf /= psf.sum()
+        own = alert.points[0]
+        pulls.append(((image * psf).sum() / (psf**2).sum() - own.flux) / 120)
+    assert abs(np.mean(pulls)) < 0.5
+    assert 0.7 < np.std(pulls) < 1.4
+
+
+def test_ztf_cutouts_are_fits_and_gzipped(ztf):
+    for alert in ztf[:20]:
+        packet = decode("ztf", alert.body)
+        for kind, image in alert.fits.items():
+            stamp = packet[f"cutout{kind.title()}"]
+            assert stamp["fileName"].endswith(".fits.gz")
+            assert gzip.decompress(stamp["stampData"]) == image
+            assert 12_000 < len(stamp["stampData"]) < 17_000
+            assert stamp["stampData"][4:8] == bytes(4)  # no time in it
+            with warnings.catch_warnings(), fits.open(io.BytesIO(image)) as hdus:
+                hdus.verify("exception")
+                assert hdus[0].data.shape == (63, 63)
+                assert hdus[0].data.dtype == np.dtype(">f4")
+
+
+def test_a_template_stays_the_same(ztf):
+    templates = {}
+    for alert in ztf:
+        assert (
+            templates.setdefault(alert.object_id, alert.fits["template"])
+            == (alert.fits["template"])
+        )
+    assert len(set(templates.values())) == len(templates) > 3
+
+
+def test_every_exposure_has_noise_of_its_own(lsst):
+    assert len({alert.fits["difference"] for alert in lsst}) == len(lsst)

@@ -1,0 +1,266 @@
+import io
+import math
+from collections import defaultdict
+
+import fastavro
+import pytest
+
+from stampede.simulator import Simulator
+from stampede.simulator.sky import Point
+
+from .reading import block_of, decode, rubin
+
+NOVEMBER_2026 = 61345.0
+TAI_UTC = 37 / 86400
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    return Simulator(7, objects=12, nights=80, null_cutouts=0.05)
+
+
+@pytest.fixture(scope="module")
+def sent(simulator):
+    return list(simulator.alerts(900))
+
+
+@pytest.fixture(scope="module")
+def packets(sent):
+    return [(alert, decode(alert.survey, alert.body)) for alert in sent]
+
+
+def of(survey, packets):
+    return [(alert, packet) for alert, packet in packets if alert.survey == survey]
+
+
+def test_every_alert_is_valid_and_told_truly(packets):
+    for alert, packet in of("lsst", packets):
+        assert packet["diaSourceId"] == packet["diaSource"]["diaSourceId"] == alert.alert_id
+        assert packet["diaSource"]["midpointMjdTai"] == alert.mjd
+        for kind, image in alert.fits.items():
+            assert packet[f"cutout{kind.title()}"] == image
+    for alert, packet in of("ztf", packets):
+        assert packet["candid"] == packet["candidate"]["candid"] == alert.alert_id
+        assert packet["objectId"] == alert.object_id
+        assert packet["candidate"]["jd"] - 2400000.5 + TAI_UTC == pytest.approx(alert.mjd, abs=1e-8)
+
+
+def test_put_together_as_fastavro_would_have_written(packets):
+    for alert, packet in packets:
+        schema = rubin() if alert.survey == "lsst" else block_of(alert.body)[0]
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, packet)
+        record = alert.body[5:] if alert.survey == "lsst" else block_of(alert.body)[1]
+        assert out.getvalue() == record
+
+
+def test_same_seed_same_bytes():
+    def bodies(seed):
+        return [a.body for a in Simulator(seed, objects=5, duplicates=0.1, corrupt=0.1).alerts(150)]
+
+    assert bodies(3) == bodies(3)
+    assert not set(bodies(3)) & set(bodies(4)) - {b""}
+
+
+def test_a_call_goes_on_where_the_last_one_ended():
+    whole, halves = Simulator(5, objects=5), Simulator(5, objects=5)
+    expected = [alert.body for alert in whole.alerts(60)]
+    assert [a.body for n in (25, 35) for a in halves.alerts(n)] == expected
+
+
+def test_ids_are_unique_and_take_nine_bytes(sent):
+    ids = [alert.alert_id for alert in sent]
+    assert len(set(ids)) == len(ids)
+    assert all(2**56 <= 2 * alert_id < 2**63 for alert_id in ids)
+
+
+def test_nothing_comes_from_the_future():
+    last = max(a.mjd for a in Simulator(1, objects=1, nights=340, truth=False).alerts(600))
+    assert 61300 < last < NOVEMBER_2026
+
+
+def test_lsst_history_is_the_earlier_detections(packets):
+    earlier, forced, grown = defaultdict(list), defaultdict(dict), 0
+    for _, packet in of("lsst", packets):
+        if packet["diaObject"] is None:
+            assert packet["prvDiaSources"] is None
+            continue
+        name = packet["diaObject"]["diaObjectId"]
+        assert repr(packet["prvDiaSources"] or []) == repr(earlier[name])  # NaN equals NaN here
+        earlier[name].append(packet["diaSource"])
+        assert packet["diaObject"]["nDiaSources"] == len(earlier[name])
+        now = {row["diaForcedSourceId"]: repr(row) for row in packet["prvDiaForcedSources"] or []}
+        assert now.items() >= forced[name].items()
+        forced[name] = now
+        grown = max(grown, len(now))
+    assert max(map(len, earlier.values())) > 8
+    assert grown > 15
+
+
+def test_ztf_history_is_the_thirty_days_before(packets):
+    seen, limits, forced = defaultdict(dict), 0, 0
+    for _, packet in of("ztf", packets):
+        name, jd = packet["objectId"], packet["candidate"]["jd"]
+        rows = packet["prv_candidates"] or []
+        assert all(jd - 30 <= row["jd"] < jd for row in rows + (packet["fp_hists"] or []))
+        history = {row["candid"]: row for row in rows if row["candid"] is not None}
+        expected = {candid: row for candid, row in seen[name].items() if row["jd"] >= jd - 30}
+        assert history.keys() == expected.keys()
+        for candid, row in history.items():
+            for key in ("jd", "pid", "fid", "ra", "dec", "magpsf", "sigmapsf", "isdiffpos", "rb"):
+                assert row[key] == expected[candid][key]
+        assert all(row["magpsf"] is None for row in rows if row["candid"] is None)
+        limits += sum(row["candid"] is None for row in rows)
+        forced += len(packet["fp_hists"] or [])
+        seen[name][packet["candid"]] = packet["candidate"]
+    assert limits > 100
+    assert forced > 1000
+
+
+def test_lsst_points_are_what_the_packet_says(packets):
+    def point(row, forced, alert):
+        return Point(
+            alert.object_id,
+            "lsst",
+            forced,
+            False,
+            row["diaForcedSourceId" if forced else "diaSourceId"],
+            row["midpointMjdTai"],
+            *(row[key] for key in ("band", "ra", "dec", "psfFlux", "psfFluxErr")),
+            *(row[key] for key in ("scienceFlux", "scienceFluxErr")),
+            None if forced else row["reliability"],
+            *(row[key] for key in ("visit", "detector")),
+        )
+
+    for alert, packet in of("lsst", packets):
+        read = {point(packet["diaSource"], False, alert)}
+        read |= {point(row, False, alert) for row in packet["prvDiaSources"] or []}
+        read |= {point(row, True, alert) for row in packet["prvDiaForcedSources"] or []}
+        assert set(alert.points) == read
+        assert len(alert.points) == len(read)
+
+
+def test_ztf_points_are_what_the_packet_says(packets):
+    def nanojansky(mag):
+        return 10 ** ((31.4 - mag) / 2.5)
+
+    def close(a, b):
+        return (a is None and b is None) or math.isclose(a, b, rel_tol=1e-5)
+
+    for alert, packet in of("ztf", packets):
+        own, history = packet["candidate"], packet["prv_candidates"] or []
+        read = []
+        for row in [own, *history]:
+            if row["candid"] is None:
+                error = nanojansky(row["diffmaglim"]) / 5
+                read.append((row["jd"], False, True, row["pid"], None, error))
+                continue
+            flux = nanojansky(row["magpsf"])
+            error = flux * row["sigmapsf"] * math.log(10) / 2.5
+            signed = flux if row["isdiffpos"] == "t" else -flux
+            read.append((row["jd"], False, False, row["candid"], signed, error))
+        for row in packet["fp_hists"] or []:
+            scale = nanojansky(row["magzpsci"])
+            good = row["forcediffimflux"] > -99998
+            flux = row["forcediffimflux"] * scale if good else None
+            error = row["forcediffimfluxunc"] * scale if good else None
+            read.append((row["jd"], True, False, row["pid"], flux, error))
+        assert len(read) == len(alert.points)
+        for (jd, forced, limit, source_id, flux, error), true in zip(
+            read, alert.points, strict=True
+        ):
+            assert jd - 2400000.5 + TAI_UTC == pytest.approx(true.mjd, abs=1e-8)
+            assert (forced, limit, source_id) == (true.forced, true.limit, true.source_id)
+            assert close(flux, true.flux)
+            assert close(error, true.flux_err)
+
+
+def test_light_curve_is_all_that_the_alerts_told(simulator, sent):
+    told = defaultdict(dict)
+    for alert in sent:
+        for point in (*alert.points[1:], alert.points[0]):  # its own point is the fuller one
+            before = told[alert.object_id].get(point.key, point)
+            told[alert.object_id][point.key] = point if before.reliability is None else before
+    assert set(simulator.object_ids) == told.keys()
+    for object_id, points in told.items():
+        curve = simulator.light_curve(object_id)
+        assert len(curve) == len(points)
+        assert set(curve) == set(points.values())
+        assert [p.mjd for p in curve] == sorted(p.mjd for p in curve)
+    assert simulator.light_curve("nobody") == []
+
+
+def test_light_curve_leaves_out_what_cannot_be_stored():
+    simulator = Simulator(2, objects=4, corrupt=1.0, faults=("truncated",))
+    assert all(alert.fault == "truncated" for alert in simulator.alerts(20))
+    assert simulator.object_ids == []
+
+
+def test_shares_hold():
+    count = 3000
+    simulator = Simulator(
+        9,
+        objects=20,
+        lsst_share=0.3,
+        solar_system=0.2,
+        null_cutouts=0.1,
+        duplicates=0.08,
+        corrupt=0.05,
+    )
+    alerts = list(simulator.alerts(count))
+
+    def holds(number, of, share):
+        return abs(number - of * share) < 4 * math.sqrt(of * share * (1 - share))
+
+    fresh = [alert for alert in alerts if not alert.duplicate]
+    lsst = [alert for alert in fresh if alert.survey == "lsst"]
+    assert holds(count - len(fresh), count, 0.08)
+    assert holds(len(lsst), len(fresh), 0.3)
+    assert holds(sum(alert.kind == "mover" for alert in lsst), len(lsst), 0.2)
+    assert holds(sum(None in alert.fits.values() for alert in fresh), len(fresh), 0.1)
+    assert holds(sum(alert.fault is not None for alert in fresh), len(fresh), 0.05)
+    before = {}
+    for alert in alerts:
+        if alert.duplicate:
+            assert before[alert.alert_id] == alert.body
+        before[alert.alert_id] = alert.body
+
+
+def test_a_mover_belongs_to_the_solar_system_only():
+    said, alerts = set(), list(Simulator(3, lsst_share=1, solar_system=1, objects=4).alerts(60))
+    for alert in alerts:
+        packet = decode("lsst", alert.body)
+        assert not packet["diaSource"]["diaObjectId"]
+        assert str(packet["diaSource"]["ssObjectId"]) == alert.object_id
+        assert packet["ssSource"]["ssObjectId"] == packet["diaSource"]["ssObjectId"]
+        assert packet["ssSource"]["diaSourceId"] == alert.alert_id
+        assert packet["mpc_orbits"] is not None
+        assert packet["diaObject"] is packet["prvDiaForcedSources"] is None
+        said.add(packet["diaSource"]["diaObjectId"])
+    assert said == {None, 0}  # both ways in which real packets say "none"
+    assert len({alert.object_id for alert in alerts}) == 4
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
+def test_containers_of_every_codec_hold_the_same_alert(codec):
+    plain = Simulator(4, lsst_share=0, objects=4)
+    packed = Simulator(4, lsst_share=0, objects=4, codec=codec)
+    for a, b in zip(plain.alerts(20), packed.alerts(20), strict=True):
+        assert fastavro.reader(io.BytesIO(b.body)).codec == codec
+        assert decode("ztf", a.body) == decode("ztf", b.body)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"nights": 0},
+        {"nights": 341},
+        {"objects": 0},
+        {"codec": "zip"},
+        {"corrupt": 1.5},
+        {"lsst_share": -0.1},
+    ],
+)
+def test_what_cannot_be_is_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Simulator(1, **wrong)

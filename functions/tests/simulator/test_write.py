@@ -1,0 +1,137 @@
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import typer
+from confluent_kafka import Consumer, TopicPartition
+from typer.testing import CliRunner
+
+from stampede.errors import SetupError
+from stampede.simulator import Simulator
+from stampede.simulator.command import simulate
+from stampede.simulator.write import TOPICS, write
+
+
+def some(count=40, **options):
+    return list(Simulator(8, objects=5, duplicates=0.1, corrupt=0.1, **options).alerts(count))
+
+
+@pytest.fixture
+def app():
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(simulate)
+    return app
+
+
+def test_folder_holds_every_message(tmp_path):
+    alerts, told = some(), []
+    alerts += [replace(alerts[0], duplicate=True)] * 2
+    assert write(alerts, str(tmp_path / "new" / "alerts"), told.append) == len(alerts)
+    assert told == alerts
+    files = {path.name: path.read_bytes() for path in (tmp_path / "new" / "alerts").iterdir()}
+    assert Counter(files.values()) == Counter(alert.body for alert in alerts)
+    assert all(files[f"{a.alert_id}.avro"] == a.body for a in alerts)
+
+
+def test_tar_holds_every_message_and_is_the_same_every_time(tmp_path):
+    alerts = some()
+    for name in ("a.tar", "b.tar"):
+        assert write(alerts, str(tmp_path / name)) == len(alerts)
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        members = tar.getmembers()
+        assert [tar.extractfile(member).read() for member in members] == [a.body for a in alerts]
+    assert len({member.name for member in members}) == len(alerts)
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="file"):
+        write(some(1), str(tmp_path / "file" / "folder"))
+    with pytest.raises(SetupError, match="s3://"):
+        write(some(1), "s3://bucket")
+
+
+def test_kafka_takes_every_message_without_a_key(kafka):
+    alerts = some(60)
+    lsst, ztf = f"lsst-{os.getpid()}", f"ztf-{os.getpid()}"
+    told = []
+    target = f"kafka://{kafka.bootstrap}?lsst={lsst}&ztf={ztf}"
+    assert write(alerts, target, told.append) == len(alerts)
+    assert Counter(a.body for a in told) == Counter(a.body for a in alerts)
+    for survey, topic in (("lsst", lsst), ("ztf", ztf)):
+        sent = Counter(a.body for a in alerts if a.survey == survey)
+        messages = drain(kafka.bootstrap, topic, sum(sent.values()))
+        assert Counter(message.value() for message in messages) == sent
+        assert all(message.key() is None for message in messages)
+    assert TOPICS == {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
+
+
+def drain(bootstrap, topic, count):
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    messages = []
+    deadline = time.monotonic() + 120
+    while len(messages) < count and time.monotonic() < deadline:
+        messages += consumer.consume(count, timeout=1)
+    messages += consumer.consume(1, timeout=0.5)  # there should be no more
+    consumer.close()
+    return messages
+
+
+def test_kafka_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr("stampede.simulator.write.ANSWER_SECONDS", 1)
+    with pytest.raises(SetupError, match=r"Kafka at 127\.0\.0\.1:1: .*_TRANSPORT"):
+        write(some(3), "kafka://127.0.0.1:1")
+
+
+def test_command(app, tmp_path):
+    arguments = ["--alerts", "30", "--objects", "5", "--seed", "8", "--to", str(tmp_path / "x.tar")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("30 alerts, ")
+    with tarfile.open(tmp_path / "x.tar") as tar:
+        bodies = [tar.extractfile(member).read() for member in tar]
+    assert bodies == [alert.body for alert in Simulator(8, objects=5).alerts(30)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--alerts", "0"], ["--nights", "341"], ["--corrupt", "2"], ["--codec", "zip"]]
+)
+def test_command_refuses_what_cannot_be(app, tmp_path, wrong):
+    result = CliRunner().invoke(app, [*wrong, "--to", str(tmp_path / "x.tar")])
+    assert result.exit_code != 0
+    assert not (tmp_path / "x.tar").exists()
+
+
+def test_rate_is_kept(app, tmp_path):
+    start = time.monotonic()
+    CliRunner().invoke(app, ["--alerts", "11", "--rate", "20", "--to", str(tmp_path / "d")])
+    assert 0.5 <= time.monotonic() - start < 20
+    assert len(list((tmp_path / "d").iterdir())) == 11
+
+
+def test_interrupt_leaves_whole_files(tmp_path):
+    code = "import typer; from stampede.simulator.command import simulate; typer.run(simulate)"
+    target = tmp_path / "x.tar"
+    command = [sys.executable, "-c", code, "--alerts", "100000", "--rate", "100", "--to", target]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 150
+    while not (target.exists() and target.stat().st_size > 500_000):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    with tarfile.open(target) as tar:
+        count = len(tar.getmembers())
+    assert out.startswith(f"{count:,} alerts, ")

@@ -1,0 +1,350 @@
+"""Compaction: fewer and larger runs, the same rows, and no more memory for more of them."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from stampede.errors import NotFound, StoreDown
+from stampede.store import runs
+from stampede.store.compaction import Report, compact
+from stampede.store.coverage import Coverage
+from stampede.store.directory import DirectoryObjects
+from stampede.store.memory import MemoryObjects
+from stampede.store.merge import DETECTIONS, sort_unique
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects
+from stampede.store.tables import Table
+from tests.store.test_tables import ids, many
+from tests.store.watched import Watched
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def fill(one: Table, count: int, rows: int = 30) -> pa.Table:
+    """`count` runs of new versions of the same detections; what they are together."""
+    versions = [many(rows, 3, version) for version in range(count)]
+    for version, some in enumerate(versions):
+        one.append(some, Coverage.of({("alerts", 0): [version]}))
+    return sort_unique(pa.concat_tables([many(0), *versions]), DETECTIONS)
+
+
+def store_at(now: datetime = START) -> MemoryObjects:
+    return MemoryObjects(lambda: now)
+
+
+def levels(one: Table) -> list[int]:
+    one.refresh()
+    return sorted(run.name.level for run in one.runs() if run.name.part == 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, []),
+        (1, [0]),
+        (3, [0, 0, 0]),
+        (4, [1]),
+        (7, [0, 0, 0, 1]),
+        (15, [0, 0, 0, 1, 1, 1]),
+        (16, [2]),
+        (21, [0, 1, 2]),
+        (64, [3]),
+    ],
+)
+def test_full_levels_move_up(count: int, expected: list) -> None:
+    one = Table(store_at(), DETECTIONS)
+    rows = fill(one, count)
+    report = compact(one, START, fanout=4)
+    assert levels(one) == expected
+    assert one.lookup(ids(rows)).equals(rows)
+    assert len(one.coverage()) == count
+    assert bool(report.merged) == (count >= 4)
+    assert not compact(one, START, fanout=4).merged
+
+
+def test_a_backlog_of_large_runs_is_not_merged_all_at_once() -> None:
+    one = Table(store_at(), DETECTIONS)
+    fill(one, 16, 30)
+    report = compact(one, START, fanout=4, run_rows=100)
+    assert {count for count, _, _ in report.merged} == {4}
+
+
+@pytest.mark.parametrize("count", [2, 5, 23])
+def test_major_merges_everything(count: int) -> None:
+    one = Table(store_at(), DETECTIONS)
+    rows = fill(one, count)
+    compact(one, START, fanout=4)
+    before = levels(one)
+    report = compact(one, START, fanout=4, major=True)
+    # Above all inputs, or a listing under way could miss the rows.
+    assert levels(one) == [max(before) + 1]
+    assert len(report.merged) == 1
+    assert one.lookup(ids(rows)).equals(rows)
+    assert compact(one, START, fanout=4, major=True) == Report()
+
+
+def test_nothing_to_do() -> None:
+    objects = Watched(store_at())
+    one = Table(objects, DETECTIONS)
+    assert compact(one, START) == Report()
+    assert compact(one, START, major=True) == Report()
+    fill(one, 7)
+    writes = objects.count("put")
+    assert compact(one, START) == Report()
+    assert objects.count("put") == writes
+
+
+def test_inputs_go_after_the_grace() -> None:
+    store = store_at()
+    one = Table(store, DETECTIONS)
+    rows = fill(one, 8)
+    compact(one, START, grace=HOUR)
+    assert len(list(store.list("tables/"))) == 9
+    assert not compact(one, START + HOUR - timedelta(seconds=1), grace=HOUR).deleted
+    report = compact(one, START + HOUR, grace=HOUR)
+    assert len(report.deleted) == 8
+    assert all("/0000-" in key for key in report.deleted)
+    assert len(list(store.list("tables/"))) == 1
+    one.refresh()
+    assert one.lookup(ids(rows)).equals(rows)
+
+
+def test_parts_are_cut_between_objects() -> None:
+    one = Table(store_at(), DETECTIONS)
+    rows = fill(one, 8, 30_000)
+    report = compact(one, START, run_rows=60_000, slice_rows=20_000)
+    one.refresh()
+    parts = one.runs()
+    assert len(parts) == len(report.written) == 5
+    assert [part.name.part for part in parts] == [0, 1, 2, 3, 4]
+    assert all(before.last < after.first for before, after in pairwise(parts))
+    assert sum(part.rows for part in parts) == rows.num_rows == report.rows_written
+    assert report.rows_read == 8 * 30_000
+    assert one.lookup(ids(rows)).equals(rows)
+    assert {part.coverage for part in parts} == {one.coverage()}
+    assert report.bytes_written == sum(part.object.size for part in parts)
+    assert report.bytes_read > 4 * report.bytes_written
+
+
+def test_what_a_crash_left_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    store, other = store_at(), store_at()
+    for one in (store, other):
+        rows = pa.concat_tables(
+            [fill(Table(one, DETECTIONS), 7, 300), many(100).slice(70)]  # row groups not in step
+        )
+        Table(one, DETECTIONS).append(rows.slice(300), Coverage())
+    with pytest.raises(StoreDown, match="crashed"):
+        run(Watched(store, crash_at=3), HOUR)
+    report = run(store, HOUR)
+    assert report.parts_found == 2
+    assert report.written
+    assert not run(other, HOUR).parts_found
+    one = Table(store, DETECTIONS)
+    assert levels(one) == [1]
+    rows = sort_unique(rows, DETECTIONS)
+    assert one.lookup(ids(rows)).equals(rows)
+    assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
+
+
+def test_what_a_crash_left_for_good_is_removed() -> None:
+    store = store_at()
+    one = Table(store, DETECTIONS)
+    rows = fill(one, 8, 30_000)
+    with pytest.raises(StoreDown, match="crashed"):
+        compact(Table(Watched(store, crash_at=2), DETECTIONS), START, run_rows=60_000)
+    compact(one, START, run_rows=90_000)  # another cut, so another run
+    left = {run.key for run in one.listed()} - {run.key for run in one.runs()}
+    assert len([key for key in left if "/0001-" in key]) == 1
+    compact(one, START + HOUR, grace=HOUR)
+    one.refresh()
+    assert {run.key for run in one.listed()} == {run.key for run in one.runs()}
+    assert one.lookup(ids(rows)).equals(rows)
+
+
+def test_a_half_written_run_is_completed_while_another_thinks_it_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The listing shows a half-written run; by the time it is removed it holds the only copy."""
+    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    store = store_at()
+    rows = fill(Table(store, DETECTIONS), 8, 300)
+    with pytest.raises(StoreDown, match="crashed"):
+        run(Watched(store, crash_at=2))
+
+    def meanwhile(number: int) -> None:
+        operation, key = watched.calls[number]
+        if operation == "get" and "/0001-" in key and not others:  # all inputs were listed and read
+            others.extend([run(store), run(store)])
+
+    others: list[Report] = []
+    watched = Watched(store, meanwhile)
+    run(watched)
+    assert len(others[1].deleted) == 8
+    one = Table(store, DETECTIONS)
+    assert one.lookup(ids(rows)).equals(rows)
+    assert len(one.coverage()) == 8
+
+
+def test_a_half_written_run_that_may_yet_be_completed_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    store = store_at()
+    fill(Table(store, DETECTIONS), 8, 300)
+    with pytest.raises(StoreDown, match="crashed"):
+        run(Watched(store, crash_at=2))
+    assert not compact(Table(store, DETECTIONS), START, fanout=99, grace=timedelta(0)).deleted
+
+
+def run(objects: Objects, grace: timedelta = timedelta(0)) -> Report:
+    one = Table(objects, DETECTIONS, threads=1)
+    return compact(one, START, run_rows=800, slice_rows=400, grace=grace)
+
+
+def test_the_later_settings_do_not_mix_with_the_earlier() -> None:
+    """Parts of one merge under two cuts have two names, though the inputs are the same."""
+    names = set()
+    for run_rows in (60_000, 90_000):
+        one = Table(store_at(), DETECTIONS)
+        fill(one, 8, 30_000)
+        names |= {key.rpartition("-")[0] for key in compact(one, START, run_rows=run_rows).written}
+    assert len(names) == 2
+
+
+def test_two_compactors_write_the_same_object() -> None:
+    stores = [store_at(), store_at()]
+    for store in stores:
+        one = Table(store, DETECTIONS)
+        fill(one, 8, 5000)
+        compact(one, START)
+    first, second = ({i.key: i.etag for i in store.list("")} for store in stores)
+    assert first == second
+
+
+def test_an_input_that_is_gone_stops_the_merge() -> None:
+    store = store_at()
+    fill(Table(store, DETECTIONS), 8, 5000)
+    victim = next(iter(store.list("tables/"))).key
+
+    class Gone(Watched):
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            if key == victim and (start or 0) < 1000:
+                raise NotFound(key)
+            return super().get(key, start, length)
+
+    with pytest.raises(StoreDown, match="inputs vanish"):
+        compact(Table(Gone(store), DETECTIONS), START)
+    assert len(list(store.list("tables/"))) == 8
+
+
+def test_an_output_that_reads_back_otherwise_stops_everything() -> None:
+    store = store_at()
+    fill(Table(store, DETECTIONS), 8)
+
+    class Lossy(Watched):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            super().put(key, bytes(data)[:-9])
+
+    with pytest.raises(StoreDown, match="0001-"):
+        compact(Table(Lossy(store), DETECTIONS), START, grace=timedelta(0))
+    assert sum("/0000-" in info.key for info in store.list("tables/")) == 8
+
+
+def test_progress_is_told() -> None:
+    one = Table(store_at(), DETECTIONS)
+    fill(one, 8, 30_000)
+    told: list[tuple[int, int]] = []
+    compact(
+        one,
+        START,
+        run_rows=60_000,
+        progress=lambda report: told.append((len(report.written), report.rows_written)),
+    )
+    assert [count for count, _ in told] == [1, 2, 3, 4, 5][: len(told)]
+    assert told == sorted(told)
+    assert len(told) > 1
+
+
+def test_memory_does_not_grow_with_the_runs() -> None:
+    def peak(rows: int) -> int:
+        one = Table(store_at(), DETECTIONS, cache_bytes=0)
+        fill(one, 4, rows)
+        pool = pa.proxy_memory_pool(pa.default_memory_pool())
+        before = pa.default_memory_pool()
+        pa.set_memory_pool(pool)
+        try:
+            compact(one, START, fanout=4, run_rows=20_000, slice_rows=10_000)
+        finally:
+            pa.set_memory_pool(before)
+        return pool.max_memory()
+
+    small, large = peak(20_000), peak(80_000)
+    assert large < 1.5 * small
+
+
+@pytest.mark.parametrize(
+    "kind", ["memory", "directory", pytest.param("s3", marks=pytest.mark.integration)]
+)
+def test_compactors_race_while_others_append_and_read(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Two compactors, an appender and a reader, each on its own thread; no grace at all."""
+    store: Objects
+    if kind == "s3":
+        store = open_objects(request.getfixturevalue("bucket"))
+    else:
+        store = MemoryObjects() if kind == "memory" else DirectoryObjects(tmp_path)
+    appends, failures = 40, []
+    done = threading.Event()
+
+    def guarded(work) -> threading.Thread:  # type: ignore[no-untyped-def]
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                failures.append(error)
+                done.set()
+
+        return threading.Thread(target=run)
+
+    def append() -> None:
+        one = Table(store, DETECTIONS)
+        for version in range(appends):
+            one.append(many(300, 3, version), Coverage.of({("alerts", 0): [version]}))
+        done.set()
+
+    def keep_compacting() -> None:
+        one = Table(store, DETECTIONS, cache_bytes=1 << 20)
+        while not done.is_set():
+            now = datetime.now(UTC) + timedelta(seconds=2)
+            compact(one, now, fanout=3, run_rows=200, slice_rows=100, grace=timedelta(0))
+
+    def keep_reading() -> None:
+        one = Table(store, DETECTIONS, cache_bytes=1 << 20)
+        latest = 0.0
+        while not done.is_set():
+            one.refresh()
+            newest = one.lookup(["000050"])["flux"].to_pylist()
+            if newest:
+                assert newest == newest[:1] * 3
+                assert newest[0] >= latest
+                latest = newest[0]
+            time.sleep(0.001)
+
+    threads = [guarded(w) for w in (append, keep_compacting, keep_compacting, keep_reading)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(150)
+    assert not failures, failures
+    one = Table(store, DETECTIONS)
+    rows = many(300, 3, appends - 1)
+    assert one.lookup(ids(rows)).equals(rows)
+    assert len(one.coverage()) == appends

@@ -1,0 +1,236 @@
+"""Copies are whole, checked at both ends, and hold a few pieces of an object at a time."""
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store import copy as module
+from stampede.store.copy import AHEAD, PIECE, Copied, Copier, same
+from stampede.store.directory import DirectoryObjects
+from stampede.store.memory import MemoryObjects
+from stampede.store.open import open_objects
+from tests.store.watched import Watched
+
+STEP = 6 << 20
+
+
+@pytest.fixture(autouse=True)
+def smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE", STEP)
+    monkeypatch.setattr(module, "WHOLE", STEP)
+
+
+def data_of(size: int) -> bytes:
+    return (bytes(range(256)) * (size // 256 + 1))[:size]
+
+
+def copier(source, target, most_bytes: int = 3 * STEP) -> Copier:
+    return Copier(source, target, most_bytes)
+
+
+@pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, 3 * STEP])
+def test_a_copy_is_what_was_there(size: int) -> None:
+    source, target = MemoryObjects(), MemoryObjects()
+    source.put("packs/60000/a", data_of(size))
+    copying = copier(source, target)
+    assert copying.copy("packs/60000/a") == Copied(size, True)
+    assert target.get("packs/60000/a") == data_of(size)
+
+
+@pytest.mark.parametrize("size", [0, 5, 2 * STEP + 1])
+@pytest.mark.parametrize("kinds", ["mm", "md", "dm", "dd"])
+def test_what_is_there_is_not_copied_again(tmp_path: Path, kinds: str, size: int) -> None:
+    """Whatever the stores' etags are: a digest, one of parts, or none of the content."""
+    source, inner = (
+        MemoryObjects() if kind == "m" else DirectoryObjects(tmp_path / str(number))
+        for number, kind in enumerate(kinds)
+    )
+    source.put("a", data_of(size))
+    target = Watched(inner)
+    copying = copier(source, target)
+    assert copying.copy("a").moved
+    assert same(source.head("a"), target.head("a"))
+    target.calls.clear()
+    assert copying.copy("a") == Copied(size, False)
+    assert {operation for operation, _ in target.calls} == {"head"}
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        copier(MemoryObjects(), MemoryObjects()).copy("a")
+
+
+def name_of(data: bytes) -> str:
+    return f"packs/60000/{sha256(data).hexdigest()[:32]}.parquet"
+
+
+class Rotten(MemoryObjects):
+    """One bit is not what it was, but the listing does not know."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        data = bytearray(super().get(key, start, length))
+        data[-1] ^= 1
+        return bytes(data)
+
+
+@pytest.mark.parametrize("size", [1000, 2 * STEP])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_is_damaged_is_not_passed_on(size: int, named: bool) -> None:
+    source, target = Rotten(), MemoryObjects()
+    key = name_of(data_of(size)) if named else "tables/cutouts/0001-" + 32 * "0" + ".parquet"
+    source.put(key, data_of(size))
+    with pytest.raises(Damaged, match="does not read as it was stored"):
+        copier(source, target).copy(key)
+    assert list(target.list("")) == []
+
+
+def test_a_name_tells_damage_where_an_etag_does_not(tmp_path: Path) -> None:
+    source, target = DirectoryObjects(tmp_path), MemoryObjects()
+    source.put(name_of(b"as it was"), b"as it is.")
+    with pytest.raises(Damaged):
+        copier(source, target).copy(name_of(b"as it was"))
+
+
+@pytest.mark.parametrize("size", [1000, 2 * STEP])
+def test_a_copy_that_was_not_stored_well_is_no_copy(size: int) -> None:
+    class Forgetful(MemoryObjects):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            super().put(key, bytes(len(data)))
+
+        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+            super().put_stream(key, [bytes(len(piece)) for piece in pieces])
+
+    source = MemoryObjects()
+    source.put("a", data_of(size))
+    with pytest.raises(StoreDown, match="not what was sent"):
+        copier(source, Forgetful()).copy("a")
+
+
+@pytest.mark.parametrize("die_at", range(8))
+def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
+    """And the next one mends it."""
+    source, target = MemoryObjects(), MemoryObjects()
+    source.put("a", data_of(3 * STEP))
+
+    def die(number: int) -> None:
+        if number == die_at:
+            raise StoreDown("killed")
+
+    dying = Watched(target, die)
+    try:
+        copier(source, dying).copy("a")
+    except StoreDown:
+        assert len(dying.calls) == die_at + 1
+    assert [info.size for info in target.list("")] in ([], [3 * STEP])
+    copier(source, target).copy("a")
+    assert target.get("a") == data_of(3 * STEP)
+
+
+def test_an_object_that_goes_while_it_is_copied_is_not_found() -> None:
+    source, target = MemoryObjects(), MemoryObjects()
+    source.put("a", data_of(4 * STEP))
+    going = Watched(source, lambda number: source.delete("a") if number == 3 else None)
+    with pytest.raises(NotFound):
+        copier(going, target).copy("a")
+    assert list(target.list("")) == []
+
+
+def test_few_pieces_are_held_at_a_time() -> None:
+    """The target is slow: the source must not run ahead of it."""
+    ahead, most, lock = 0, 0, threading.Lock()
+
+    class Source(MemoryObjects):
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            nonlocal ahead, most
+            with lock:
+                ahead += 1
+                most = max(most, ahead)
+            return super().get(key, start, length)
+
+    class Slow(MemoryObjects):
+        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+            def slowly() -> Iterable[bytes]:
+                nonlocal ahead
+                for piece in pieces:
+                    threading.Event().wait(0.02)
+                    yield piece
+                    with lock:
+                        ahead -= 1
+
+            super().put_stream(key, slowly())
+
+    source = Source()
+    source.put("a", data_of(12 * STEP))
+    copier(source, Slow()).copy("a")
+    assert 1 < most <= AHEAD + 1
+
+
+@pytest.mark.parametrize("size", [STEP, 3 * STEP])
+def test_many_copies_hold_no_more_than_there_is_room_for(size: int) -> None:
+    """Whole or in pieces; and one that is larger than the room has its turn."""
+    held, most, lock = 0, 0, threading.Lock()
+
+    class Source(MemoryObjects):
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            nonlocal held, most
+            data = super().get(key, start, length)
+            with lock:
+                held += len(data)
+                most = max(most, held)
+            return data
+
+    class Slow(MemoryObjects):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            nonlocal held
+            threading.Event().wait(0.02)
+            super().put(key, data)
+            with lock:
+                held -= len(data)
+
+        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+            for piece in pieces:
+                self.put(key, piece)
+            MemoryObjects.put(self, key, data_of(size))
+
+    source, target = Source(), Slow()
+    keys = [f"alerts/{number}" for number in range(8)]
+    for key in keys:
+        source.put(key, data_of(size))
+    copying = copier(source, target, 6 * STEP)
+    with ThreadPoolExecutor(len(keys)) as pool:
+        assert all(copied.moved for copied in pool.map(copying.copy, keys))
+    assert size < most <= 6 * STEP
+    assert copier(source, MemoryObjects(), 1).copy(keys[0]).moved
+
+
+@pytest.mark.parametrize("size", [0, 1000, STEP])
+def test_of_most_objects_each_end_is_asked_three_times_at_most(size: int) -> None:
+    """To a far site each request is a round trip."""
+    inner = MemoryObjects()
+    inner.put("a", data_of(size))
+    source, target = Watched(inner), Watched(MemoryObjects())
+    assert copier(source, target).copy("a").moved
+    assert [operation for operation, _ in source.calls] == ["head", "get"]
+    assert [operation for operation, _ in target.calls] == ["head", "put", "head"]
+
+
+@pytest.mark.integration
+def test_between_buckets(bucket, ceph) -> None:
+    source = open_objects(bucket)
+    target = open_objects(bucket.model_copy(update={"store": bucket.store + "-2"}))
+    target.ensure_bucket()
+    for size in (0, 10, STEP, 2 * STEP + 5):
+        source.put(f"a/{size}", data_of(size))
+        assert copier(source, target).copy(f"a/{size}") == Copied(size, True)
+        assert target.get(f"a/{size}") == data_of(size)
+        assert copier(source, target).copy(f"a/{size}") == Copied(size, False)
+    assert all(map(same, source.list(""), target.list("")))
+
+
+def test_pieces_are_large_enough_for_s3() -> None:
+    assert PIECE >= 5 << 20

@@ -1,0 +1,73 @@
+"""docs/store.md is true: its SQL reads a bucket as a stranger would find it."""
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from stampede.alerts.columns import CUTOUT
+from stampede.store.coverage import Coverage
+from stampede.store.directory import DirectoryObjects
+from stampede.store.merge import CUTOUTS, DETECTIONS
+from stampede.store.packs import write_pack
+from stampede.store.tables import Table
+from tests.store.rows import cutout, detection, table
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "store.md"
+FIRST = Coverage.of({("alerts", 0): range(5)})
+SECOND = Coverage.of({("alerts", 0): range(5, 9)})
+
+
+@pytest.fixture
+def queries() -> list[str]:
+    return re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    objects = DirectoryObjects(tmp_path)
+    light_curves = Table(objects, DETECTIONS)
+    light_curves.append(table([detection("000007", n) for n in range(4)]), FIRST)
+    newer = [detection("000007", 3, 1), detection("000007", 4), detection("000008", 5)]
+    light_curves.append(table(newer), SECOND)
+    rows = [cutout(alert, kind, b"FITS %d" % alert) for alert in (6, 7) for kind in ("a", "b")]
+    pack = write_pack(table(rows, CUTOUT), FIRST)
+    objects.put(pack.key, memoryview(pack.data))
+    Table(objects, CUTOUTS).append(pack.places, FIRST)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_light_curve(queries: list[str], bucket: Path) -> None:
+    found = duckdb.sql(queries[0]).fetchall()
+    assert [(mjd, flux) for mjd, _, flux, _ in found] == [
+        (60000.0, 0.0),
+        (60001.0, 0.0),
+        (60002.0, 0.0),
+        (60003.0, 1.0),
+        (60004.0, 0.0),
+    ]
+
+
+def test_cutouts(queries: list[str], bucket: Path) -> None:
+    assert sorted(duckdb.sql(queries[1]).fetchall()) == [("a", b"FITS 7"), ("b", b"FITS 7")]
+
+
+def test_coverage(queries: list[str], bucket: Path) -> None:
+    found = [Coverage.from_json(text) for _, text in duckdb.sql(queries[2]).fetchall()]
+    assert Coverage.union(found) == FIRST | SECOND
+    assert len(found) == 2
+
+
+def test_layout_is_as_drawn(bucket: Path) -> None:
+    drawn = re.search(r"```\n(packs.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert drawn
+    patterns = [
+        "(?:" + re.sub(r"\[(.*?)\]", r"(?:\1)?", line.split()[0]).replace(".", r"\.") + ")"
+        for line in drawn[1].splitlines()
+    ]
+    whole = "|".join(re.sub(r"<\w+>", "[0-9a-z]+", pattern) for pattern in patterns)
+    keys = [info.key for info in DirectoryObjects(bucket).list("")]
+    assert len(keys) == 4
+    assert all(re.fullmatch(whole, key) for key in keys), (whole, keys)

@@ -1,0 +1,79 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.store.coverage import Coverage
+from stampede.store.footers import Descriptions, metadata_of, said
+from stampede.store.memory import MemoryObjects
+from stampede.store.runs import GROUP_ROWS, RunWriter, parse_index
+from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table, TableSpec
+from tests.store.rows import detection, table
+
+SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
+
+
+def file_of(spec: TableSpec, groups: int, coverage: Coverage | None = None) -> bytes:
+    """A run of so many row groups; the last of them is short."""
+    rows = max(0, groups * GROUP_ROWS - 7)
+    columns = [
+        pa.array(range(rows)).cast(field.type)
+        if not pa.types.is_boolean(field.type)
+        else pa.repeat(True, rows)
+        for field in spec.schema
+    ]
+    writer = RunWriter(spec)
+    writer.add(pa.table(columns, spec.schema.remove_metadata()))
+    return writer.close(0, ("a", "b"), coverage or Coverage()).to_pybytes()
+
+
+def footer_of(data: bytes) -> bytes:
+    return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("groups", [0, 1, 14, 15, 16, 17, 130])
+def test_each_row_group_is_read_by_its_own_description(spec: TableSpec, groups: int) -> None:
+    data = file_of(spec, groups)
+    footer, whole = footer_of(data), pq.ParquetFile(pa.BufferReader(data))
+    described = Descriptions(footer, whole.metadata)
+    for group in range(groups):
+        metadata, number = described.of(group)
+        assert (metadata.num_row_groups, number) == (1, 0)
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
+        assert file.read_row_group(number).equals(whole.read_row_group(group))
+    if groups == 130:
+        assert described.nbytes < len(footer) / 3
+
+
+def test_a_footer_that_is_laid_out_otherwise_is_kept_whole() -> None:
+    data = file_of(DETECTIONS, 3)
+    whole = pq.read_metadata(pa.BufferReader(data))
+    for other in (b"", footer_of(data).replace(b"object_id", b"object-id")):
+        described = Descriptions(other, whole)
+        assert described.of(2) == (whole, 2)
+        assert described.nbytes > len(footer_of(data))
+
+
+def test_what_a_run_says_of_itself_is_read_from_the_end_of_its_footer() -> None:
+    coverage = Coverage.of({("\x18\x0estampede.level", 3): [1, 2, 5]})
+    footer = footer_of(file_of(DETECTIONS, 40, coverage))
+    found = said(footer[-2000:], DETECTIONS.schema)
+    assert found is not None
+    assert found.metadata == metadata_of(footer).metadata
+    assert found.num_row_groups == 0
+    assert said(footer[-100:], DETECTIONS.schema) is None
+
+
+def test_a_run_that_says_much_of_itself_is_read_all_the_same() -> None:
+    objects = MemoryObjects()
+    coverage = Coverage.of({("topic", 0): range(0, 20_000, 2)})
+    rows = table(detection(f"{n:06}", n) for n in range(100))
+    Table(objects, DETECTIONS, threads=1).append(rows, coverage)
+    one = Table(objects, DETECTIONS, threads=1)
+    assert one.coverage() == coverage
+    assert one.lookup(["000042"]).num_rows == 1
+
+
+def test_an_index_takes_little_of_the_memory_that_a_parsed_footer_does() -> None:
+    footer = footer_of(file_of(DETECTIONS, 200))
+    assert parse_index(footer, DETECTIONS).nbytes < 14 * len(footer) / 25

@@ -1,0 +1,152 @@
+"""received = stored + dead-lettered, or what is missing by name."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from stampede.events.event import Event
+from stampede.functions.deadletters import write_letters
+from stampede.store import ledger
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.tables import TABLES, Table
+
+TOPIC = "alerts"
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+def covering(**partitions: list[int]) -> Coverage:
+    """``covering(p0=[1, 2])``: offsets 1 and 2 of partition 0."""
+    return Coverage.of({(TOPIC, int(name[1:])): some for name, some in partitions.items()})
+
+
+def store(objects: MemoryObjects, table: str, coverage: Coverage) -> None:
+    """A run without rows: its coverage is what counts here."""
+    empty = pa.Table.from_pylist([], schema=TABLES[table].schema)
+    Table(objects, TABLES[table]).append(empty, coverage)
+
+
+def letter(offset: int, partition: int = 0, size: int = 10) -> Event:
+    place = {"subject": f"partition:{partition}#{offset}", "source": f"x#{TOPIC}"}
+    return Event({"id": f"{partition}/{offset}", **place}, random.Random(offset).randbytes(size))
+
+
+def bury(objects: MemoryObjects, table: str, *letters: Event) -> None:
+    objects.put(*write_letters(table, letters))
+
+
+def account(stored: Coverage | None = None, dead: Coverage | None = None) -> ledger.Account:
+    return ledger.Account(stored or Coverage(), dead or Coverage())
+
+
+def test_an_empty_store_accounts_for_nothing(objects) -> None:
+    assert ledger.accounts(objects) == {name: account() for name in TABLES}
+    assert ledger.entries(ledger.accounts(objects)) == []
+
+
+def test_each_table_has_an_account_of_its_own(objects) -> None:
+    store(objects, "cutouts", covering(p0=[0, 1, 2]))
+    store(objects, "cutouts", covering(p0=[3], p1=[7]))
+    store(objects, "detections", covering(p0=[0, 1]))
+    bury(objects, "detections", letter(2), letter(3))
+    bury(objects, "detections", letter(7, partition=1))
+    assert ledger.accounts(objects) == {
+        "cutouts": account(covering(p0=[0, 1, 2, 3], p1=[7])),
+        "detections": account(covering(p0=[0, 1]), covering(p0=[2, 3], p1=[7])),
+    }
+    assert all(not entry.missing for entry in ledger.entries(ledger.accounts(objects)))
+
+
+def test_a_dead_letter_of_any_size_tells_its_offset(objects) -> None:
+    """Only the end of the object is read, unless the footer is longer than that."""
+    bury(objects, "cutouts", letter(1, size=3_000_000))
+    assert ledger.dead_lettered(objects, "cutouts") == covering(p0=[1])
+    # Every second offset: intervals by the thousand make a long footer.
+    bury(objects, "cutouts", *(letter(offset, size=1) for offset in range(0, 6000, 2)))
+    assert len(ledger.dead_lettered(objects, "cutouts")) == 3001
+
+
+def test_the_same_letters_make_the_same_object(objects) -> None:
+    letters = [letter(offset) for offset in range(20)]
+    bury(objects, "cutouts", *letters)
+    bury(objects, "cutouts", *reversed(letters))
+    assert len(list(objects.list("deadletters/cutouts/"))) == 1
+
+
+def lines(found: dict, known: dict | None = None) -> dict:
+    return {(each.table, each.topic, each.partition): each for each in ledger.entries(found, known)}
+
+
+def test_missing_intervals_are_named() -> None:
+    found = {"cutouts": account(covering(p0=[0, 1, 5, 9]), covering(p0=[2]))}
+    entry = lines(found, {(TOPIC, 0): (0, 12)})["cutouts", TOPIC, 0]
+    assert entry.missing == [(3, 5), (6, 9), (10, 12)]
+    assert entry.missing_count == 7
+    assert (entry.stored, entry.dead_lettered) == (4, 1)
+    assert entry.high - entry.low == entry.stored + entry.dead_lettered + entry.missing_count
+
+
+def test_an_offset_that_is_both_counts_once() -> None:
+    """A dead letter that was replayed with success."""
+    found = {"cutouts": account(covering(p0=[0, 1]), covering(p0=[1, 2]))}
+    entry = lines(found, {(TOPIC, 0): (0, 3)})["cutouts", TOPIC, 0]
+    assert (entry.stored, entry.dead_lettered, entry.missing) == (2, 1, [])
+
+
+def test_a_partition_that_nobody_has_is_missing_as_a_whole() -> None:
+    found = {"cutouts": account(covering(p0=[0])), "detections": account()}
+    known = {(TOPIC, 0): (0, 1), (TOPIC, 1): (0, 5), ("other", 0): (3, 3)}
+    entries = lines(found, known)
+    assert len(entries) == 6
+    assert entries["cutouts", TOPIC, 1].missing == [(0, 5)]
+    assert entries["detections", TOPIC, 0].missing == [(0, 1)]
+    assert entries["detections", "other", 0].missing == []
+
+
+def test_one_table_shows_what_the_other_lacks() -> None:
+    """Without Kafka, an offset is known to exist when any table has it."""
+    found = {
+        "cutouts": account(covering(p0=[3, 4, 5, 6])),
+        "detections": account(covering(p0=[4]), covering(p0=[6])),
+    }
+    entries = lines(found)
+    assert entries["cutouts", TOPIC, 0].missing == []
+    assert entries["detections", TOPIC, 0].missing == [(3, 4), (5, 6)]
+    assert (entries["detections", TOPIC, 0].low, entries["detections", TOPIC, 0].high) == (3, 7)
+
+
+def test_what_kafka_forgot_the_ledger_has_not() -> None:
+    """Retention moved Kafka's low watermark to 100; 50 was stored, so 51 to 99 had been there."""
+    found = {"cutouts": account(covering(p0=[50, *range(100, 110)]))}
+    entry = lines(found, {(TOPIC, 0): (100, 110)})["cutouts", TOPIC, 0]
+    assert (entry.low, entry.high) == (50, 110)
+    assert entry.missing == [(51, 100)]
+
+
+def test_what_kafka_forgot_before_we_came_is_not_expected() -> None:
+    found = {"cutouts": account(covering(p0=[100, 101]))}
+    assert not lines(found, {(TOPIC, 0): (100, 102)})["cutouts", TOPIC, 0].missing
+
+
+def test_what_came_after_kafka_was_asked_is_not_missing_elsewhere() -> None:
+    found = {
+        "cutouts": account(covering(p0=[0, 1, 2])),
+        "detections": account(covering(p0=[0, 1])),
+    }
+    entries = lines(found, {(TOPIC, 0): (0, 2)})
+    assert not entries["detections", TOPIC, 0].missing
+
+
+def test_what_is_expected_of_files(objects) -> None:
+    ledger.expect(objects, "files-night-1234", 17)
+    ledger.expect(objects, "files-night-1234", 17)
+    ledger.expect(objects, "files-other-1234", 3)
+    assert ledger.expected(objects) == {
+        ("files-night-1234", 0): (0, 17),
+        ("files-other-1234", 0): (0, 3),
+    }

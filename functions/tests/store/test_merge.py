@@ -1,0 +1,88 @@
+"""Merging versions against its law in plain Python."""
+
+import math
+import random
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.alerts.columns import CUTOUT_PLACE
+from stampede.store.merge import CUTOUTS, DETECTIONS, order_codes, sort_unique
+from tests.store.rows import bits, detections, merged, ordered, table
+
+some_rows = st.lists(detections, max_size=25)
+
+
+@given(some_rows)
+def test_follows_the_law(rows: list) -> None:
+    assert bits(sort_unique(table(rows), DETECTIONS)) == bits(merged(rows, DETECTIONS))
+
+
+@given(some_rows, st.randoms(use_true_random=False))
+def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> None:
+    """Commutative, associative, idempotent: any order, any grouping, any repeats."""
+    expected = bits(sort_unique(table(rows), DETECTIONS))
+    again = rows + chance.sample(rows, len(rows) // 2)
+    chance.shuffle(again)
+    cut = chance.randint(0, len(again))
+    parts = [sort_unique(table(some), DETECTIONS) for some in (again[:cut], again[cut:])]
+    assert bits(sort_unique(pa.concat_tables(parts), DETECTIONS)) == expected
+
+
+def test_places() -> None:
+    place = dict.fromkeys(CUTOUT_PLACE.names) | {"survey": "ztf", "object_id": "a", "mjd": 1.0}
+    absent = place | {"alert_id": 1, "kind": "science"}
+    present = absent | {"pack": "packs/1/a.parquet", "offset": 4, "length": 3}
+    other = absent | {"kind": "difference"}
+    rows = table([present, other, absent], CUTOUT_PLACE)
+    assert sort_unique(rows, CUTOUTS).to_pylist() == [other, present]
+
+
+def test_what_is_sorted_is_not_copied() -> None:
+    row = {f.name: None if f.nullable else 0 for f in CUTOUT_PLACE} | {"survey": "a", "kind": "a"}
+    rows = table([row | {"alert_id": n, "object_id": ""} for n in range(3)], CUTOUT_PLACE)
+    kept = sort_unique(rows, CUTOUTS)
+    assert kept["alert_id"].chunk(0).buffers()[1].address == (
+        rows["alert_id"].chunk(0).buffers()[1].address
+    )
+
+
+_nan = struct.unpack("d", struct.pack("Q", 0x7FF8_0000_0000_0001))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.float64(), [None, math.nan, -math.inf, -1e308, -5e-324, -0.0, 0.0, 1.0, math.inf]),
+        (pa.float32(), [None, math.nan, -math.inf, -1.5, -0.0, 0.0, 1.5, math.inf]),
+        (pa.int64(), [None, -(2**63), -1, 0, 2**63 - 1]),
+        (pa.int16(), [None, -(2**15), 0, 2**15 - 1]),
+        (pa.bool_(), [None, False, True]),
+        (pa.string(), [None, "", "a", "a\0", "aa", "b", "é", "\uffff", "\U0001f52d"]),
+        (pa.binary(), [None, b"", b"\0", b"a", b"\xff"]),
+    ],
+)
+def test_order_codes_keep_the_order(kind: pa.DataType, values: list) -> None:
+    for without_null in (values, values[1:]):
+        shuffled = list(enumerate(without_null))
+        random.Random(1).shuffle(shuffled)
+        codes = order_codes(pa.array([value for _, value in shuffled], kind))
+        assert [shuffled[i][0] for i in np.argsort(codes)] == list(range(len(without_null)))
+        assert len(set(codes.tolist())) == len(without_null)
+
+
+def test_two_kinds_of_nan_are_two_values() -> None:
+    codes = order_codes(pa.array(np.array([math.nan, _nan, -math.inf, -math.nan])))
+    assert len(set(codes.tolist())) == 4
+    assert codes.argmax() == 2
+
+
+@given(st.lists(st.one_of(st.none(), st.floats()), max_size=20))
+def test_order_codes_of_floats(values: list) -> None:
+    codes = order_codes(pa.array(values, pa.float64()))
+    by_code = sorted(range(len(values)), key=lambda i: codes[i])
+    assert [ordered(values[i]) for i in by_code] == sorted(map(ordered, values))

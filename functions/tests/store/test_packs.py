@@ -1,0 +1,186 @@
+"""Packs: plain Parquet for everybody, one byte range per cutout for us."""
+
+import random
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stampede.alerts.columns import CUTOUT, CUTOUT_PLACE, KINDS, THUMBNAIL, THUMBNAIL_PLACE
+from stampede.store.coverage import Coverage
+from stampede.store.packs import (
+    THUMBNAIL_PACKS,
+    Pack,
+    expired,
+    night_of,
+    places_of,
+    read_pack,
+    write_pack,
+)
+from tests.store.rows import cutout, table
+
+COVERAGE = Coverage.of({("ztf", 0): range(3)})
+
+
+def pack_of(rows: list) -> Pack:
+    return write_pack(table(rows, CUTOUT), COVERAGE)
+
+
+def noise(size: int, seed: int = 0) -> bytes:
+    return np.random.default_rng(seed).bytes(size)
+
+
+def check(pack: Pack, rows: list) -> None:
+    """Each place is of the right cutout and cuts it out of the pack."""
+    data = pack.data.to_pybytes()
+    expected = {(row["alert_id"], row["kind"]): row["fits"] for row in rows}
+    found = {}
+    for place in pack.places.to_pylist():
+        where = place["pack"], place["offset"], place["length"]
+        if place["pack"] is None:
+            assert where == (None, None, None)
+            fits = None
+        else:
+            assert place["pack"] == pack.key
+            fits = data[place["offset"] : place["offset"] + place["length"]]
+        found[place["alert_id"], place["kind"]] = fits
+    assert found == expected
+    assert pack.places.num_rows == len(expected)
+    assert pack.places.schema.equals(CUTOUT_PLACE)
+    assert places_of(pack.data).equals(pack.places)
+
+
+sizes = st.one_of(st.none(), st.integers(0, 40), st.integers(0, 3000), st.integers(0, 1 << 20))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(sizes, st.booleans()), max_size=40))
+def test_every_place_is_its_cutout(some: list) -> None:
+    # Zeros and equal cutouts are what a search would most easily take for one another.
+    rows = [
+        cutout(n // 3, KINDS[n % 3], None if size is None else bytes(size) if zero else noise(size))
+        for n, (size, zero) in enumerate(some)
+    ]
+    check(pack_of(rows), rows)
+
+
+@pytest.mark.parametrize(
+    "fits",
+    [
+        pytest.param([], id="no rows"),
+        pytest.param([None] * 6, id="all null"),
+        pytest.param([b""] * 3000, id="all empty"),
+        pytest.param([None, b"x"] * 2000, id="nulls among them"),
+        pytest.param([noise(20 << 20)] * 3, id="beyond a page"),
+        pytest.param([noise(64)] * 3000, id="all the same"),
+        pytest.param([b"PAR1", b"\4\0\0\0PAR1", b"\0\0\0\0" * 9], id="looks like Parquet"),
+    ],
+)
+def test_pages_of_all_kinds(fits: list) -> None:
+    rows = [cutout(n // 3, KINDS[n % 3], value) for n, value in enumerate(fits)]
+    check(pack_of(rows), rows)
+
+
+def test_same_rows_same_bytes() -> None:
+    rows = [cutout(n // 3, KINDS[n % 3], noise(n * 10, n)) for n in range(90)]
+    first = pack_of(rows)
+    shuffled = random.Random(2).sample(rows, len(rows))
+    assert pack_of(shuffled + shuffled[:20]).data.equals(first.data)
+    assert pack_of(shuffled).key == first.key
+    assert pack_of(rows[1:]).key != first.key
+    assert write_pack(table(rows, CUTOUT), Coverage()).key != first.key
+
+
+def test_of_two_for_one_key_the_one_with_an_image_stays() -> None:
+    rows = [cutout(1, "science", None), cutout(1, "science", b"image")]
+    for some in (rows, rows[::-1]):
+        assert pa.Table.from_batches(pack_of(some).places.to_batches())["length"].to_pylist() == [5]
+
+
+def test_key_is_the_night_and_the_content() -> None:
+    pack = pack_of([cutout(1, "science", b"a", 61000.9), cutout(2, "science", b"a", 61002.1)])
+    assert pack.key.startswith("packs/61002/")
+    assert pack_of([]).key.startswith("packs/0/")
+
+
+def test_an_alert_lies_in_one_stretch() -> None:
+    rows = [cutout(n, kind, noise(15_000, n)) for kind in KINDS for n in (3, 1, 2)]
+    places = pack_of(rows).places.to_pylist()
+    assert [place["alert_id"] for place in places] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert places[2]["offset"] - places[0]["offset"] == 2 * 15_004
+
+
+def test_a_pack_says_what_it_is() -> None:
+    rows = [cutout(1, "science", noise(100)), cutout(1, "template", None)]
+    pack = pack_of(rows)
+    again, coverage = read_pack(memoryview(pack.data))
+    assert again.key == pack.key
+    assert again.places.equals(pack.places)
+    assert coverage == COVERAGE
+
+
+def test_plain_parquet_for_others(tmp_path: Path) -> None:
+    rows = [cutout(n // 3, KINDS[n % 3], None if n % 7 == 0 else noise(n * 99)) for n in range(60)]
+    rows.sort(key=lambda row: (row["alert_id"], row["kind"]))
+    path = tmp_path / "pack.parquet"
+    path.write_bytes(pack_of(rows).data)
+    assert pq.read_table(path).to_pylist() == rows
+    assert polars.read_parquet(path).to_dicts() == rows
+    names = ", ".join(f'"{name}"' for name in CUTOUT.names)
+    found = duckdb.sql(f"SELECT {names} FROM '{path}' ORDER BY alert_id, kind").fetchall()
+    assert found == [tuple(row.values()) for row in rows]
+    assert duckdb.sql(f"SELECT kind FROM '{path}' WHERE alert_id = 7").fetchall() == [
+        ("difference",),
+        ("science",),
+        ("template",),
+    ]
+    statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+    assert (statistics.min, statistics.max) == (0, 19)
+
+
+def test_thumbnails_are_packed_as_cutouts_are() -> None:
+    rows = [
+        dict.fromkeys(THUMBNAIL.names)
+        | {"alert_id": n, "survey": "ztf", "object_id": "Z", "mjd": 61000.5, "png": noise(n * 50)}
+        for n in range(99)
+    ]
+    pack = write_pack(table(rows[::-1], THUMBNAIL), COVERAGE, THUMBNAIL_PACKS)
+    assert pack.key.startswith("thumbnails/61000/")
+    assert pack.places.schema.equals(THUMBNAIL_PLACE)
+    data = pack.data.to_pybytes()
+    found = [data[p["offset"] :][: p["length"]] for p in pack.places.to_pylist()]
+    assert found == [row["png"] for row in rows]
+    assert set(pack.places["pack"].to_pylist()) == {pack.key}
+    again, coverage = read_pack(data, THUMBNAIL_PACKS)
+    assert (again.key, coverage) == (pack.key, COVERAGE)
+    assert again.places.equals(pack.places)
+
+
+def test_a_night_is_told_by_the_key() -> None:
+    pack = pack_of([cutout(1, "science", b"a", 61000.9)])
+    assert night_of(pack.key) == 61000
+    assert night_of(pack.key.replace("packs", "thumbnails")) == 61000
+    for key in (
+        "",
+        "packs/61000/x.parquet",
+        f"old/{pack.key}",
+        f"{pack.key}.gz",
+        "tables/cutouts/",
+    ):
+        assert night_of(key) is None
+
+
+def test_a_pack_is_kept_for_so_many_days_after_its_night() -> None:
+    key = pack_of([cutout(1, "science", b"a", 61000.9)]).key
+    assert not expired(key, None, 99999.0)
+    assert not expired(key, 7, 61007.99)
+    assert expired(key, 7, 61008.0)
+    assert not expired(key, 0, 61000.99)
+    assert expired(key, 0, 61001.0)
+    assert not expired("tables/cutouts/x.parquet", 0, 99999.0)

@@ -1,0 +1,283 @@
+"""The second site is right at every moment: no run before its packs, no offset before its bytes."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from stampede.alerts.columns import CUTOUT
+from stampede.errors import Damaged, StoreDown
+from stampede.store.compaction import compact
+from stampede.store.copy import Copied
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.objects import Objects
+from stampede.store.packs import write_pack
+from stampede.store.replica import Replica, packs_of, unneeded
+from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from tests.store import rows
+from tests.store.watched import Watched
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+GRACE = timedelta(minutes=5)
+EACH = 4  # alerts in a flush
+
+
+def store() -> MemoryObjects:
+    return MemoryObjects(lambda: NOW)
+
+
+def flush(objects: Objects, number: int) -> tuple[str, str]:
+    """What `cutouts` and `lightcurves` do with one batch; keys of the pack and of its run."""
+    ids = range(number * EACH, (number + 1) * EACH)
+    coverage = Coverage.of({("alerts", 0): ids})
+    cutouts = [rows.cutout(i, kind, f"{kind} {i}".encode()) for i in ids for kind in "ab"]
+    pack = write_pack(rows.table(cutouts, CUTOUT), coverage)
+    objects.put(pack.key, pack.data)
+    run = Table(objects, CUTOUTS).append(pack.places, coverage)
+    points = rows.table(rows.detection("1", i) for i in ids)
+    Table(objects, DETECTIONS).append(points, coverage)
+    return pack.key, run
+
+
+def keys(objects: Objects, prefix: str = "") -> list[str]:
+    return [info.key for info in objects.list(prefix)]
+
+
+def check(site: Objects) -> Coverage:
+    """All that a reader may rely on at a site; what it covers."""
+    table = Table(site, CUTOUTS, threads=1)
+    alerts = {i for low, high in table.coverage().intervals("alerts", 0) for i in range(low, high)}
+    found = table.lookup(sorted(alerts)).to_pylist()
+    assert {row["alert_id"] for row in found} == alerts
+    for row in found:
+        start, length = row["offset"], row["length"]
+        assert site.get(row["pack"], start, length) == f"{row['kind']} {row['alert_id']}".encode()
+    return table.coverage()
+
+
+def everything(count: int) -> Coverage:
+    return Coverage.of({("alerts", 0): range(count * EACH)})
+
+
+def test_a_run_brings_its_packs_first() -> None:
+    source, target = store(), store()
+    pack, run = flush(source, 0)
+    assert packs_of(source, source.head(run)) == {pack}
+    watched = Watched(target)
+    assert Replica(source, watched, 1).bring(run).moved
+    assert [key for operation, key in watched.calls if operation == "put"] == [pack, run]
+    assert check(target) == everything(1)
+
+
+def test_a_merged_run_brings_all_packs_and_needs_no_input() -> None:
+    source, target = store(), store()
+    for number in range(4):
+        flush(source, number)
+    compact(Table(source, CUTOUTS), NOW, fanout=4)
+    [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
+    Replica(source, target, 1).bring(merged)
+    assert check(target) == everything(4)
+    assert keys(target, "tables/cutouts/") == [merged]
+
+
+def test_catching_up_brings_everything_once() -> None:
+    source, target = store(), store()
+    for number in range(5):
+        flush(source, number)
+    source.put("deadletters/cutouts/x.parquet", b"a letter")
+    source.put("expected/files-1", b"7")
+    brought: list[str] = []
+    replica = Replica(source, target, 3)
+    assert {info.key for info in replica.missing()} == set(keys(source))
+    replica.catch_up(lambda key, copied: brought.append(key))
+    assert sorted(brought) == keys(source) == keys(target)
+    assert list(replica.missing()) == []
+    replica.catch_up(lambda key, copied: pytest.fail(key))
+
+
+def test_inputs_are_not_wanted_beside_their_run() -> None:
+    """Nor if the second site merged them by itself."""
+    source, target = store(), store()
+    for number in range(4):
+        flush(source, number)
+    Replica(source, target, 2).catch_up()
+    compact(Table(target, CUTOUTS), LATER, fanout=4)
+    compact(Table(target, CUTOUTS), LATER, fanout=4, grace=timedelta())
+    assert keys(target, "tables/cutouts/0000") == []
+    assert list(Replica(source, target, 2).missing()) == []
+    assert check(target) == everything(4)
+
+
+def test_what_was_merged_is_removed_after_the_grace() -> None:
+    source, target = store(), store()
+    for number in range(4):
+        flush(source, number)
+    Replica(source, target, 2).catch_up()
+    inputs = keys(target, "tables/cutouts/")
+    compact(Table(source, CUTOUTS), NOW, fanout=4)
+    Replica(source, target, 2).catch_up()
+    assert list(unneeded(source, target, NOW, GRACE)) == []
+    assert list(unneeded(source, target, LATER, GRACE)) == inputs
+
+
+def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
+    source, target = store(), store()
+    for number in range(4):
+        flush(source, number)
+    compact(Table(source, DETECTIONS), NOW, fanout=4, run_rows=2, slice_rows=2)
+    compact(Table(source, CUTOUTS), NOW, fanout=4, run_rows=8, slice_rows=8)
+    first, *rest = keys(source, "tables/cutouts/0001")
+    assert rest
+    Replica(source, target, 1).bring(first)
+    assert check(target) == Coverage.of({})
+    assert list(unneeded(source, target, LATER, GRACE)) == []
+    for key in (first, *rest):
+        source.delete(key)
+    assert list(unneeded(source, target, NOW, GRACE)) == []
+    assert list(unneeded(source, target, LATER, GRACE)) == [first]
+
+
+def test_what_is_past_its_retention_is_not_brought() -> None:
+    source, target = store(), store()
+    pack, run = flush(source, 0)
+    replica = Replica(source, target, 1, lambda key: key.startswith("packs/"))
+    assert replica.bring(pack) == Copied(0, False)
+    replica.bring(run)
+    replica.catch_up()
+    assert keys(target) == keys(source, "tables/")
+    assert list(replica.missing()) == []
+
+
+def test_what_is_gone_was_merged_and_is_no_error() -> None:
+    source, target = store(), store()
+    _, run = flush(source, 0)
+    source.delete(run)
+    assert Replica(source, target, 1).bring(run) == Copied(0, False)
+
+
+def test_a_damaged_pack_stops_only_what_points_into_it() -> None:
+    source, target = store(), store()
+    bad, bad_run = flush(source, 0)
+    good, good_run = flush(source, 1)
+    source.put(bad, source.get(bad)[:-1] + b"?")
+    source.put("zz", b"anything else")
+    replica = Replica(source, target, 2)
+    with pytest.raises(Damaged, match=bad):
+        replica.catch_up()
+    assert {info.key for info in replica.missing()} == {bad, bad_run}
+    assert {good, good_run, "zz"} <= set(keys(target))
+    assert check(target) == Coverage.of({("alerts", 0): range(EACH, 2 * EACH)})
+    source.delete(bad)  # given up: all else comes
+    replica.catch_up()
+    assert list(replica.missing()) == []
+
+
+def test_nothing_is_written_to_the_first_site() -> None:
+    """So a second site may pull with a key that only reads."""
+    source, target = Watched(store()), store()
+    _, run = flush(source, 0)
+    compact(Table(source, CUTOUTS), NOW, major=True)
+    source.calls.clear()
+    replica = Replica(source, target, 2)
+    replica.bring(run)
+    replica.catch_up()
+    list(unneeded(source, target, LATER, GRACE))
+    assert keys(source.inner) == keys(target)
+    assert {operation for operation, _ in source.calls} == {"get", "head", "list"}
+
+
+def test_what_should_be_a_run_and_is_none_is_damaged() -> None:
+    source, target = store(), store()
+    key = f"tables/cutouts/0000-{32 * '0'}.parquet"
+    source.put(key, b"not Parquet, whatever its name says")
+    with pytest.raises(Damaged, match="is no run"):
+        Replica(source, target, 1).bring(key)
+    assert keys(target) == []
+
+
+def test_an_event_that_comes_again_costs_two_heads() -> None:
+    source, target = Watched(store()), Watched(store())
+    pack, run = flush(source, 0)
+    replica = Replica(source, target, 1)
+    for key in (pack, run):
+        replica.bring(key)
+        source.calls.clear()
+        target.calls.clear()
+        assert not replica.bring(key).moved
+        assert source.calls == target.calls == [("head", key)]
+
+
+def test_a_listing_is_not_held_in_memory() -> None:
+    source, target = store(), store()
+    for number in range(300):
+        source.put(f"packs/60000/{number}", b"x")
+    watched = Watched(source)
+    missing = Replica(watched, target, 1).missing_objects()
+    next(missing)
+    assert watched.count("list") < 5
+    assert sum(1 for _ in missing) == 299
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_second_site_is_right_at_every_moment(seed: int) -> None:
+    """Flushes, compactions and sweeps at the first site while a copier runs, dies, runs again.
+
+    Between any two requests anything may happen at the first site; before every write to the
+    second it is checked all through, and it never covers less than it did.
+    """
+    dice = random.Random(seed)
+    source, inner = store(), store()
+    flushed, covered, busy = 0, Coverage.of({}), False
+
+    def live(_: int) -> None:
+        nonlocal flushed, busy
+        if busy:
+            return
+        busy = True
+        what = dice.random()
+        if what < 0.06 and flushed < 40:
+            flush(source, flushed)
+            flushed += 1
+        elif what < 0.1:
+            spec = dice.choice([CUTOUTS, DETECTIONS])
+            grace = dice.choice([timedelta(), timedelta(days=1)])
+            cut = dice.choice([8, 1000])
+            table = Table(source, spec, threads=1)
+            compact(table, NOW, fanout=3, run_rows=cut, slice_rows=cut, grace=grace)
+        busy = False
+
+    def look(number: int) -> None:
+        nonlocal covered
+        live(number)
+        if target.calls[-1][0] in ("put", "delete"):
+            now = check(inner)
+            assert not covered - now
+            covered = now
+
+    for _ in range(6):
+        flush(source, flushed)
+        flushed += 1
+    for _ in range(8):
+        target = Watched(inner, look, crash_at=dice.choice([None, 1, 5]), torn=dice.random() < 0.5)
+        replica = Replica(Watched(source, live), target, 1)
+        try:
+            if dice.random() < 0.5:
+                replica.catch_up()
+            else:
+                for key in dice.sample(keys(source), 4):
+                    replica.bring(key)
+            for key in unneeded(source, target, LATER, GRACE):
+                target.delete(key)
+        except StoreDown:
+            pass
+        replica.close()
+    Replica(source, inner, 2).catch_up()
+    assert check(inner) == check(source) == everything(flushed)
+    assert Table(inner, DETECTIONS).coverage() == everything(flushed)
+    points = [Table(site, DETECTIONS).lookup(["1"]) for site in (source, inner)]
+    assert points[0].equals(points[1])
+    assert isinstance(points[0], pa.Table)
+    assert points[0].num_rows == flushed * EACH

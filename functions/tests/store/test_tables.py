@@ -1,0 +1,355 @@
+"""Tables: what is appended is found, at the cost of few small requests."""
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.alerts.columns import CUTOUT_PLACE, DETECTION
+from stampede.errors import NotFound, StoreDown
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.merge import CUTOUTS, DETECTIONS
+from stampede.store.reader import Cache
+from stampede.store.runs import GROUP_ROWS, RunName, RunWriter, sortable
+from stampede.store.tables import TABLES, Table
+from tests.store.rows import bits, detection, detections, merged, table
+from tests.store.watched import Watched
+
+COVERAGE = Coverage.of({("alerts", 0): range(10)})
+
+
+def many(rows: int, per_object: int = 1, version: int = 0) -> pa.Table:
+    """Detections of objects 000000 ..., so many of each."""
+    number = np.arange(rows)
+    names = [f"{n:06}" for n in (number // per_object).tolist()]
+    columns = {
+        "object_id": names,
+        "survey": ["lsst"] * rows,
+        "source_id": number,
+        "mjd": 60000 + number / 100,
+        "flux": np.full(rows, version, np.float32),
+        "processed_mjd": np.full(rows, 60000.0 + version),
+    }
+    columns |= {name: np.zeros(rows, bool) for name in ("forced", "limit", "withdrawn")}
+    empty = DETECTION.empty_table()
+    return pa.table(
+        {
+            field.name: columns.get(field.name, pa.nulls(rows, empty[field.name].type))
+            for field in DETECTION
+        },
+        DETECTION,
+    )
+
+
+def ids(rows: pa.Table) -> list:
+    return sorted(set(rows["object_id"].to_pylist()))
+
+
+@given(
+    st.lists(st.lists(detections, max_size=10), max_size=4),
+    st.lists(st.sampled_from(["", "1", "10", "100", "é", "ZTF18abc", "ZTF"])),
+)
+def test_lookup_follows_the_law(appends: list, values: list) -> None:
+    one = Table(MemoryObjects(), DETECTIONS, threads=1)
+    for rows in appends:
+        one.append(table(rows), COVERAGE)
+    wanted = [row for rows in appends for row in rows if row["object_id"] in values]
+    assert bits(one.lookup(values)) == bits(merged(wanted, DETECTIONS))
+    assert one.lookup(values).schema.equals(DETECTION, check_metadata=True)
+
+
+def test_integer_keys() -> None:
+    one = Table(MemoryObjects(), CUTOUTS)
+    row = {f.name: None if f.nullable else 1.0 if f.name == "mjd" else "x" for f in CUTOUT_PLACE}
+    some = [-(2**63), -1, 0, 5, 2**63 - 1]
+    rows = [row | {"alert_id": number} for number in some]
+    one.append(table(rows, CUTOUT_PLACE), COVERAGE)
+    assert one.lookup([5, 2**63 - 1, 7])["alert_id"].to_pylist() == [5, 2**63 - 1]
+    assert one.lookup(some).to_pylist() == rows
+
+
+def test_an_empty_table() -> None:
+    one = Table(MemoryObjects(), DETECTIONS)
+    assert one.lookup(["1"]).schema.equals(DETECTION)
+    assert one.runs() == []
+    assert one.coverage() == Coverage()
+    assert set(TABLES) == {"cutouts", "detections"}
+
+
+def test_nothing_asked_for_nothing_read() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS)
+    one.append(many(10), COVERAGE)
+    one.refresh()
+    before = len(objects.calls)
+    assert one.lookup([]).num_rows == 0
+    assert one.lookup(["zzz", ""]).num_rows == 0
+    assert len(objects.calls) == before
+
+
+def test_same_rows_same_run() -> None:
+    objects = MemoryObjects()
+    one = Table(objects, DETECTIONS)
+    rows = many(3000)
+    shuffled = rows.take(np.random.default_rng(1).permutation(3000))
+    assert one.append(rows, COVERAGE) == one.append(shuffled, COVERAGE)
+    assert one.append(rows, Coverage()) != one.append(rows, COVERAGE)
+    assert len(list(objects.list("tables/detections/0000-"))) == 2
+
+
+def test_a_lookup_fetches_one_row_group_of_each_run_and_keeps_it() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS, threads=1)
+    for version in range(3):
+        one.append(many(10 * GROUP_ROWS, 5, version), COVERAGE)
+    one.refresh()
+    assert objects.count("get") == 3  # one footer each
+    size = sum(info.size for info in objects.list("tables/"))
+    objects.got = 0
+    found = one.lookup(["000700"])
+    assert found["flux"].to_pylist() == [2.0] * 5
+    assert objects.count("get") == 6
+    assert objects.got < size / 8
+    assert one.lookup(["000700", "000701"]).num_rows == 10
+    assert objects.count("get") == 6
+
+
+def test_neighbouring_row_groups_come_by_one_request() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS, threads=1)
+    rows = many(10 * GROUP_ROWS)
+    one.append(rows, COVERAGE)
+    one.refresh()
+    assert one.lookup(ids(rows)).equals(rows)
+    assert objects.count("get") == 2
+    assert one.lookup(ids(rows)).equals(rows)
+    assert objects.count("get") == 2
+
+
+def test_one_object_over_many_row_groups() -> None:
+    one = Table(MemoryObjects(), DETECTIONS)
+    rows = many(6 * GROUP_ROWS, 5 * GROUP_ROWS)
+    one.append(rows, COVERAGE)
+    assert one.lookup(["000000"]).num_rows == 5 * GROUP_ROWS
+    assert one.lookup(["000001"]).num_rows == GROUP_ROWS
+
+
+def test_a_refresh_reads_only_new_footers() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS)
+    for version in range(4):
+        one.append(many(10, 1, version), COVERAGE)
+    one.refresh()
+    assert objects.count("get") == 4
+    one.refresh()
+    assert objects.count("get") == 4
+    one.append(many(10, 1, 9), COVERAGE)
+    one.refresh()
+    assert objects.count("get") == 5
+    assert len(one.runs()) == 5
+
+
+def test_without_memory_everything_is_read_again() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS, cache_bytes=0)
+    rows = many(3 * GROUP_ROWS)
+    one.append(rows, COVERAGE)
+    for _ in range(2):
+        before = objects.count("get")
+        assert one.lookup(ids(rows)).equals(rows)
+        assert objects.count("get") > before
+    assert one.reader.cache.bytes == 0
+
+
+def test_the_cache_keeps_what_was_used_last() -> None:
+    cache = Cache(10)
+    for name in "abc":
+        cache.put((name,), name, 3)
+    assert cache.get(("a",)) == "a"
+    cache.put(("d",), "d", 4)
+    assert [cache.get((name,)) for name in "abcd"] == ["a", None, "c", "d"]
+    cache.put(("d",), "D", 1)
+    assert cache.bytes == 7
+    cache.put(("e",), "e", 11)
+    assert cache.bytes == 0
+
+
+def test_runs_that_go_away_are_looked_for_again() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS, cache_bytes=0)
+    key = one.append(many(10), COVERAGE)
+    one.refresh()
+    merged_run = write_run(store, many(10), 1, [RunName.parse(key).run])
+    store.delete(key)
+    assert one.lookup(["000003"]).num_rows == 1
+    assert [run.key for run in one.runs()] == [merged_run]
+
+
+def test_runs_that_always_go_away_are_a_store_down() -> None:
+    store = MemoryObjects()
+    one = Table(Vanishing(store), DETECTIONS)
+    one.append(many(10), COVERAGE)
+    with pytest.raises(StoreDown, match="faster than they can be listed"):
+        one.refresh()
+
+
+def test_a_slow_sweep_keeps_nobody_from_listing() -> None:
+    """Each time that all is read, the last run is gone before its turn."""
+    store = MemoryObjects()
+    writer = Table(store, DETECTIONS)
+    keys = sorted(writer.append(many(10, version=n), COVERAGE) for n in range(9))
+    merged_run = write_run(store, many(10), 1, [RunName.parse(key).run for key in keys])
+
+    def sweep(number: int) -> None:
+        if keys and watched.calls[number] == ("get", keys[-1]):
+            store.delete(keys.pop())
+
+    watched = Watched(store, sweep)
+    one = Table(watched, DETECTIONS, cache_bytes=0, threads=1)
+    one.refresh()
+    assert [run.key for run in one.runs()] == [merged_run]
+    assert watched.count("get") == 10
+
+
+class Vanishing(Watched):
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        raise NotFound(key)
+
+
+def write_run(
+    store: MemoryObjects, rows: pa.Table, level: int, inputs: list, part: int = 0, parts: int = 1
+) -> str:
+    writer = RunWriter(DETECTIONS)
+    writer.add(rows)
+    key = RunName(level, "ab" * 16, part, parts).key("detections")
+    store.put(key, writer.close(level, inputs, COVERAGE).to_pybytes())
+    return key
+
+
+def test_inputs_are_left_out_once_all_parts_are_there() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    rows = many(10)
+    key = one.append(rows, COVERAGE)
+    inputs = [RunName.parse(key).run]
+    second = write_run(store, rows.slice(5), 1, inputs, 1, 2)
+    one.refresh()
+    assert [run.key for run in one.runs()] == [key]
+    first = write_run(store, rows.slice(0, 5), 1, inputs, 0, 2)
+    one.refresh()
+    assert [run.key for run in one.runs()] == [first, second]
+    assert [run.key for run in one.listed()] == [key, first, second]
+    assert one.lookup(ids(rows)).equals(rows)
+
+
+def test_coverage_of_an_incomplete_run_does_not_count() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    write_run(store, many(5), 1, ["0000-" + "cd" * 16], 0, 2)
+    one.refresh()
+    assert one.coverage() == Coverage()
+
+
+def test_a_run_without_rows_still_covers() -> None:
+    one = Table(MemoryObjects(), DETECTIONS)
+    one.append(DETECTION.empty_table(), COVERAGE)
+    assert one.coverage() == COVERAGE
+    assert one.lookup(["000000"]).num_rows == 0
+
+
+def test_a_footer_says_what_a_run_is() -> None:
+    store = MemoryObjects()
+    key = write_run(store, many(10), 3, ["0002-" + "cd" * 16])
+    metadata = pq.read_metadata(pa.BufferReader(store.get(key))).metadata
+    said = {k.decode(): json.loads(v) for k, v in metadata.items() if k.startswith(b"stampede.")}
+    assert said == {
+        "stampede.level": 3,
+        "stampede.inputs": ["0002-" + "cd" * 16],
+        "stampede.coverage": {"alerts/0": [[0, 10]]},
+        "stampede.rows": 10,
+        "stampede.first": "000000",
+        "stampede.last": "000009",
+    }
+    [run] = Table(store, DETECTIONS).runs()
+    assert (run.rows, run.first, run.last, run.coverage) == (10, "000000", "000009", COVERAGE)
+    assert run.inputs == ("0002-" + "cd" * 16,)
+    assert run.name.level == 3
+
+
+@pytest.mark.parametrize("cut", [slice(0, -1), slice(0, 50), slice(4, None), slice(0, 0)])
+def test_a_damaged_run_is_named(cut: slice) -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    key = one.append(many(10), COVERAGE)
+    store.put(key, store.get(key)[cut])
+    if cut == slice(4, None):  # its footer is whole, its row groups are not where it says
+        store.put(key, store.get(key)[-40:])
+    with pytest.raises(StoreDown, match=key):
+        one.refresh()
+
+
+def test_a_stranger_among_the_runs() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    key = one.append(many(10), COVERAGE)
+    store.put("tables/detections/README.txt", b"hello")
+    one.refresh()
+    assert [run.key for run in one.runs()] == [key]
+    sink = pa.BufferOutputStream()
+    pq.write_table(many(10), sink)
+    store.put(RunName(0, "ef" * 16).key("detections"), sink.getvalue().to_pybytes())
+    with pytest.raises(StoreDown, match=r"efef.*footer"):
+        one.refresh()
+
+
+def test_a_rewritten_listing_time_is_noticed() -> None:
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    clock = [now]
+    store = MemoryObjects(lambda: clock[0])
+    one = Table(store, DETECTIONS)
+    one.append(many(10), COVERAGE)
+    one.refresh()
+    clock[0] += timedelta(hours=1)
+    one.append(many(10), COVERAGE)
+    one.refresh()
+    assert [run.object.modified for run in one.runs()] == [clock[0]]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (f"tables/x/0000-{'ab' * 16}.parquet", RunName(0, "ab" * 16)),
+        (f"tables/x/0012-{'ab' * 16}-3of10.parquet", RunName(12, "ab" * 16, 3, 10)),
+        (f"tables/x/12-{'ab' * 16}.parquet", None),
+        ("tables/x/0000-ab.parquet", None),
+        ("tables/x/", None),
+    ],
+)
+def test_names(key: str, name: RunName | None) -> None:
+    assert RunName.parse(key) == name
+    if name:
+        assert name.key("x") == key
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_sortable_keeps_the_order_of_strings(values: list) -> None:
+    try:
+        codes = sortable(sorted(values), DETECTIONS)
+    except UnicodeEncodeError:
+        return  # half a surrogate pair, which no column can hold
+    assert list(codes) == sorted(codes)
+
+
+def test_no_rows_are_changed_by_their_way_through_a_run() -> None:
+    values = [math.nan, -0.0, 0.0, math.inf, -math.inf, None, 2.0**-149]
+    rows = [dict(detection("1", n), flux=value, ra=value) for n, value in enumerate(values)]
+    one = Table(MemoryObjects(), DETECTIONS)
+    one.append(table(rows), COVERAGE)
+    assert bits(one.lookup(["1"])) == bits(rows)

@@ -1,0 +1,151 @@
+"""The whole way of an alert: Kafka, sources, functions, Ceph and `read`, each a process."""
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from stampede.audit import audit
+from stampede.local.kafka import LocalKafka
+from stampede.local.process import free_port
+from stampede.local.system import Plan, System, make_topics
+from stampede.local.truth import digest, truth_of
+from stampede.settings import Settings
+from stampede.simulator import Simulator
+from stampede.simulator.faults import FAULTS
+from stampede.store.open import open_objects
+from tests import proof
+from tests.alerts import making
+
+STORED_SECONDS = 150.0
+Place = tuple[str, int, int]
+
+
+@pytest.fixture
+def system(
+    bucket: Settings, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[System]:
+    """Everything, on a Kafka and an S3 endpoint that are there already."""
+    monkeypatch.setenv("STAMPEDE_ACCESS_KEY", bucket.access_key)
+    monkeypatch.setenv("STAMPEDE_SECRET_KEY", bucket.secret_key.get_secret_value())
+    monkeypatch.setenv("STAMPEDE_GROUP", uuid.uuid4().hex)
+    topics = tuple(f"{survey}-{uuid.uuid4().hex[:8]}" for survey in ("lsst", "ztf"))
+    make_topics(kafka.bootstrap, topics)
+    plan = Plan(tmp_path, bucket.store, kafka.bootstrap, topics, free_port(), False)
+    with System(plan, print, print) as running:
+        yield running
+    for process in running.processes.values():
+        assert process.status == 0, process.tail()
+
+
+@pytest.fixture
+def send(system: System) -> Callable[[Iterable[bytes]], dict[Place, bytes]]:
+    """Sends messages to the topic of their survey; the message at each place in Kafka."""
+    lsst, ztf = system.plan.topics
+
+    def go(messages: Iterable[bytes]) -> dict[Place, bytes]:
+        producer = Producer({"bootstrap.servers": system.settings.kafka, "linger.ms": 5})
+        places: dict[Place, bytes] = {}
+
+        def note(error: object, message: object) -> None:
+            assert error is None
+            places[message.topic(), message.partition(), message.offset()] = message.value() or b""
+
+        for message in messages:
+            producer.produce(ztf if message[:3] == b"Obj" else lsst, message, on_delivery=note)
+            producer.poll(0)
+        assert producer.flush(120) == 0
+        return places
+
+    return go
+
+
+def wait_until_stored(system: System) -> None:
+    """Until `audit` says that nothing is missing."""
+    objects = open_objects(system.settings)
+    deadline = time.monotonic() + STORED_SECONDS
+    while missing := [
+        entry
+        for entry in audit(objects, system.settings, system.plan.topics)
+        if entry.missing or entry.stored + entry.dead_lettered != entry.high - entry.low
+    ]:
+        assert time.monotonic() < deadline, missing
+        time.sleep(0.3)
+
+
+def reasons(fault: str) -> tuple[str, ...]:
+    """What a dead letter may say of a fault, one of these."""
+    return {
+        "empty": ("the message is empty",),
+        "magic": ("neither",),
+        "truncated": ("cut off", "do not fit"),
+        "trailing": ("left over",),
+        "zeros": ("left over", "do not fit"),
+        "unknown-schema": ("unknown schema id 9999", "schema"),
+        "wrong-schema": ("do not fit", "left over", "cut off", "schema"),
+        "no-time": ("no observation time",),
+        "future": ("in the future",),
+        "not-fits": ("is not FITS",),
+    }[fault]
+
+
+def test_simulated_alerts(system: System, send) -> None:
+    simulator = Simulator(
+        21, objects=20, solar_system=0.15, null_cutouts=0.1, duplicates=0.1, corrupt=0.15
+    )
+    alerts = list(simulator.alerts(600))
+    by_body = {alert.body: alert for alert in alerts}
+    assert {alert.fault for alert in alerts} == {None, *FAULTS}
+    assert {"lsst", "ztf"} == {alert.survey for alert in alerts if alert.fault}
+    assert any(alert.duplicate for alert in alerts)
+    assert any(alert.kind == "mover" for alert in alerts)
+    places = send(alert.body for alert in alerts)
+    assert len(places) == 600
+    wait_until_stored(system)
+
+    objects, read = open_objects(system.settings), system.urls["read"]
+    for number, table in enumerate(("cutouts", "detections")):
+        due = {
+            place: FAULTS[alert.fault][number]
+            for place, body in places.items()
+            if (alert := by_body[body]).fault and FAULTS[alert.fault][number] >= 300
+        }
+        found = proof.letters(objects, table)
+        assert {place: int(letter.code) for place, letter in found.items()} == due
+        for place, letter in found.items():
+            assert letter.data == places[place]
+            fault = by_body[letter.data].fault
+            assert fault
+            assert any(reason in letter.reason for reason in reasons(fault)), (fault, letter.reason)
+
+    good = [alert for alert in alerts if alert.fault is None]
+    stored = proof.stored_cutouts(read, [alert.alert_id for alert in alerts])
+    assert not proof.differences(proof.cutouts_of(good), stored)
+    assert len(stored) > 1000
+    assert proof.assert_light_curves(read, simulator) > 1000
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not making.REAL.exists(), reason="needs the real alerts of ../shared/data")
+def test_real_alerts(system: System, send) -> None:
+    messages = making.real_alerts()
+    assert len(send(messages)) == len(messages)
+    wait_until_stored(system)
+    entries = audit(open_objects(system.settings), system.settings, system.plan.topics)
+    assert Counter(entry.dead_lettered for entry in entries).keys() == {0}
+    truths = [truth for message in messages if (truth := truth_of(message))]
+    assert len(truths) == len(messages)
+    read = system.urls["read"]
+    stored = proof.stored_cutouts(read, [truth.alert_id for truth in truths])
+    assert {key: digest(fits) for key, fits in stored.items()} == {
+        (truth.survey, truth.alert_id, kind): value
+        for truth in truths
+        for kind, value in truth.cutouts.items()
+    }
+    own = {(truth.survey, truth.object_id, truth.alert_id) for truth in truths}
+    points = proof.light_curve_points(read, {truth.object_id for truth in truths})
+    assert own <= points

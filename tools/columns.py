@@ -1,0 +1,29 @@
+"""Writes docs/columns.md from the model: `python tools/columns.py`. A test holds them together."""
+
+from pathlib import Path
+
+from stampede.alerts import columns
+
+PAGE = Path(__file__).parents[1] / "docs" / "columns.md"
+TABLES = (
+    ("A point of a light curve", columns.DETECTION),
+    ("A cutout", columns.CUTOUT),
+    ("A thumbnail", columns.THUMBNAIL),
+)
+
+
+def page() -> str:
+    """The whole page."""
+    text = "# Columns\n\n" + (columns.__doc__ or "").partition("Conventions: ")[2].strip() + "\n"
+    for title, schema in TABLES:
+        text += f"\n## {title}\n\n| column | type | unit | what it is |\n|---|---|---|---|\n"
+        for field in schema:
+            about = {key.decode(): value.decode() for key, value in field.metadata.items()}
+            null = "" if field.nullable else ", never null"
+            unit = about.get("unit", "")
+            text += f"| `{field.name}` | {field.type}{null} | {unit} | {about['doc']} |\n"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
