@@ -42,7 +42,8 @@ e2e-down: $(VENV)/dev ## take that cluster down, with all that was in it
 bench: $(VENV)/dev ## measure: build/bench.json and build/bench.md
 	$(BIN)/stampede bench
 
-format: $(VENV)/dev ## format and mend what the linter can mend
+format: $(VENV)/dev ## format, mend what the linter can mend, copy the Triggers to where they are shipped
+	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
 	$(BIN)/ruff format functions e2e tools charts
 	$(BIN)/ruff check --fix functions e2e tools charts
 

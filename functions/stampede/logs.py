@@ -17,7 +17,8 @@ def configure_logs() -> None:
             structlog.dev.ConsoleRenderer() if person else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # As it is when a line is written: who calls a command within a process may take it away.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     # A store that is away is told by who asks it, once, not by each of its connections.

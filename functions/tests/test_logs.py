@@ -1,0 +1,24 @@
+"""Lines of log go where standard error is when they are written."""
+
+import json
+from io import StringIO
+
+import pytest
+import structlog
+
+from stampede.logs import configure_logs
+
+
+def test_a_line_goes_to_standard_error_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = structlog.get_logger()
+    with StringIO() as gone:
+        monkeypatch.setattr("sys.stderr", gone)
+        configure_logs()
+    monkeypatch.setattr("sys.stderr", now := StringIO())
+    log.warning("a thing", count=3)
+    assert json.loads(now.getvalue()) | {"timestamp": ""} == {
+        "event": "a thing",
+        "count": 3,
+        "level": "warning",
+        "timestamp": "",
+    }
