@@ -15,7 +15,7 @@ demo: $(VENV)/stampede ## run it all here: 2,000 simulated alerts, or ALERTS=PAT
 	@$(BIN)/stampede demo $(if $(ALERTS),--alerts-from "$(ALERTS)",) $(OPTIONS)
 
 check: $(VENV)/dev ## the quick loop: format, lint, types, unit tests, the chart
-	@tools/go-tool helm >/dev/null
+	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
 	$(BIN)/ruff format --check functions e2e tools charts
 	$(BIN)/ruff check functions e2e tools charts
@@ -24,7 +24,7 @@ check: $(VENV)/dev ## the quick loop: format, lint, types, unit tests, the chart
 
 test: $(VENV)/dev ## all tests on this machine: units, a real Ceph and Kafka, all of it with things killed under it
 	@tools/need chromium
-	@tools/go-tool helm >/dev/null
+	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
 	$(BIN)/python -m pytest functions/tests charts/tests e2e/cluster/tests e2e/on_machine
 

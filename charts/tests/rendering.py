@@ -4,6 +4,7 @@ import copy
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,8 @@ Object = dict[str, Any]
 @cache
 def program() -> str:
     """Path of Helm, built out of Go modules the first time."""
-    told = subprocess.run([ROOT / "tools" / "go-tool", "helm"], stdout=subprocess.PIPE, text=True)
+    line = [sys.executable, "-m", "e2e.cluster", "tool", "helm"]
+    told = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert told.returncode == 0, "Helm could not be built: see above"
     return told.stdout.strip()
 

@@ -26,8 +26,8 @@ def main() -> int:
     commands.add_parser("kubeconfig", help="print the path of its kubeconfig")
     load = commands.add_parser("load", help="give it images")
     load.add_argument("archives", nargs="+", type=Path, help="what docker save writes")
-    tool = commands.add_parser("tool", help="print the path of one of Kubernetes' programs")
-    tool.add_argument("name", choices=build.KUBE_NAMES)
+    tool = commands.add_parser("tool", help="print the path of a program, built if need be")
+    tool.add_argument("name", choices=(*build.TOOLS, *build.KUBE_NAMES))
     try:
         return _do(parser.parse_args())
     except Failed as failed:
@@ -39,7 +39,7 @@ def main() -> int:
 
 def _do(asked: argparse.Namespace) -> int:
     if asked.command == "tool":
-        print(build.kube(asked.name))
+        print(build.tool(asked.name))
         return 0
     cluster = choose()
     match asked.command:

@@ -96,5 +96,4 @@ class Kind:
 
 
 def _kind(*arguments: object) -> str:
-    program = run(ROOT / "tools" / "go-tool", "kind", log=LOGS / "go-tool.log").strip()
-    return run(program, *arguments, log=LOGS / "kind.log")
+    return run(build.tool("kind"), *arguments, log=LOGS / "kind.log")

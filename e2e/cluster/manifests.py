@@ -6,7 +6,6 @@ is changed in its configuration is `CONFIGURATION`: it is otherwise as everyone 
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def write() -> tuple[Path, Path]:
 def knative() -> Iterator[Object]:
     """Serving, Eventing, the Broker and its in-memory channel."""
     for name, patterns in _FILES.items():
-        files = [file for pattern in patterns for file in _find(_directory(name), pattern)]
+        files = [file for pattern in patterns for file in _find(module(f"knative.dev/{name}"), pattern)]
         for file in files:
             text = re.sub(r"ko://knative\.dev/(\w+)/cmd/([\w/-]+)", _image, file.read_text())
             for each in yaml.load_all(text, Loader=_LOADER):
@@ -90,18 +89,6 @@ def ingress() -> Iterator[Object]:
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-@cache
-def _directory(name: str) -> Path:
-    for source in (SERVING, EVENTING):
-        if source.module.endswith(f"/{name}"):
-            return module(source.module, source.version)
-    path = f"knative.dev/{name}"
-    text = (_directory("serving") / "go.mod").read_text()
-    found = re.search(rf"{path} (v\S+)", text)
-    assert found is not None, f"serving's go.mod does not name {path}"
-    return module(path, found[1])
 
 
 def _find(directory: Path, pattern: str) -> list[Path]:

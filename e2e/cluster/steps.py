@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ class Failed(Exception):
 
 def say(line: str) -> None:
     """A line of progress, with the seconds since the beginning."""
-    print(f"{time.monotonic() - _BEGIN:7.1f} s  {line}", flush=True)
+    print(f"{time.monotonic() - _BEGIN:7.1f} s  {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from e2e.cluster import Failed, choose
+from e2e.cluster.build import tool
 from e2e.cluster.choice import Cluster
 from e2e.cluster.places import IMAGES, ROOT
 from e2e.cluster.steps import step
@@ -22,7 +23,7 @@ def main() -> int:
     """The exit status."""
     try:
         cluster = choose()
-        subprocess.run([ROOT / "tools" / "go-tool", "helm"], check=True)
+        tool("helm")
         cluster.build()
         images = [image(name) for name in NAMES]
         if sys.argv[1:] == ["build"]:

@@ -3,11 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from e2e.cluster import choose
+from e2e.cluster.build import tool
 from e2e.on_cluster import readme
 from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
 from e2e.user import ROOT
@@ -22,8 +22,7 @@ def cluster() -> Iterator[Cluster]:
         chosen.down(wipe=True)
     try:
         subprocess.run([sys.executable, "-m", "e2e.on_cluster"], cwd=ROOT, check=True)
-        helm = subprocess.check_output([ROOT / "tools" / "go-tool", "helm"], text=True).strip()
-        cluster = Cluster(chosen, Path(helm))
+        cluster = Cluster(chosen, tool("helm"))
         cluster.open_urls()
         yield cluster
     finally:

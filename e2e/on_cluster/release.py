@@ -220,7 +220,7 @@ def asking(ask: Callable[[], object], pause: float = 0.02) -> Iterator[Asked]:
             asked.seconds.append(time.monotonic() - begin)
             stop.wait(pause)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield asked

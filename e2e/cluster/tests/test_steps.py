@@ -63,7 +63,7 @@ def test_patience_has_an_end() -> None:
 
 def test_a_step_is_said_before_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     with step("the long one"):
-        assert "the long one" in capsys.readouterr().out
+        assert "the long one" in capsys.readouterr().err
 
 
 def runs(pid: int) -> bool:

@@ -194,7 +194,7 @@ def registry():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
     server.answers, server.asked = {}, []
     server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
     server.shutdown()

@@ -31,7 +31,7 @@ class Echo(socketserver.BaseRequestHandler):
 @pytest.fixture
 def echo() -> Iterator[int]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server.server_address[1]
         server.shutdown()
@@ -41,7 +41,7 @@ def echo() -> Iterator[int]:
 def answered(connection: socket.socket, data: bytes) -> float:
     """Seconds until all of it has come back as it was."""
     begin = time.monotonic()
-    sender = threading.Thread(target=connection.sendall, args=[data])
+    sender = threading.Thread(target=connection.sendall, args=[data], daemon=True)
     sender.start()
     got = bytearray()
     while len(got) < len(data):

@@ -67,7 +67,7 @@ class Receiver:
                 timeout_graceful_shutdown=1,
             )
         )
-        self._thread = threading.Thread(target=self._server.run)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         while not self._server.started:
             assert self._thread.is_alive()

@@ -43,7 +43,7 @@ class Reader:
 def serving(app) -> Iterator[Reader]:
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.005)

@@ -181,7 +181,8 @@ def test_a_small_query_does_not_wait_for_large_ones():
     one_alert(objects, 1, 1)
     for read in serving(make_app(Settings(), objects)):
         large = [
-            threading.Thread(target=read, args=("/v1/cutouts", "POST", b"1")) for _ in range(10)
+            threading.Thread(target=read, args=("/v1/cutouts", "POST", b"1"), daemon=True)
+            for _ in range(10)
         ]
         for thread in large:
             thread.start()

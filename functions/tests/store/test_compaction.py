@@ -312,7 +312,7 @@ def test_compactors_race_while_others_append_and_read(
                 failures.append(error)
                 done.set()
 
-        return threading.Thread(target=run)
+        return threading.Thread(target=run, daemon=True)
 
     def append() -> None:
         one = Table(store, DETECTIONS)

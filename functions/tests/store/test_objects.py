@@ -147,10 +147,10 @@ def test_an_object_is_seen_whole_or_not_at_all(objects: Objects) -> None:
             if objects.get("one") not in contents:
                 torn.append(True)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     writers = [
-        threading.Thread(target=lambda c=c: [objects.put("one", c) for _ in range(15)])
+        threading.Thread(target=lambda c=c: [objects.put("one", c) for _ in range(15)], daemon=True)
         for c in contents
     ]
     for writer in writers:
