@@ -4,9 +4,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two at a time: much of what tests do is wait for servers.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check e2e e2e-up e2e-down bench format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-up e2e-down bench format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,19 +16,23 @@ help: ## show this
 demo: $(VENV)/stampede ## run it all here: 2,000 simulated alerts, or ALERTS=PATH for yours
 	@$(BIN)/stampede demo $(if $(ALERTS),--alerts-from "$(ALERTS)",) $(OPTIONS)
 
-check: $(VENV)/dev ## the quick loop: format, lint, types, unit tests, the chart
-	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
-	@$(BIN)/python charts/tests/origins.py
+check: lint units ## the quick loop: format, lint, types, unit tests, the chart
+
+test: units servers ## all tests on this machine: units, a real Ceph and Kafka, all of it with things killed under it
+
+lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e tools charts
 	$(BIN)/ruff check functions e2e tools charts
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m "not integration"
 
-test: $(VENV)/dev ## all tests on this machine: units, a real Ceph and Kafka, all of it with things killed under it
-	@tools/need chromium
+units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(BIN)/python -m pytest functions/tests charts/tests e2e/cluster/tests e2e/on_machine
+	$(PYTEST) -q -m "not integration"
+
+servers: $(VENV)/dev
+	@tools/need chromium
+	$(PYTEST) -m integration --no-loadscope-reorder e2e/on_machine functions/tests
 
 e2e: $(VENV)/dev ## the same system on a real cluster, made here if there is none
 	@tools/need chromium

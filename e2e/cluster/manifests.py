@@ -49,8 +49,8 @@ CONFIGURATION = {
     },
     # Quick enough to see functions go to zero, slow enough that they do not between two tests.
     "config-autoscaler": {
-        "stable-window": "15s",
-        "scale-to-zero-grace-period": "10s",
+        "stable-window": "6s",
+        "scale-to-zero-grace-period": "6s",
         "scale-to-zero-pod-retention-period": "0s",
     },
 }

@@ -16,7 +16,7 @@ from stampede.local.truth import digest, truth_of
 from stampede.simulator import Simulator
 from tests import proof
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = pytest.mark.timeout(900)
 
 COUNT = 400
 SEED = 41

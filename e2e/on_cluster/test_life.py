@@ -8,11 +8,11 @@ import pytest
 
 from e2e.cluster.node import Node
 from e2e.on_cluster.release import Release, asking
-from e2e.user import get
+from e2e.user import get, until
 from stampede.simulator import Simulator
 from tests import proof
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = pytest.mark.timeout(900)
 
 VICTIMS = ("cutouts", "lightcurves", "deadletters", "thumbnails", "replicate", "notifications")
 LIMIT = "the limit is"  # says a function of what is too large
@@ -52,7 +52,7 @@ def kill(release: Release, pod: dict) -> None:
 def test_pods_die_while_alerts_come(release: Release) -> None:
     rng, killed = random.Random(52), 0
     with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(simulate, release, 52, 1500, 25)
+        sending = pool.submit(simulate, release, 52, 750, 25)
         while not sending.done():
             time.sleep(rng.uniform(1, 4))
             name = rng.choice([*VICTIMS, "source"])
@@ -62,57 +62,57 @@ def test_pods_die_while_alerts_come(release: Release) -> None:
                 killed += 1
         sending.result()
     assert killed > 5
-    assert_all_of_it_is_stored(release, 52, 1500)
+    assert_all_of_it_is_stored(release, 52, 750)
 
 
 def test_ceph_and_kafka_start_anew_while_alerts_come(release: Release) -> None:
-    simulate(release, 53, 1500)
+    simulate(release, 53, 1000)
     for name in SERVERS:
         release.cluster.kubectl(
             "--namespace", "site", "delete", "pod", "--selector", f"app={name}", "--wait=false"
         )
         time.sleep(5)
-    assert_all_of_it_is_stored(release, 53, 1500)
+    assert_all_of_it_is_stored(release, 53, 1000)
 
 
 def test_the_node_starts_anew_while_alerts_come(release: Release) -> None:
     cluster = release.cluster
     if not isinstance(cluster.chosen, Node):
         pytest.skip(f"{cluster.chosen.name}: its nodes are not ours to restart")
-    simulate(release, 54, 1000)
+    simulate(release, 54, 600)
     cluster.chosen.restart()
     release.wait_until_ready()
-    assert_all_of_it_is_stored(release, 54, 1000)
+    assert_all_of_it_is_stored(release, 54, 600)
     release.wait_until_stored("--site", "replica", seconds=400)
 
 
 def test_an_upgrade_under_load_and_a_poison_alert(release: Release) -> None:
-    """No read fails, nothing is lost; what the first bound refuses, the second one replays."""
+    """No read fails, nothing is lost; what one upgrade's bound refuses, the next one's replays."""
     simulate(release, 55, 50)
     release.wait_until_stored()
     known = next(alert for alert in truth_of(55, 50)[1] if alert.fits["science"])
     url = f"{release.url('read')}/v1/alerts/{known.alert_id}/cutouts/science"
-    _, alerts = truth_of(56, 1000)
-    sizes = sorted(len(alert.body) for alert in alerts)
-    bound = sizes[-20]  # the largest are too large
+    _, alerts = truth_of(56, 500)
+    bound = sorted(len(alert.body) for alert in alerts)[-50]  # the largest are too large
     before = {pod["metadata"]["name"] for pod in release.pods("read")}
 
     def read() -> None:
         assert get(url) == known.fits["science"]
 
+    def refused() -> int:
+        said = release.stampede("deadletters", "list", "cutouts", "--reason", LIMIT, "--json").said
+        return len(said.splitlines())
+
     with asking(read) as asked:
         release.install(settings__max_alert_bytes=bound)
         with ThreadPoolExecutor(1) as pool:
-            sending = pool.submit(simulate, release, 56, 1000, 20)
-            time.sleep(10)
-            release.install(podAnnotations__upgraded="yes")
+            sending = pool.submit(simulate, release, 56, 500, 20)
+            until(lambda: refused() > 5, 180, 2)
+            release.install(settings__max_alert_bytes=16 << 20)
             sending.result()
         release.wait_until_stored(seconds=400)
-        refused = release.stampede("deadletters", "list", "cutouts", "--reason", LIMIT, "--json")
-        assert len(refused.said.splitlines()) >= sum(size > bound for size in sizes) > 10
-        release.install(settings__max_alert_bytes=16 << 20)
     assert not asked.wrong
     assert len(asked.seconds) > 100
     assert before.isdisjoint(pod["metadata"]["name"] for pod in release.pods("read"))
     release.stampede("deadletters", "replay", "--all", check=False, seconds=300)
-    assert_all_of_it_is_stored(release, 56, 1000)
+    assert_all_of_it_is_stored(release, 56, 500)
