@@ -49,8 +49,8 @@ CONFIGURATION = {
     },
     # Quick enough to see functions go to zero, slow enough that they do not between two tests.
     "config-autoscaler": {
-        "stable-window": "6s",
-        "scale-to-zero-grace-period": "6s",
+        "stable-window": "15s",
+        "scale-to-zero-grace-period": "10s",
         "scale-to-zero-pod-retention-period": "0s",
     },
 }
@@ -72,7 +72,9 @@ def write() -> tuple[Path, Path]:
 def knative() -> Iterator[Object]:
     """Serving, Eventing, the Broker and its in-memory channel."""
     for name, patterns in _FILES.items():
-        files = [file for pattern in patterns for file in _find(module(f"knative.dev/{name}"), pattern)]
+        files = [
+            file for pattern in patterns for file in _find(module(f"knative.dev/{name}"), pattern)
+        ]
         for file in files:
             text = re.sub(r"ko://knative\.dev/(\w+)/cmd/([\w/-]+)", _image, file.read_text())
             for each in yaml.load_all(text, Loader=_LOADER):
