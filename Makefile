@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two at a time: much of what tests do is wait for servers.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --durations 12 --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
 .PHONY: help demo test check lint units servers e2e e2e-up e2e-down bench format lock clean
@@ -37,7 +37,7 @@ servers: $(VENV)/dev
 e2e: $(VENV)/dev ## the same system on a real cluster, made here if there is none
 	@tools/need chromium
 	@$(BIN)/python -m e2e.on_cluster build
-	$(BIN)/python -m pytest e2e/on_cluster
+	$(BIN)/python -m pytest --durations 12 e2e/on_cluster
 
 e2e-up: $(VENV)/dev ## a cluster with Knative, a small Ceph and Kafka; nothing is pulled
 	@$(BIN)/python -m e2e.on_cluster
