@@ -59,10 +59,12 @@ def test_a_link_delays_and_limits_nothing(echo: int, tmp_path: Path) -> None:
         link(tmp_path, echo, 300) as port,
         socket.create_connection(("127.0.0.1", port)) as connection,
     ):
-        assert answered(connection, b"a") >= 0.6  # a handshake and a round trip
-        assert 0.3 <= answered(connection, b"b") < 0.6
-        assert 0.3 <= answered(connection, data) < 10
-        assert 0.9 <= sum(answered(connection, b"c") for _ in range(3)) < 1.8
+        # Timers may be a little early, and a busy machine late.
+        assert answered(connection, b"a") > 0.59  # a handshake and a round trip
+        each = [answered(connection, b"b") for _ in range(3)]
+        assert 0.29 < min(each) < 0.6
+        assert sum(each) > 0.89
+        assert 0.29 < answered(connection, data) < 10
 
 
 @pytest.mark.integration
