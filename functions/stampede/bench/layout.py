@@ -23,7 +23,7 @@ from stampede.store.tables import CUTOUTS, Table
 
 SIZES = (CUTOUT_BYTES, 100 * KB, 500 * KB)
 PACK_BYTES = 300 * 3 * CUTOUT_BYTES
-THREADS = {"files": (1, 4, 16), "objects": (8, 32), "packs": (1, 2, 4)}
+THREADS = {"files": (1, 4, 16), "objects": (8, 32), "packs": (2, 4, 8)}
 MUST, AIM = Must(">=", 20.0, ratio=True), Must(">=", 40.0, ratio=True)
 OPERATIONS = ("write", "overwrite", "delete and write")
 
