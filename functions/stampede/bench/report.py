@@ -18,7 +18,7 @@ def document(
     Parameters
     ----------
     about
-        Machine, versions, when.
+        Machine, versions, when; which benchmarks `failed`, and why.
     command
         What was typed.
     found
@@ -71,6 +71,8 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
     ]
     for name, figures in found.items():
         lines += ["", f"## {name}"]
+        if why := whole.get("failed", {}).get(name):
+            lines += ["", f"**Failed**: {why}"]
         for file, what, _ in pictures(name, figures):
             lines += ["", f"![{what}](bench/{file})"]
         for subject, some in groupby(figures, key=lambda figure: figure.subject):

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from stampede.bench.command import bench
+from stampede.bench.figures import Context, Figure
+from stampede.errors import StoreDown
 
 app = typer.Typer()
 app.command()(bench)
@@ -48,6 +51,24 @@ def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None
     assert {"machine", "versions", "when"} < whole.keys()
     assert all(figure["unit"] and figure["value"] >= -0.1 for figure in whole["figures"])
     assert "## decode" in (tmp_path / "bench.md").read_text()
+
+
+def test_one_that_fails_leaves_the_figures_of_the_others(tmp_path: Path, monkeypatch) -> None:
+    def good(context: Context) -> Iterator[Figure]:
+        yield Figure("a thing", "is measured", 1.0, "s")
+
+    def bad(context: Context) -> Iterator[Figure]:
+        yield Figure("another", "half", 2.0, "s")
+        raise StoreDown("no answer")
+
+    measures = {"limit": bad, "space": good}
+    monkeypatch.setattr("stampede.bench.command.measure_of", measures.get)
+    done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    whole = json.loads((tmp_path / "bench.json").read_text())
+    assert whole["failed"] == {"limit": "no answer"}
+    assert [figure["name"] for figure in whole["figures"]] == ["half", "is measured"]
+    assert "**Failed**: no answer" in (tmp_path / "bench.md").read_text()
 
 
 def test_an_unknown_benchmark_is_one_line(tmp_path: Path) -> None:
