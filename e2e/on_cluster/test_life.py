@@ -49,7 +49,8 @@ def assert_all_of_it_is_stored(release: Release, seed: int, count: int) -> None:
 def kill(release: Release, pod: dict) -> None:
     """As `kill -9` would: no signal before, no time to drain."""
     name = pod["metadata"]["name"]
-    release.kubectl("delete", "pod", name, "--grace-period=0", "--force", check=False)
+    now = ("--grace-period=0", "--force", "--wait=false")
+    release.kubectl("delete", "pod", name, *now, check=False)
 
 
 def test_pods_die_while_alerts_come(release: Release) -> None:
@@ -57,7 +58,7 @@ def test_pods_die_while_alerts_come(release: Release) -> None:
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(simulate, release, 52, 750, 25)
         while not sending.done():
-            time.sleep(rng.uniform(0.5, 3))
+            time.sleep(rng.uniform(1, 4))
             if pods := release.alive(VICTIMS):
                 kill(release, rng.choice(pods))
                 killed += 1
