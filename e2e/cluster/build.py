@@ -1,8 +1,7 @@
 """What the cluster is made of: programs and images out of pinned Go modules, nothing pulled.
 
 All are built as one module, `programs`: what Kubernetes, Knative, Traefik, CoreDNS and helm have in
-common, two packages of three, is compiled once. Each result has its version in its name; what is
-there is not made again.
+common is compiled once. Each result has its version in its name; what is there is not made again.
 """
 
 import json
@@ -244,7 +243,7 @@ def _images_of(source: Source) -> None:
 def _without_dns_providers(lego: Path) -> Path:
     """A go.mod by which Traefik is without the 180 DNS providers that it can ask for certificates.
 
-    Compiled for nothing, they and their clouds' SDKs would be three quarters of its build.
+    They and their clouds' SDKs would be compiled for nothing.
     """
     path = "github.com/go-acme/lego/v4"
     shutil.copytree(
