@@ -9,6 +9,8 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from stampede import __version__
+
 PACKAGES = ("datafusion", "pyarrow", "fastavro", "confluent-kafka", "minio", "aiohttp", "uvicorn")
 
 
@@ -25,7 +27,7 @@ def machine() -> dict[str, str | int | float]:
 
 def versions() -> dict[str, str]:
     """Python, the packages that do the work, Ceph."""
-    found = {"python": sys.version.split()[0], "stampede": metadata.version("stampede-alerts")}
+    found = {"python": sys.version.split()[0], "stampede": __version__}
     found |= {name: metadata.version(name) for name in PACKAGES}
     if shutil.which("ceph-osd"):
         words = subprocess.run(["ceph-osd", "--version"], capture_output=True, text=True).stdout

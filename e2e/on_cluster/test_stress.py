@@ -1,0 +1,69 @@
+"""manifests/stress.yaml, as its head says: a Job that tries the site's Ceph and leaves nothing."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from e2e.on_cluster.__main__ import KEYS
+from e2e.on_cluster.release import Release
+from e2e.user import ROOT, until
+from stampede.bench.contract import CHECKS
+
+pytestmark = pytest.mark.timeout(900)
+
+MANIFEST = ROOT / "manifests" / "stress.yaml"
+STORE = "http://ceph.site.svc:8000/stress"  # a bucket that it has to make
+LIST = f"""
+from stampede.settings import Settings
+from stampede.store.open import open_objects
+for info in open_objects(Settings(store={STORE!r})).list(""):
+    print(info.key)
+"""
+
+
+def commands(directory: Path) -> list[list[str]]:
+    """Those of its head, with what they leave to the user: the store, its keys, `--quick`."""
+    text = MANIFEST.read_text()
+    quick = directory / "stress.yaml"
+    quick.write_text(text.replace("[bench, stress, ", "[bench, stress, --quick, "))
+    access, secret = KEYS["ceph"]
+    head = text.partition("apiVersion")[0].replace("\\\n#", "")
+    for blank, filled in (
+        ("https://HOST/BUCKET", STORE),
+        ("access-key=…", f"access-key={access}"),
+        ("secret-key=…", f"secret-key={secret}"),
+        ("manifests/stress.yaml", str(quick)),
+    ):
+        assert blank in head
+        head = head.replace(blank, filled)
+    return [shlex.split(line) for line in re.findall(r"^#   kubectl (.+)", head, re.MULTILINE)]
+
+
+def test_stress_as_a_job(release: Release, tmp_path: Path) -> None:
+    kubectl = release.cluster.kubectl
+    secret, apply, wait, logs, delete = commands(tmp_path)
+    kubectl(*delete, "--ignore-not-found")  # of a run that was killed
+    try:
+        kubectl(*secret)
+        kubectl(*apply)
+        kubectl(*wait, seconds=400)
+        said = kubectl(*logs, seconds=600).said  # to its end
+        until(lambda: conditions(release) & {"Complete", "Failed"}, 60, 0.5)
+        assert "Complete" in conditions(release), said
+    finally:
+        kubectl(*delete, "--ignore-not-found")
+    assert "stress --quick" in said
+    assert f"{STORE}, under stress-" in said
+    met = re.findall(r"^\| .* \| yes or no \|.*: met \|", said, re.MULTILINE)
+    assert len(met) == len(CHECKS), said
+    assert re.search(r"^\| stored \| \d,\d{3} \| objects \|", said, re.MULTILINE), said
+    assert release.python(LIST) == ""
+
+
+def conditions(release: Release) -> set[str]:
+    """What is true of the Job."""
+    (job,) = release.get("jobs", "stress")
+    found = job["status"].get("conditions", ())
+    return {each["type"] for each in found if each["status"] == "True"}
