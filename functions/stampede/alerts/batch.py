@@ -6,7 +6,8 @@ the fault, and the rows of the others are in the table.
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import compress
 from types import ModuleType
 from typing import NamedTuple
 
@@ -16,8 +17,10 @@ import pyarrow.compute as pc
 
 from stampede.alerts import columns, rubin, ztf
 from stampede.alerts.arrays import concat, table_of
+from stampede.alerts.container import Bytes
 from stampede.alerts.decode import Decoder, DecoderFailed, check
 from stampede.alerts.framing import Framing, WriterSchema
+from stampede.alerts.lifting import Lifting, Misplaced
 from stampede.errors import StampedeError, Undecodable, Unusable
 
 SURVEYS: dict[str, ModuleType] = {"lsst": rubin, "ztf": ztf}
@@ -60,11 +63,12 @@ class Decoded(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Messages of one schema, decoded."""
+    """Messages of one schema, decoded; `table` is without their images."""
 
     survey: str
     table: pa.Table
     heads: pa.Table
+    images: dict[str, list[Bytes | None]]  # by kind
     places: np.ndarray  # which message each row came from
 
 
@@ -77,26 +81,35 @@ class Reader:
         How messages are taken out of their frames, and records decoded.
     latest_mjd
         Gives the MJD TAI after which an alert's time is a fault.
+    lifting
+        Takes the images of a batch, given its survey, past the decoder.
     """
 
-    def __init__(self, framing: Framing, decoder: Decoder, latest_mjd: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        framing: Framing,
+        decoder: Decoder,
+        latest_mjd: Callable[[], float],
+        lifting: Callable[[str], Lifting] = Lifting,
+    ) -> None:
         self._framing = framing
         self._decoder = decoder
         self._latest_mjd = latest_mjd
+        self._lifting = lifting
 
-    def cutouts(self, messages: Sequence[bytes | memoryview], careful: bool = False) -> Decoded:
+    def cutouts(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
         """All cutouts, three rows per alert side by side, null where the survey sent none.
 
         `careful` checks each message alone first: for batches that made the decoder fail.
         Raises `DecoderFailed` where the batch as a whole cannot be decoded.
         """
         faults: list[StampedeError | None] = [None] * len(messages)
-        groups = self._groups(messages, faults, careful, lambda schema, m: [*m.CUTOUTS.values()])
+        groups = self._groups(messages, faults, careful, lambda schema, m: [])
         with _unreadable():
             rows = [_cutouts(group, faults) for group in groups]
             return Decoded(concat(columns.CUTOUT, rows), faults, [])
 
-    def detections(self, messages: Sequence[bytes | memoryview], careful: bool = False) -> Decoded:
+    def detections(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
         """All points of the light curves, the alerts' own and their histories'."""
         faults: list[StampedeError | None] = [None] * len(messages)
         groups = self._groups(messages, faults, careful, _all_but_cutouts)
@@ -109,13 +122,13 @@ class Reader:
 
     def _groups(
         self,
-        messages: Sequence[bytes | memoryview],
+        messages: Sequence[Bytes],
         faults: list[StampedeError | None],
         careful: bool,
         wanted: Callable[[WriterSchema, ModuleType], list[str]],
     ) -> Iterator[Group]:
         """Frame, sort by schema, decode, and leave out alerts that cannot be stored."""
-        by_schema: dict[int, tuple[WriterSchema, list[int], list[bytes | memoryview]]] = {}
+        by_schema: dict[int, tuple[WriterSchema, list[int], list[Bytes]]] = {}
         for place, message in enumerate(messages):
             try:
                 schema, record = self._framing.take(message)
@@ -132,14 +145,34 @@ class Reader:
         for schema, places, records in by_schema.values():
             module = SURVEYS[schema.survey]
             names = dict.fromkeys([*module.head_columns(schema), *wanted(schema, module)])
-            table = self._decoder.decode(schema, records, list(names))
+            table, images = self._decoded(schema, records, list(names), careful)
             heads = module.head(table)
             good = self._usable(heads, np.array(places), faults)
             if not good.all():
                 mask = pa.array(good)
                 table, heads = table.filter(mask).combine_chunks(), heads.filter(mask)
+                images = {kind: [*compress(of, good)] for kind, of in images.items()}
             if heads.num_rows:
-                yield Group(schema.survey, table, heads.combine_chunks(), np.array(places)[good])
+                heads, whence = heads.combine_chunks(), np.array(places)[good]
+                yield Group(schema.survey, table, heads, images, whence)
+
+    def _decoded(
+        self, schema: WriterSchema, records: list[Bytes], names: list[str], careful: bool
+    ) -> tuple[pa.Table, dict[str, list[Bytes | None]]]:
+        """The named columns, and the images by kind, which pass the decoder by if all is well."""
+        module = SURVEYS[schema.survey]
+
+        def decode(pieces: list[list[Bytes]]) -> tuple[pa.Table, dict[str, list[Bytes | None]]]:
+            table = self._decoder.decode(schema, pieces, [*names, *module.CUTOUTS.values()])
+            images = {kind: module.cutout(table, kind).to_pylist() for kind in module.CUTOUTS}
+            return table.select([name for name in names if name in table.column_names]), images
+
+        if not careful:
+            lifting = self._lifting(schema.survey)
+            table, images = decode([lifting.lift(record) for record in records])
+            with suppress(Misplaced):
+                return table, lifting.give_back(images)
+        return decode([[record] for record in records])
 
     def _usable(
         self, heads: pa.Table, places: np.ndarray, faults: list[StampedeError | None]
@@ -197,15 +230,12 @@ def _raw(group: Group) -> RawAlerts:
 
 
 def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
-    module = SURVEYS[group.survey]
     names = group.heads["alert_id"].to_pylist()
-    files: dict[str, list[bytes | None]] = {}
+    files: dict[str, list[Bytes | None]] = {}
     for kind in columns.KINDS:
         files[kind] = [
             _stored(data, name, kind, place, group.survey, faults)
-            for data, name, place in zip(
-                module.cutout(group.table, kind).to_pylist(), names, group.places, strict=True
-            )
+            for data, name, place in zip(group.images[kind], names, group.places, strict=True)
         ]
     good = np.array([faults[place] is None for place in group.places], bool)
     rows = np.repeat(np.flatnonzero(good), len(columns.KINDS))
@@ -223,19 +253,19 @@ def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
     )
 
 
-def _stored(data, name, kind, place, survey, faults) -> bytes | None:
+def _stored(data, name, kind, place, survey, faults) -> Bytes | None:
     """The gzip file to store of a cutout as sent; what is no FITS file is the alert's fault."""
     if data is None or faults[place] is not None:
         return None
     if survey == "lsst":
-        if data.startswith(FITS_BEGINS):
+        begin = bytes(data[: len(FITS_BEGINS)])
+        if begin == FITS_BEGINS:
             return rubin.compress(data)
-        begin = data
     else:
         try:
             begin = zlib.decompressobj(31).decompress(data, len(FITS_BEGINS))
         except zlib.error:
-            begin = data
+            begin = bytes(data[:8])
         if begin == FITS_BEGINS:
             return data
     faults[place] = Unusable(

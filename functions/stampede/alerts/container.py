@@ -6,12 +6,14 @@ of metadata, a 16-byte sync marker), then blocks of records, each followed by th
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import cramjam
 
 from stampede.errors import TooLarge, Undecodable
+
+Bytes = bytes | memoryview
 
 MAGIC = b"Obj\x01"
 SYNC = bytes(range(16))
@@ -36,7 +38,7 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_varint(data: Bytes, at: int) -> tuple[int, int]:
     """The long that starts at `at`, and where the next byte is. Raises `Undecodable`."""
     shift = number = 0
     while True:
@@ -50,7 +52,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def read_header(data: bytes | memoryview) -> Header:
+def read_header(data: Bytes) -> Header:
     """Read the head of a container. Raises `Undecodable`."""
     if bytes(data[:4]) != MAGIC:
         raise Undecodable("not an Avro container: it does not begin with 'Obj' 0x01")
@@ -81,7 +83,7 @@ def read_header(data: bytes | memoryview) -> Header:
     return Header(schema, meta.get(b"avro.codec", b"null").decode("ascii", "replace"), at)
 
 
-def blocks(data: bytes | memoryview, header: Header, limit: int) -> Iterator[tuple[int, bytes]]:
+def blocks(data: Bytes, header: Header, limit: int) -> Iterator[tuple[int, Bytes]]:
     """Number of records and decompressed bytes of each block.
 
     Raises `Undecodable` for a damaged container, `TooLarge` for a block that would
@@ -101,10 +103,11 @@ def blocks(data: bytes | memoryview, header: Header, limit: int) -> Iterator[tup
         at = end + 16
 
 
-def decompress(block: bytes | memoryview, codec: str, limit: int) -> bytes:
+def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
     """Undo a block's codec (null, deflate, snappy), never making more than `limit` bytes."""
+    data: Bytes
     if codec == "null":
-        data = bytes(block)
+        data = block
     elif codec == "deflate":
         inflate = zlib.decompressobj(-15)
         try:
@@ -141,14 +144,14 @@ def make_header(schema: dict) -> bytes:
     return MAGIC + varint(len(pairs)) + meta + varint(0) + SYNC
 
 
-def make_blocks(records: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Pieces of one block per record.
+def make_blocks(records: Iterable[Sequence[Bytes]]) -> Iterator[Bytes]:
+    """Pieces of one block per record, itself in one piece or more.
 
     One block for all would be no faster, and here a record of wrong length cannot shift
     its neighbours.
     """
     one = varint(1)
     for record in records:
-        yield one + varint(len(record))
-        yield record
+        yield one + varint(sum(map(len, record)))
+        yield from record
         yield SYNC

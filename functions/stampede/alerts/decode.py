@@ -17,7 +17,7 @@ import fastavro
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext, col
 
-from stampede.alerts.container import make_blocks
+from stampede.alerts.container import Bytes, make_blocks
 from stampede.alerts.framing import WriterSchema
 from stampede.errors import Overloaded, StampedeError, Undecodable
 
@@ -51,12 +51,14 @@ class Decoder:
         self._context = SessionContext(SessionConfig().with_target_partitions(1))
 
     def decode(
-        self, schema: WriterSchema, records: Sequence[bytes | memoryview], columns: Sequence[str]
+        self, schema: WriterSchema, records: Sequence[Sequence[Bytes]], columns: Sequence[str]
     ) -> pa.Table:
         """Decode records of one schema.
 
         Parameters
         ----------
+        records
+            Each in one piece or more.
         columns
             Fields to keep, ``a`` or, out of a record, ``a.b``; fields that the schema
             does not have are left out.
@@ -104,7 +106,7 @@ def _column(name: str):
     return expression
 
 
-def check(schema: WriterSchema, record: bytes | memoryview) -> None:
+def check(schema: WriterSchema, record: Bytes) -> None:
     """Raise `Undecodable` unless the record is one of the schema and ends where its bytes end.
 
     Every field is skipped rather than built, so a history of any length needs no memory. As

@@ -124,7 +124,7 @@ def _split(name: str, data: bytes) -> list[FromDisk]:
 
 
 def _records(
-    name: str, header: container.Header, blocks: Iterable[tuple[int, bytes]]
+    name: str, header: container.Header, blocks: Iterable[tuple[int, container.Bytes]]
 ) -> Iterator[FromDisk]:
     """The records of a container of many, each as a container of one."""
     schema = parsed(header.schema)
@@ -135,5 +135,5 @@ def _records(
             begin = stream.tell()
             fastavro.schemaless_reader(stream, schema)
             record = records[begin : stream.tell()]
-            one = b"".join((head, *container.make_blocks([record])))
+            one = b"".join((head, *container.make_blocks([[record]])))
             yield FromDisk(f"{name}[{block}.{number}]", one)

@@ -47,9 +47,9 @@ def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
     """An empty record vanishes in the reader without a word; here it is a failure."""
     schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
     decoder = Decoder(tmp_path)
-    assert decoder.decode(schema, [record], ["diaSourceId"]).num_rows == 1
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
     with pytest.raises(DecoderFailed):
-        decoder.decode(schema, [record, b"", record], ["diaSourceId"])
+        decoder.decode(schema, [[record], [b""], [record]], ["diaSourceId"])
     assert not list(tmp_path.iterdir())
 
 
@@ -59,7 +59,7 @@ def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         with pytest.raises(Overloaded, match="no room"):
-            Decoder(tmp_path).decode(schema, [record], ["diaSourceId"])
+            Decoder(tmp_path).decode(schema, [[record]], ["diaSourceId"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, before)

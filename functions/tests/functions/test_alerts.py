@@ -19,6 +19,7 @@ from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
 from tests.alerts import making, oracle
+from tests.alerts.test_lifting import FORGED
 
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
@@ -121,7 +122,10 @@ def test_bad_input_among_good(serve, function: str) -> None:
     if function == "cutouts":
         record = making.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
         bad["not FITS"] = making.confluent(record, 1101), 422, "is not FITS"
-    good = [lsst(seed) for seed in range(200)]
+    # What looks like an image is lifted out of this one, which then cannot be decoded so.
+    misleading = making.rubin_record(1101, 5) | {"cutoutScience": making.FITS + bytes(20_000)}
+    misleading["diaSource"]["band"] = FORGED
+    good = [lsst(seed) for seed in range(200)] + [making.confluent(misleading, 1101)]
     messages = good + [message for message, _, _ in bad.values()]
     random.Random(2).shuffle(messages)
     answers = dict(zip(messages, send_all(served, messages), strict=True))

@@ -113,7 +113,7 @@ def test_a_container_of_none_holds_no_alert(tmp_path: Path) -> None:
     "damage",
     [
         lambda data: data[: len(data) // 2],
-        lambda data: data[:-1] + b"\0",
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
         lambda data: data[:30] + bytes(30) + data[60:],
         lambda data: b"",
         lambda data: b"not an alert",
