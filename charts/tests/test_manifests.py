@@ -125,6 +125,8 @@ def test_the_release_of_knative_is_that_of_the_schemas() -> None:
     text = (MANIFESTS / "knative" / "README.md").read_text()
     pins = {each.version for each in CUSTOM if isinstance(each, Module) and "knative" in each.path}
     assert pins == set(re.findall(r"v0\.\d+\.\d+", text.replace("(0.", "(v0."))) == {"v0.47.0"}
+    cluster = (ROOT / "e2e" / "cluster" / "programs" / "go.mod").read_text()
+    assert pins == set(re.findall(r"knative\.dev/(?:serving|eventing) (v\S+)", cluster))
     assert set(re.findall(r"knative-v([0-9.]+)/?", text)) == {"1.20.0"}
 
 

@@ -1,11 +1,7 @@
 """replicate, as a process, between two real S3 endpoints."""
 
 import http.server
-import ssl
-import subprocess
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime, timedelta
@@ -14,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stampede.bench.replicate import Site, joined
 from stampede.errors import SetupError
 from stampede.events.stored import headers_of, stored_event
 from stampede.functions.apps import make_app
@@ -27,7 +24,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import CUTOUTS, TABLES, Table
-from tests.functions.sites import all_same, environment, put_all, second_ceph, sites, with_replica
+from tests.functions.sites import all_same, environment, put_all, second_ceph, sites
 from tests.read import conftest as reading
 
 __all__ = ["second_ceph", "sites"]  # fixtures
@@ -238,57 +235,19 @@ def test_a_second_site_that_cannot_be_is_told_at_once(replica: str, said: str) -
         make_app("replicate", Settings(store="file:///data/a", replica=replica))
 
 
-class TlsCeph(LocalCeph):
-    """A Ceph whose S3 endpoint speaks HTTPS, with a certificate of its own."""
-
-    @property
-    def endpoint(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    @property
-    def certificate(self) -> Path:
-        return self.directory.with_suffix(".pem")
-
-    def _configure(self, identity: dict[str, str]) -> None:
-        super()._configure(identity)
-        key = self.certificate.with_suffix(".key")
-        subprocess.run(
-            [
-                *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-                *("-subj", "/CN=second site", "-addext", "subjectAltName=IP:127.0.0.1"),
-                *("-keyout", str(key), "-out", str(self.certificate)),
-            ],
-            check=True,
-            capture_output=True,
-        )
-        plain = f"endpoint=127.0.0.1:{self.port}"
-        files = f"ssl_certificate={self.certificate} ssl_private_key={key}"
-        text = self._config.read_text()
-        self._config.write_text(text.replace(plain, f"ssl_{plain} {files}"))
-
-    def _answers(self) -> bool:
-        context = ssl.create_default_context(cafile=str(self.certificate))
-        try:
-            urllib.request.urlopen(self.endpoint, timeout=2, context=context).close()
-        except urllib.error.HTTPError:
-            return True
-        except OSError:
-            return False
-        return True
-
-
 def test_over_https(serve, bucket: Settings, ceph_packages: None, tmp_path: Path) -> None:
     objects = open_objects(bucket)
     objects.put("alerts/ztf/large", bytes(9 * MIB))
     keys = fill(objects)
-    with TlsCeph(tmp_path / "tls", free_port(2), "memstore", 4) as second:
-        sites = with_replica(bucket, second, "over-tls")
-        trusting = sites.model_copy(update={"replica_ca_file": second.certificate})
-        open_replica(trusting).ensure_bucket()
-        served = serve("replicate", **environment(sites), REPLICA_CA_FILE=second.certificate)
+    with Site(tmp_path / "tls", free_port(2), "memstore", 4) as second:
+        sites = joined(bucket, second.settings("https", second.tls_port))
+        open_replica(sites).ensure_bucket()
+        trusting = environment(sites)
+        served = serve("replicate", **trusting)
         assert {tell(served, key) for key in keys} == {204}
-        assert all_same(trusting)
+        assert all_same(sites)
         # Nobody is trusted for nothing.
-        distrusting = serve("replicate", **environment(sites))
+        del trusting["REPLICA_CA_FILE"]
+        distrusting = serve("replicate", **trusting)
         open_objects(bucket).put("new", b"x")
         assert tell(distrusting, "new") == 503
