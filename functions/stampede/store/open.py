@@ -14,7 +14,8 @@ from stampede.store.s3 import S3Objects
 def open_objects(settings: Settings) -> Objects:
     """The objects at `settings.store`: an S3 bucket, ``file:///DIRECTORY``, or ``memory:``.
 
-    Nothing is asked of the store yet. Raises `SetupError` for any other address.
+    Nothing is asked of the store yet. Raises `SetupError` for any other address, and
+    for keys or a region that cannot be.
     """
     return _open(
         settings.store,
@@ -43,7 +44,11 @@ def open_replica(settings: Settings) -> Objects:
 def _open(url: str, access_key: str, secret_key: str, region: str, ca_file: Path | None) -> Objects:
     parts = urlsplit(url)
     if parts.scheme in ("http", "https") and parts.netloc and parts.path.strip("/"):
-        return S3Objects(url, access_key, secret_key, region, ca_file)
+        try:
+            return S3Objects(url, access_key, secret_key, region, ca_file)
+        except ValueError as error:  # not the whole address, which may have a password in it
+            where = f"{parts.hostname}{parts.path}"
+            raise SetupError(f"the store at {where} cannot be used: {error}") from None
     if parts.scheme == "file" and parts.path.strip("/") and not parts.netloc:
         return DirectoryObjects(Path(unquote(parts.path)))
     if parts.scheme == "memory":

@@ -11,7 +11,7 @@ import urllib3
 from minio import Minio
 from minio.datatypes import Object, Part
 from minio.error import MinioException, S3Error
-from minio.helpers import DictType
+from minio.helpers import DictType, check_bucket_name
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import NotFound, StoreDown
@@ -38,6 +38,11 @@ class S3Objects:
         ``http(s)://HOST:PORT/BUCKET``.
     ca_file
         PEM of the authority that signed an https endpoint's certificate, if not a public one.
+
+    Raises
+    ------
+    ValueError
+        No bucket can be called that, or address, keys or region cannot be.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class S3Objects:
     ) -> None:
         parts = urlsplit(url)
         self.bucket = parts.path.strip("/")
+        check_bucket_name(self.bucket)
         self.endpoint = f"{parts.scheme}://{parts.netloc}"
         self._pool = urllib3.PoolManager(
             maxsize=connections,

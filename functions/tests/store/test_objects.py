@@ -276,3 +276,20 @@ def test_a_wrong_key_is_a_store_down(bucket: Settings) -> None:
 def test_not_a_store(store: str) -> None:
     with pytest.raises(SetupError, match="not a store"):
         open_objects(Settings(store=store))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"store": "http://host/ab"}, "host/ab cannot be used: invalid bucket name ab"),
+        ({"store": "http://host/bucket/folder"}, "invalid bucket name bucket/folder"),
+        ({"store": "http://host:many/bucket"}, "host/bucket cannot be used: invalid port"),
+        ({"store": "http://me:secret@host/bucket"}, "at host/bucket cannot be used: username"),
+        ({"store": "http://host/bucket", "access_key": "me", "secret_key": ""}, "secret key must be"),
+        ({"store": "http://host/bucket", "region": "a b"}, "invalid region"),
+    ],
+)
+def test_an_s3_store_that_cannot_be_is_told_in_one_line(settings: dict, said: str) -> None:
+    with pytest.raises(SetupError, match=said) as error:
+        open_objects(Settings(**settings))
+    assert "me:secret" not in error.value.message
