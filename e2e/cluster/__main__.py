@@ -2,16 +2,18 @@
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from e2e.cluster import Failed, build, choose
 from e2e.cluster.places import DOMAIN
-from e2e.cluster.steps import say
+from e2e.cluster.steps import alone, say
 
 _EXAMPLE = """\
 export KUBECONFIG={kubeconfig}
 # {kubectl} get pods --all-namespaces
 # curl -H 'Host: FUNCTION.NAMESPACE.{domain}' http://{ingress}/"""
+_ALONE = ("up", "down", "build", "load")
 
 
 def main() -> int:
@@ -29,7 +31,9 @@ def main() -> int:
     tool = commands.add_parser("tool", help="print the path of a program, built if need be")
     tool.add_argument("name", choices=(*build.TOOLS, *build.KUBE_NAMES))
     try:
-        return _do(parser.parse_args())
+        asked = parser.parse_args()
+        with alone() if asked.command in _ALONE else nullcontext():
+            return _do(asked)
     except Failed as failed:
         print(failed, file=sys.stderr)
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ class Kubectl:
     def __str__(self) -> str:
         return f"{self._program} --kubeconfig={self._kubeconfig}"
 
-    def __call__(self, *arguments: object) -> str:
+    def __call__(self, *arguments: object, stdin: str = "") -> str:
         """What it says.
 
         Raises
@@ -36,7 +36,8 @@ class Kubectl:
             Its status is not 0.
         """
         options = (f"--kubeconfig={self._kubeconfig}", "--request-timeout=60s")
-        return run(self._program, *options, *arguments, log=LOGS / "kubectl.log")
+        line = (self._program, *options, *arguments)
+        return run(*line, log=LOGS / "kubectl.log", stdin=stdin.encode())
 
     def get(self, kinds: str) -> list[dict[str, Any]]:
         """All objects of some kinds."""

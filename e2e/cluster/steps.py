@@ -1,5 +1,6 @@
 """What is being done, for whom waits: each step with its seconds, a failed one with its log."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,12 +10,30 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from e2e.cluster.places import CLUSTER
+
 _BEGIN = time.monotonic()
 _PATIENCE = 20.0  # seconds of silence before it is said that a step still runs
 
 
 class Failed(Exception):
     """A step failed; the message says which, shows the end of its log, and what to do."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Whoever makes, changes or tests the cluster is the only one. Raises `Failed` if not."""
+    CLUSTER.mkdir(parents=True, exist_ok=True)
+    with (CLUSTER / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = Path(lock.name).read_text()
+            said = f"another command uses the cluster, process {pid}: wait for it, or stop it"
+            raise Failed(said) from None
+        lock.truncate(0)
+        print(os.getpid(), end="", file=lock, flush=True)
+        yield
 
 
 def say(line: str) -> None:

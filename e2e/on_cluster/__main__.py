@@ -10,27 +10,27 @@ from pathlib import Path
 from e2e.cluster import Failed, choose
 from e2e.cluster.build import tool
 from e2e.cluster.choice import Cluster
+from e2e.cluster.knative import Kubectl
 from e2e.cluster.places import IMAGES, ROOT
-from e2e.cluster.steps import step
+from e2e.cluster.steps import alone, step
 
 NAMES = ("stampede", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
 NAMESPACES = ("stampede", "second")  # where the chart is going to be installed
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}
+APPLY = ("apply", "--server-side", "--force-conflicts", "-f")
+DRY = ("--dry-run=client", "--output=yaml")
 
 
 def main() -> int:
     """The exit status."""
     try:
         cluster = choose()
-        tool("helm")
-        cluster.build()
-        images = [image(name) for name in NAMES]
-        if sys.argv[1:] == ["build"]:
-            return 0
-        cluster.up()
-        cluster.load(*images)
-        site(cluster)
+        with alone():
+            if sys.argv[1:] == ["build"]:
+                build(cluster)
+                return 0
+            up(cluster)
     except Failed as failed:
         print(failed, file=sys.stderr)
         return 1
@@ -39,6 +39,21 @@ def main() -> int:
         return 130
     print(f"export KUBECONFIG={cluster.kubeconfig}")
     return 0
+
+
+def build(cluster: Cluster) -> list[Path]:
+    """All that is to be built; the archives of our images."""
+    tool("helm")
+    cluster.build()
+    return [image(name) for name in NAMES]
+
+
+def up(cluster: Cluster) -> None:
+    """Build what is not built, and bring all of it up."""
+    images = build(cluster)
+    cluster.up()
+    cluster.load(*images)
+    site(Kubectl(cluster.kubectl, cluster.kubeconfig))
 
 
 def image(name: str) -> Path:
@@ -51,40 +66,21 @@ def image(name: str) -> Path:
     return archive
 
 
-def site(cluster: Cluster) -> None:
+def site(kubectl: Kubectl) -> None:
     """Two Cephs and a Kafka, and the Secrets by which releases reach them."""
     with step("a site: two Cephs and a Kafka"):
         for what in (SITE / "namespace.yaml", SITE):
-            kubectl(cluster, "apply", "--server-side", "--force-conflicts", "-f", what)
+            kubectl(*APPLY, what)
         for namespace in NAMESPACES:
-            made = kubectl(cluster, "create", "namespace", namespace, *DRY)
-            kubectl(cluster, *APPLY, stdin=made)
+            kubectl(*APPLY, "-", stdin=kubectl("create", "namespace", namespace, *DRY))
             for name, (access, secret) in KEYS.items():
                 made = kubectl(
-                    *(cluster, "create", "secret", "generic", name, "--namespace", namespace),
+                    *("create", "secret", "generic", name, "--namespace", namespace, *DRY),
                     *(f"--from-literal=access-key={access}", f"--from-literal=secret-key={secret}"),
-                    *DRY,
                 )
-                kubectl(cluster, *APPLY, stdin=made)
+                kubectl(*APPLY, "-", stdin=made)
         ready = ("wait", "--for=condition=Ready", "pods", "--all", "--timeout=400s")
-        kubectl(cluster, "--namespace", "site", *ready)
-
-
-DRY = ("--dry-run=client", "--output=yaml")
-APPLY = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-
-
-def kubectl(cluster: Cluster, *line: object, stdin: str = "") -> str:
-    """What it printed. Raises `Failed`."""
-    done = subprocess.run(
-        [cluster.kubectl, "--kubeconfig", cluster.kubeconfig, *map(str, line)],
-        input=stdin,
-        text=True,
-        capture_output=True,
-    )
-    if done.returncode:
-        raise Failed(f"kubectl {' '.join(map(str, line))[:100]}: {done.stderr.strip()}")
-    return done.stdout
+        kubectl("--namespace", "site", *ready)
 
 
 if __name__ == "__main__":

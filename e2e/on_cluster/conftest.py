@@ -1,33 +1,33 @@
 """A cluster with a small site and a release of the chart on it, for as long as these tests run."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from e2e.cluster import choose
 from e2e.cluster.build import tool
+from e2e.cluster.steps import alone
 from e2e.on_cluster import readme
+from e2e.on_cluster.__main__ import up
 from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
-from e2e.user import ROOT
 
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """What `make e2e-up` brings up. It stays up if it was up, and is new if it was not."""
     chosen = choose()
-    was_up = chosen.running
-    if not was_up:
-        chosen.down(wipe=True)
-    try:
-        subprocess.run([sys.executable, "-m", "e2e.on_cluster"], cwd=ROOT, check=True)
-        cluster = Cluster(chosen, tool("helm"))
-        cluster.open_urls()
-        yield cluster
-    finally:
+    with alone():
+        was_up = chosen.running
         if not was_up:
             chosen.down(wipe=True)
+        try:
+            up(chosen)
+            cluster = Cluster(chosen, tool("helm"))
+            cluster.open_urls()
+            yield cluster
+        finally:
+            if not was_up:
+                chosen.down(wipe=True)
 
 
 @pytest.fixture(scope="package")

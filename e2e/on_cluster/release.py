@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -234,9 +234,3 @@ def asking(ask: Callable[[], object], pause: float = 0.02) -> Iterator[Asked]:
     finally:
         stop.set()
         thread.join(60)
-
-
-def percentile(values: Iterable[float], part: float) -> float:
-    """The value below which that part of them lies."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]

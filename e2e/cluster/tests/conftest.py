@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from e2e.cluster import build, knative, machine, node
+from e2e.cluster import build, knative, machine, node, steps
 
 _PLACES = {"CLUSTER": "", "RUN": "run", "LOGS": "log", "IMAGES": "images", "PROGRAMS": "bin"}
 _PLACES |= {"PID": "run/pid", "KUBECONFIG": "run/kubeconfig", "_FOUND": "run/settings.json"}
@@ -15,7 +15,7 @@ _PLACES |= {"PID": "run/pid", "KUBECONFIG": "run/kubeconfig", "_FOUND": "run/set
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory in place of the cluster's, and hands off the machine."""
-    for module in (build, knative, machine, node):
+    for module in (build, knative, machine, node, steps):
         for name, where in _PLACES.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / where)

@@ -1,5 +1,6 @@
 """Commands, and what is said when they fail."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.places import ROOT
-from e2e.cluster.steps import Failed, run, step, tail, wait_until
+from e2e.cluster.steps import Failed, alone, run, step, tail, wait_until
 
 
 def test_what_a_command_prints_is_returned(tmp_path: Path) -> None:
@@ -64,6 +65,15 @@ def test_patience_has_an_end() -> None:
 def test_a_step_is_said_before_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     with step("the long one"):
         assert "the long one" in capsys.readouterr().err
+
+
+def test_one_at_a_time_uses_the_cluster(place: Path) -> None:
+    with alone():
+        mine = f"process {os.getpid()}: wait for it, or stop it"
+        with pytest.raises(Failed, match=mine), alone():
+            pass
+    with alone():
+        pass
 
 
 def runs(pid: int) -> bool:
