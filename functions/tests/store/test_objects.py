@@ -285,7 +285,10 @@ def test_not_a_store(store: str) -> None:
         ({"store": "http://host/bucket/folder"}, "invalid bucket name bucket/folder"),
         ({"store": "http://host:many/bucket"}, "host/bucket cannot be used: invalid port"),
         ({"store": "http://me:secret@host/bucket"}, "at host/bucket cannot be used: username"),
-        ({"store": "http://host/bucket", "access_key": "me", "secret_key": ""}, "secret key must be"),
+        (
+            {"store": "http://host/bucket", "access_key": "me", "secret_key": ""},
+            "secret key must be",
+        ),
         ({"store": "http://host/bucket", "region": "a b"}, "invalid region"),
     ],
 )
