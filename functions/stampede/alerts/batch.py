@@ -81,21 +81,12 @@ class Reader:
         How messages are taken out of their frames, and records decoded.
     latest_mjd
         Gives the MJD TAI after which an alert's time is a fault.
-    lifting
-        Takes the images of a batch, given its survey, past the decoder.
     """
 
-    def __init__(
-        self,
-        framing: Framing,
-        decoder: Decoder,
-        latest_mjd: Callable[[], float],
-        lifting: Callable[[str], Lifting] = Lifting,
-    ) -> None:
+    def __init__(self, framing: Framing, decoder: Decoder, latest_mjd: Callable[[], float]) -> None:
         self._framing = framing
         self._decoder = decoder
         self._latest_mjd = latest_mjd
-        self._lifting = lifting
 
     def cutouts(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
         """All cutouts, three rows per alert side by side, null where the survey sent none.
@@ -168,7 +159,7 @@ class Reader:
             return table.select([name for name in names if name in table.column_names]), images
 
         if not careful:
-            lifting = self._lifting(schema.survey)
+            lifting = Lifting(schema.survey)
             table, images = decode([lifting.lift(record) for record in records])
             with suppress(Misplaced):
                 return table, lifting.give_back(images)

@@ -21,7 +21,7 @@ from stampede.errors import StampedeError
 # How an image begins: a FITS file, or gzip's magic number and its one method (RFC 1952, 2.3.1).
 MAGIC = {"lsst": b"SIMPLE  =", "ztf": b"\x1f\x8b\x08"}
 LEAST = 512  # bytes; nothing shorter is worth it
-STEP = 1 << 14  # bytes looked through at once
+STEP = 1 << 10  # bytes looked through at first
 _SECRET = os.urandom(12)  # no survey can send it
 _TOKEN = len(_SECRET) + 4
 _LENGTH = varint(_TOKEN)
@@ -71,29 +71,31 @@ class Lifting:
 
 def _images(record: Bytes, magic: bytes) -> Iterator[tuple[int, int, int]]:
     """What may be images: where the length before each begins, where the image begins and ends."""
-    at = 0
+    at, step = 0, STEP
     while at < len(record):
-        found = bytes(record[at : at + STEP + len(magic) - 1]).find(magic)
+        found = bytes(record[at : at + step + len(magic) - 1]).find(magic)
         if found < 0:
-            at += STEP
+            at += step
+            step *= 4  # images follow each other closely, a history of any length comes first
             continue
         image = at + found
         begin, length = _length_before(record, image)
-        end = image + length
-        if length >= LEAST and end <= len(record):
-            yield begin, image, end
-            at = end
+        at = image + length
+        if length >= LEAST and at <= len(record):
+            yield begin, image, at
         else:
             at = image + len(magic)
+        step = STEP
 
 
 def _length_before(record: Bytes, at: int) -> tuple[int, int]:
     """Where the varint begins that ends before `at`, and its number; 0 where there is none."""
-    begin = at - 1
-    if begin < 0 or record[begin] > 0x7F:
+    before = bytes(record[max(0, at - 5) : at])
+    begin, number = len(before) - 1, 0
+    if begin < 0 or before[begin] > 0x7F:
         return at, 0
-    number = record[begin]
-    while begin and record[begin - 1] > 0x7F and at - begin < 5:
+    while begin and before[begin - 1] > 0x7F:
+        number = (number | before[begin] & 0x7F) << 7
         begin -= 1
-        number = number << 7 | record[begin] & 0x7F
-    return begin, number >> 1 if not number & 1 else 0
+    number |= before[begin] & 0x7F
+    return at - len(before) + begin, 0 if number & 1 else number >> 1  # odd: less than nothing

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from stampede.alerts import batch
 from stampede.alerts.batch import Reader
 from stampede.alerts.container import varint
 from stampede.alerts.decode import Decoder
@@ -99,9 +100,12 @@ class Clumsy(Lifting):
         return super().give_back(values)
 
 
-def test_where_something_else_was_lifted_the_batch_is_decoded_as_it_came(decoder: Seen) -> None:
+def test_where_something_else_was_lifted_the_batch_is_decoded_as_it_came(
+    reader: Reader, decoder: Seen, monkeypatch
+) -> None:
+    monkeypatch.setattr(batch, "Lifting", Clumsy)
     message = rubin(cutoutTemplate=None)
-    assert_read_alike(Reader(Framing(16 << 20), decoder, lambda: 62000.0, Clumsy), [message])
+    assert_read_alike(reader, [message])
     assert decoder.sizes == [decoder.sizes[0], len(message) - 5] * 2
     assert decoder.sizes[0] < 3000
 
