@@ -228,16 +228,18 @@ def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
             _stored(data, name, kind, place, group.survey, faults)
             for data, name, place in zip(group.images[kind], names, group.places, strict=True)
         ]
-    good = np.array([faults[place] is None for place in group.places], bool)
-    rows = np.repeat(np.flatnonzero(good), len(columns.KINDS))
+    # In the order of a pack, so that its writer need not copy all images once more.
+    order, kinds = np.argsort(names, kind="stable"), sorted(columns.KINDS)
+    good = [row for row in order.tolist() if faults[group.places[row]] is None]
+    rows = np.repeat(good, len(kinds)).astype(np.int64)
     heads = group.heads.take(pa.array(rows))
-    fits = [files[kind][row] for row in np.flatnonzero(good) for kind in columns.KINDS]
+    fits = [files[kind][row] for row in good for kind in kinds]
     return table_of(
         columns.CUTOUT,
         {
             **{name: heads[name] for name in ("alert_id", "object_id", "mjd", "band", "ra", "dec")},
             "survey": group.survey,
-            "kind": pa.array(columns.KINDS * int(good.sum()), pa.string()),
+            "kind": pa.array(kinds * len(good), pa.string()),
             "fits": pa.array(fits, pa.binary()),
         },
         len(rows),

@@ -40,7 +40,7 @@ def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
     columns = {
         "alert_id": first + numbers // len(KINDS),
         "survey": pa.repeat("lsst", count),
-        "kind": pa.array(KINDS).take(pa.array(numbers % len(KINDS))),
+        "kind": pa.array(sorted(KINDS)).take(pa.array(numbers % len(KINDS))),
         "object_id": pa.array(numbers).cast(pa.string()),
         "mjd": np.full(count, float(night)),
         "band": pa.repeat("r", count),
