@@ -47,6 +47,8 @@ CUTOUT_ROWS = pa.schema(
     [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
 )
 Cutouts = list[tuple[Place, bytes | None]]
+_BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
+_REST = sum(_BLANK[156:])  # of a header's checksum: what no member changes
 
 
 class Writer(Protocol):
@@ -145,13 +147,13 @@ class TarWriter:
 
     def add(self, found: Cutouts) -> bytes:
         """See `Writer.add`."""
-        parts = []
+        parts: list[bytes] = []
         for place, fits in found:
             name = f"{place.alert_id}/{place.kind}"
             if fits is None:
                 (self._gone if place.pack else self._absent).append(name)
             else:
-                parts.append(_member(f"{name}.fits.gz", fits, place.mjd))
+                parts += _member(f"{name}.fits.gz", fits, place.mjd)
         return b"".join(parts)
 
     def end(self, missing: Sequence[int | str]) -> bytes:
@@ -161,15 +163,19 @@ class TarWriter:
             "no_such_cutouts": self._absent,
             "gone": self._gone,
         }
-        return _member("missing.json", json.dumps(listed).encode()) + bytes(2 * tarfile.BLOCKSIZE)
+        parts = _member("missing.json", json.dumps(listed).encode())
+        return b"".join(parts) + bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _member(name: str, data: bytes, mjd: float = 40587.0) -> bytes:
-    info = tarfile.TarInfo(name)
-    info.size = len(data)
-    info.mtime = int((mjd - 40587) * 86400)  # MJD of 1970-01-01
-    head = info.tobuf(tarfile.USTAR_FORMAT)
-    return head + data + bytes(-len(data) % tarfile.BLOCKSIZE)
+def _member(name: str, data: bytes, mjd: float = 40587.0) -> tuple[bytes, bytes, bytes]:
+    """Header, data and padding; `name` is ASCII, up to 100 characters."""
+    # As tarfile makes it, in a fifth of the time or less: that was a sixth of a large query.
+    seconds = max(0, int((mjd - 40587) * 86400))  # since 1970-01-01
+    start = name.encode().ljust(100, b"\0") + _BLANK[100:124]
+    start += b"%011o\0%011o\0" % (len(data), seconds)
+    checksum = sum(start) + sum(b" " * 8) + _REST
+    head = start + b"%06o\0 " % checksum + _BLANK[156:]
+    return head, data, bytes(-len(data) % tarfile.BLOCKSIZE)
 
 
 class _Drain:

@@ -71,6 +71,16 @@ def test_cutouts_by_id_are_a_tar(read):
     }
 
 
+def test_a_tar_has_the_headers_that_tarfile_makes(read):
+    tar = post(read, CUTOUTS, ALERTS).data
+    with tarfile.open(fileobj=BytesIO(tar)) as file:
+        for member in file:
+            assert tar[member.offset : member.offset_data] == member.tobuf(tarfile.USTAR_FORMAT)
+            taken = {str(ZTF_ALERT): 59400.0, str(LSST_ALERT): 60800.5}
+            mjd = taken.get(member.name.partition("/")[0], 40587.0)
+            assert member.mtime == (mjd - 40587) * 86400
+
+
 def test_cutouts_by_id_as_arrow(read):
     got = post(read, f"{CUTOUTS}?format=arrow", ALERTS)
     rows, missing = batches(got.data)
