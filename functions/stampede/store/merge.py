@@ -69,18 +69,43 @@ def _winners(rows: pa.Table, spec: TableSpec, order: np.ndarray, repeats: np.nda
     group = np.concatenate([[0], np.cumsum(~repeats)])
     sizes = np.bincount(group)
     winner = order[np.cumsum(sizes) - 1]
-    # Only keys of several versions are compared, column by column, until one is left of each.
+    # Only keys of several versions are compared; a version whose next is the same is none.
     several = sizes[group] > 1
     order, group = order[several], group[several]
-    for name in spec.compared:
+    same = group[1:] == group[:-1]
+    differ = {name: same & _differ(rows[name], order) for name in spec.compared}
+    keep = np.append(~same | np.logical_or.reduce([*differ.values()]), True)
+    order, group = order[keep], group[keep]
+    # Column by column, of those that differ at all, until one is left of each.
+    for name in [name for name in spec.compared if differ[name].any()]:
+        first = np.append(True, group[1:] != group[:-1])
+        if first.all():
+            break
         code = order_codes(rows[name].take(pa.array(order)).combine_chunks())
-        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+        starts = np.flatnonzero(first)
         greatest = np.maximum.reduceat(code, starts)
-        sizes = np.diff(np.append(starts, len(group)))
-        keep = code == np.repeat(greatest, sizes)
+        keep = code == np.repeat(greatest, np.diff(np.append(starts, len(group))))
         order, group = order[keep], group[keep]
     winner[group] = order
     return winner
+
+
+def _differ(column: pa.ChunkedArray, order: np.ndarray) -> np.ndarray:
+    """Whether each value of `order` but the last differs in any bit from the next."""
+    values = column.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0)
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    elif not pa.types.is_primitive(values.type):
+        values = values.dictionary_encode().indices
+    buffer, width = values.buffers()[1], values.type.bit_width // 8
+    bits = np.frombuffer(buffer, f"u{width}")[values.offset :][order]
+    differ = bits[1:] != bits[:-1]
+    if values.null_count:  # what lies beneath a null means nothing
+        valid = values.is_valid().to_numpy(zero_copy_only=False)[order]
+        differ = differ & valid[1:] | (valid[1:] != valid[:-1])
+    return differ
 
 
 def order_codes(column: pa.Array) -> np.ndarray:
