@@ -1,12 +1,15 @@
 """Reading runs: footers and row groups by ranged GETs, the last used kept in memory."""
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stampede.errors import StoreDown
@@ -65,7 +68,7 @@ class RunReader:
         """A part to read row groups from. Raises `NotFound`, `StoreDown`."""
         return RunFile(self.objects, run, self.index(run))
 
-    def read(self, run: RunInfo, groups: Sequence[int]) -> list[pa.Table]:
+    def read(self, run: RunInfo, groups: Sequence[int]) -> "list[Block]":
         """The rows of each of `groups`, ascending, from memory where they are kept.
 
         Raises `NotFound`, `StoreDown`.
@@ -76,7 +79,7 @@ class RunReader:
             for group, block in file.fetch(missing):
                 # Decoded, though that takes four times the memory: decoding again at each lookup
                 # was half of what `read` does (`stampede bench read`).
-                kept[group] = rows = file.decode(group, block)
+                kept[group] = rows = Block.of(file.decode(group, block), self.spec.leading)
                 self.cache.put((group, run.key), rows, rows.nbytes)
         return list(kept.values())
 
@@ -106,6 +109,33 @@ class RunReader:
         if len(tail) != length or tail[-4:] != b"PAR1" or need + 8 > info.size:
             raise StoreDown(f"{info.key} is cut short or is not Parquet")
         return tail[:-8], need
+
+
+class Block(NamedTuple):
+    """The rows of a row group: those of the leading key `keys[i]` end before `ends[i]`."""
+
+    rows: pa.Table
+    keys: Sequence
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, rows: pa.Table, leading: str) -> "Block":
+        """Of rows that are sorted by their leading key."""
+        runs = pc.run_end_encode(rows[leading].combine_chunks())
+        numbers = pa.types.is_integer(runs.values.type)
+        keys = runs.values.to_numpy() if numbers else runs.values.to_pylist()
+        return cls(rows, keys, runs.run_ends.to_numpy())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys)
+
+    def between(self, first: int | str, last: int | str) -> pa.Table:
+        """The rows of keys from `first` to `last`, not copied."""
+        begin, end = bisect_left(self.keys, first), bisect_right(self.keys, last)
+        start = int(self.ends[begin - 1]) if begin else 0
+        return self.rows.slice(start, int(self.ends[end - 1]) - start if end > begin else 0)
 
 
 class RunFile:

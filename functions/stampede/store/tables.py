@@ -166,12 +166,16 @@ class Table:
             index = self.reader.index(run)
             for some in stretches(index, index.groups(wanted).tolist()):
                 here = _between(wanted, index.firsts[some[0]], index.lasts[some[-1]])
-                fetches.append((run, some, pa.array(values[here.start : here.stop], field.type)))
+                if here:
+                    fetches.append((run, some, values[here.start : here.stop]))
 
-        def matching(fetch: tuple[RunInfo, list[int], pa.Array]) -> pa.Table:
+        def matching(fetch: tuple[RunInfo, list[int], list]) -> pa.Table:
             run, groups, values = fetch
-            rows = pa.concat_tables(self.reader.read(run, groups))
-            return rows.filter(pc.is_in(rows[field.name], values))
+            blocks = self.reader.read(run, groups)
+            rows = pa.concat_tables(block.between(values[0], values[-1]) for block in blocks)
+            if len(values) == 1:
+                return rows
+            return rows.filter(pc.is_in(rows[field.name], pa.array(values, field.type)))
 
         found = [self.spec.schema.empty_table().replace_schema_metadata()]
         cold = []
