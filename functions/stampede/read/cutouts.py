@@ -11,7 +11,7 @@ from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.read import parameters
-from stampede.read.lookup import Lookup, Place
+from stampede.read.lookup import Lookup, Place, sent
 from stampede.read.problems import BadParameter
 from stampede.read.respond import FOR_EVER, Representation, etag, preferred
 
@@ -59,12 +59,11 @@ async def get_cutout(request: Request) -> Response:
     """One cutout: FITS as the survey made it, or a view of it."""
     query, run = request.query_params, request.app.state.small
     lookup: Lookup = request.app.state.lookup
-    alert = parameters.alert_id(request.path_params["alert_id"])
     kind = _kind(request.path_params["kind"])
     view = parameters.choice(query, "format", View, View.FITS)
     hdus = parameters.choice(query, "hdus", Hdus, Hdus.ALL)
     look = _look(request)
-    place = await run(lookup.cutout, alert, kind, survey_of(request))
+    place = sent(await _places(request), kind)
     form, make = _form(request, place, view, hdus, look)
     if known := form.known(request):
         return known
@@ -94,10 +93,15 @@ def _form(
 
 async def get_alert(request: Request) -> Response:
     """What is stored of an alert."""
-    alert = parameters.alert_id(request.path_params["alert_id"])
+    return JSONResponse(about(await _places(request)), headers={"Cache-Control": FOR_EVER})
+
+
+async def _places(request: Request) -> list[Place]:
+    """Where the cutouts of the alert that is asked for lie."""
+    alert, survey = parameters.alert_id(request.path_params["alert_id"]), survey_of(request)
     lookup: Lookup = request.app.state.lookup
-    places = await request.app.state.small(lookup.alert, alert, survey_of(request))
-    return JSONResponse(about(places), headers={"Cache-Control": FOR_EVER})
+    kept = lookup.kept_alert(alert, survey)  # see `lightcurves.FEW`
+    return kept or await request.app.state.small(lookup.alert, alert, survey)
 
 
 def about(places: list[Place]) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Routes of a light curve."""
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,6 +12,9 @@ from stampede.read.respond import ASK_AGAIN, Representation, etag
 
 BANDS = "ugrizy"
 MJD = 0.0, 1e6
+FEW = 500
+"""Points that are answered at once where they are in memory: a thread would but fight for the
+interpreter, with the others and with the loop that waits for it."""
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 
@@ -22,11 +26,15 @@ async def get_light_curve(request: Request) -> Response:
     format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
     magnitudes = parameters.flag(request.query_params, "magnitudes")
 
-    def written() -> bytes:
-        rows = select(lookup.light_curve(identity), **wanted)
+    def written(rows: pa.Table) -> bytes:
+        rows = select(rows, **wanted)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
 
-    body = await request.app.state.small(written)
+    kept = lookup.kept_light_curve(identity)
+    if kept is not None and len(kept) <= FEW:
+        body = written(kept)
+    else:
+        body = await request.app.state.small(lambda: written(lookup.light_curve(identity)))
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{identity}.{format.extension}"',

@@ -81,6 +81,13 @@ class Fresh:
             rows = self.table.lookup(values)
         return rows
 
+    def kept(self, values: Sequence) -> pa.Table | None:
+        """As `lookup`, of what is in memory; None where there is nothing, or not all of it."""
+        if self._listed < time.monotonic() - self._max_age and not self._lock.locked():
+            return None
+        rows = self.table.kept(values)
+        return rows if rows is not None and rows.num_rows else None
+
     def list_since(self, moment: float, wait: bool = True) -> bool:
         """List unless that was done since `moment` (of `time.monotonic`); whether it listed."""
         if self._listed >= moment or not self._lock.acquire(blocking=wait):
@@ -115,30 +122,23 @@ class Lookup:
 
     def places(self, alert_ids: Sequence[int], survey: str | None = None) -> list[Place]:
         """The cutouts of these alerts, ascending by alert id; none of unknown alerts."""
-        rows = self.cutouts.lookup(alert_ids)
-        columns = (rows[name].to_pylist() for name in Place._fields)
-        places = map(Place._make, zip(*columns, strict=True))
-        return [place for place in places if survey in (None, place.survey)]
+        return places_in(self.cutouts.lookup(alert_ids), survey)
 
     def alert(self, alert_id: int, survey: str | None = None) -> list[Place]:
         """The cutouts of one alert in the order of `KINDS`.
 
         Raises `UnknownAlert`, and `AmbiguousAlert` where both surveys have it.
         """
-        places = self.places([alert_id], survey)
-        if not places:
-            where = f"of survey {survey} " if survey else ""
-            raise UnknownAlert(f"no alert {alert_id} {where}is stored")
-        if len({place.survey for place in places}) > 1:
-            raise AmbiguousAlert("survey", f"alert {alert_id} is in both surveys: add ?survey=")
-        return by_kind(places)
+        return one_alert(self.places([alert_id], survey), alert_id, survey)
+
+    def kept_alert(self, alert_id: int, survey: str | None = None) -> list[Place] | None:
+        """As `alert`, of what is in memory; None where that takes the store. Never waits."""
+        rows = self.cutouts.kept([alert_id])
+        return None if rows is None else one_alert(places_in(rows, survey), alert_id, survey)
 
     def cutout(self, alert_id: int, kind: str, survey: str | None = None) -> Place:
         """One cutout that the survey did send. Raises as `alert`, and `NoSuchCutout`."""
-        for place in self.alert(alert_id, survey):
-            if place.kind == kind and place.pack is not None:
-                return place
-        raise NoSuchCutout(f"the survey sent no {kind} cutout with alert {alert_id}")
+        return sent(self.alert(alert_id, survey), kind)
 
     def fits(self, place: Place) -> bytes:
         """The gzip file of the FITS file of one cutout. Raises `Gone`."""
@@ -195,8 +195,12 @@ class Lookup:
 
     def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
         """The points of these objects, by object id and then in time; withdrawn ones too."""
-        rows = self.detections.lookup(object_ids)
-        return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])
+        return in_time(self.detections.lookup(object_ids))
+
+    def kept_light_curve(self, object_id: str) -> pa.Table | None:
+        """As `light_curve`, of what is in memory; None where that takes the store. Never waits."""
+        rows = self.detections.kept([object_id])
+        return None if rows is None else in_time(rows)
 
     def light_curve(self, object_id: str) -> pa.Table:
         """The points of one object in time. Raises `UnknownObject`."""
@@ -208,6 +212,36 @@ class Lookup:
     def reachable(self) -> None:
         """Raises `StoreDown` where the store does not answer."""
         next(iter(self.objects.list("tables/")), None)
+
+
+def places_in(rows: pa.Table, survey: str | None) -> list[Place]:
+    """Rows of the table `cutouts` as places, those of `survey` if one is given."""
+    columns = (rows[name].to_pylist() for name in Place._fields)
+    places = map(Place._make, zip(*columns, strict=True))
+    return [place for place in places if survey in (None, place.survey)]
+
+
+def one_alert(places: list[Place], alert_id: int, survey: str | None) -> list[Place]:
+    """The places of one alert in the order of `KINDS`. Raises as `Lookup.alert`."""
+    if not places:
+        where = f"of survey {survey} " if survey else ""
+        raise UnknownAlert(f"no alert {alert_id} {where}is stored")
+    if len({place.survey for place in places}) > 1:
+        raise AmbiguousAlert("survey", f"alert {alert_id} is in both surveys: add ?survey=")
+    return by_kind(places)
+
+
+def sent(places: Sequence[Place], kind: str) -> Place:
+    """The cutout of that kind of an alert that has one. Raises `NoSuchCutout`."""
+    for place in places:
+        if place.kind == kind and place.pack is not None:
+            return place
+    raise NoSuchCutout(f"the survey sent no {kind} cutout with alert {places[0].alert_id}")
+
+
+def in_time(rows: pa.Table) -> pa.Table:
+    """Points by object id and then in time."""
+    return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])
 
 
 def by_kind(places: Sequence[Place]) -> list[Place]:

@@ -5,10 +5,10 @@ visible is left out; reading is a union in which the versions of one key merge.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -138,6 +138,19 @@ class Table:
                 self.refresh()
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be read")
 
+    def kept(self, values: Sequence) -> pa.Table | None:
+        """As `lookup`, of what is in memory; None where that takes the store."""
+        if self._seen is None:
+            return None
+        values = sorted(set(values))
+        runs = self._spans.holding(sortable(values, self.spec))
+        if not all(self.reader.cache.holds(("index", run.key)) for run in runs):
+            return None
+        fetches = list(self._fetches(values))
+        if not all(self.reader.has(fetch.run, fetch.groups) for fetch in fetches):
+            return None
+        return self._merged([self._matching(fetch) for fetch in fetches])
+
     def close(self) -> None:
         """Stop the threads."""
         if self._pool:
@@ -157,35 +170,46 @@ class Table:
             return None
 
     def _lookup(self, values: list) -> pa.Table:
-        field = self.spec.schema.field(self.spec.leading)
-        wanted = sortable(values, self.spec)
-        fetches = []
         self.runs()
+        found, cold = [], []
+        for fetch in self._fetches(values):
+            if self.reader.has(fetch.run, fetch.groups):  # not worth handing to a thread
+                found.append(self._matching(fetch))
+            else:
+                cold.append(fetch)
+        return self._merged(found + self.map(self._matching, cold))
+
+    def _fetches(self, values: list) -> Iterator["Fetch"]:
+        """What to read for `values`, which are sorted."""
+        wanted = sortable(values, self.spec)
         # The first test spares the index, and most runs of a large table.
         for run in self._spans.holding(wanted):
             index = self.reader.index(run)
             for some in stretches(index, index.groups(wanted).tolist()):
                 here = _between(wanted, index.firsts[some[0]], index.lasts[some[-1]])
-                if here:
-                    fetches.append((run, some, values[here.start : here.stop]))
+                yield Fetch(run, some, values[here.start : here.stop])
 
-        def matching(fetch: tuple[RunInfo, list[int], list]) -> pa.Table:
-            run, groups, values = fetch
-            blocks = self.reader.read(run, groups)
-            rows = pa.concat_tables(block.between(values[0], values[-1]) for block in blocks)
-            if len(values) == 1:
-                return rows
-            return rows.filter(pc.is_in(rows[field.name], pa.array(values, field.type)))
+    def _matching(self, fetch: "Fetch") -> pa.Table:
+        values = fetch.values
+        blocks = self.reader.read(fetch.run, fetch.groups)
+        rows = pa.concat_tables(block.between(values[0], values[-1]) for block in blocks)
+        if len(values) == 1:
+            return rows
+        leading = rows[self.spec.leading]
+        return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
 
-        found = [self.spec.schema.empty_table().replace_schema_metadata()]
-        cold = []
-        for fetch in fetches:
-            if self.reader.has(*fetch[:2]):  # not worth handing to a thread
-                found.append(matching(fetch))
-            else:
-                cold.append(fetch)
-        found += self.map(matching, cold)
-        return sort_unique(pa.concat_tables(found).cast(self.spec.schema), self.spec)
+    def _merged(self, found: Sequence[pa.Table]) -> pa.Table:
+        empty = self.spec.schema.empty_table().replace_schema_metadata()
+        rows = pa.concat_tables([empty, *found]).cast(self.spec.schema)
+        return sort_unique(rows, self.spec)
+
+
+class Fetch(NamedTuple):
+    """Row groups of a part that may hold rows of `values`."""
+
+    run: RunInfo
+    groups: list[int]
+    values: list
 
 
 class Spans:
