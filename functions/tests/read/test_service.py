@@ -1,12 +1,15 @@
 """The routes around the data: ledger, description, metrics, health; and a store that is down."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import StoreDown
-from stampede.read.app import make_app
+from stampede.read.app import SMALL_THREADS, make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -16,11 +19,13 @@ from tests.read.conftest import (
     LSST_OBJECT,
     ZTF_ALERT,
     ZTF_OBJECT,
+    Reader,
     cutout,
     fill,
     point,
     serving,
 )
+from tests.store.watched import Watched
 
 
 def letters(objects, table: str, coverage: Coverage) -> None:
@@ -78,6 +83,30 @@ def test_what_is_stored_is_seen_at_once():
         assert read("/v1/alerts/1").status == 404
         one_alert(objects, 1, 1)
         assert read("/v1/alerts/1").status == 200
+
+
+def test_what_is_in_memory_waits_for_nobody():
+    """While all threads wait for the store, what was asked for before is answered all the same."""
+    inner = MemoryObjects()
+    one_alert(inner, 1, 1)
+    going = threading.Event()
+    going.set()
+    objects = Watched(inner, lambda number: going.wait(60) and None)
+    known = ("/v1/alerts/1", "/v1/objects/Z1/lightcurve")
+    for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
+        first = [read(path).data for path in known]
+        going.clear()
+        with ThreadPoolExecutor(2 * SMALL_THREADS) as pool:
+            cutouts = [
+                pool.submit(Reader(read.url), "/v1/alerts/1/cutouts/science")
+                for _ in range(2 * SMALL_THREADS)
+            ]
+            try:
+                assert [read(path, timeout=10).data for path in known] == first
+                assert not any(cutout.done() for cutout in cutouts)
+            finally:
+                going.set()
+            assert {cutout.result().status for cutout in cutouts} == {200}
 
 
 EXAMPLES = {

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -166,6 +167,36 @@ def test_without_memory_everything_is_read_again() -> None:
         assert one.lookup(ids(rows)).equals(rows)
         assert objects.count("get") > before
     assert one.reader.cache.bytes == 0
+
+
+def test_what_is_kept_is_had_without_the_store() -> None:
+    objects = Watched(MemoryObjects())
+    one = Table(objects, DETECTIONS, threads=1)
+    for version in range(2):
+        one.append(many(3 * GROUP_ROWS, 5, version), COVERAGE)
+    assert one.kept(["000700"]) is None  # nothing listed
+    one.refresh()
+    found = one.lookup(["000700"])
+    asked = len(objects.calls)
+    assert one.kept(["000700", "000700"]).equals(found)
+    assert one.kept(["000700x"]).num_rows == 0  # in the same row group there is none
+    assert one.kept(["zzz"]).num_rows == 0
+    assert one.kept(["000000"]) is None  # another row group
+    assert one.kept(["000700", "000000"]) is None
+    assert len(objects.calls) == asked
+
+    one.append(many(10, 1, 2), COVERAGE)
+    one.refresh()
+    one.reader.cache = Cache(1 << 20)
+    assert one.kept(["000001"]) is None  # no index
+
+
+def test_many_keys_far_apart_of_one_row_group() -> None:
+    one = Table(MemoryObjects(), DETECTIONS)
+    rows = many(GROUP_ROWS, 3)
+    one.append(rows, COVERAGE)
+    wanted = ["000000", "000100", "000100x", "000300", "\0", "zzz"]
+    assert one.lookup(wanted).equals(rows.filter(pc.is_in(rows["object_id"], pa.array(wanted))))
 
 
 def test_the_cache_keeps_what_was_used_last() -> None:
