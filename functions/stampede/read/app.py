@@ -5,6 +5,7 @@ pools (and tables) of their own, so that no small query waits behind a large one
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -36,6 +37,9 @@ SMALL_THREADS = 8
 # Beside two queries of 15,000 ids a cutout's p99 is 165 ms with 8, and 108 ms with 4, at the same
 # rate of the queries (one round, in turn); beside two of 1,000 ids 113 and 72 ms, at 4 % less.
 BULK_THREADS = 4
+# How long a thread may keep the interpreter from the loop, which wants it for every packet. With
+# the 5 ms that Python gives it 8 cutouts at a time have a p99 of 52 ms, with this 36 (five rounds).
+TURN_SECONDS = 0.0005
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -49,6 +53,7 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        sys.setswitchinterval(TURN_SECONDS)
         yield
         for pool in (small, bulk):
             pool.shutdown(wait=False, cancel_futures=True)
