@@ -222,7 +222,7 @@ def _raw(group: Group) -> RawAlerts:
 
 def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
     names = group.heads["alert_id"].to_pylist()
-    files: dict[str, list[Bytes | None]] = {}
+    files: dict[str, list[bytes | None]] = {}
     for kind in columns.KINDS:
         files[kind] = [
             _stored(data, name, kind, place, group.survey, faults)
@@ -246,7 +246,7 @@ def _cutouts(group: Group, faults: list[StampedeError | None]) -> pa.Table:
     )
 
 
-def _stored(data, name, kind, place, survey, faults) -> Bytes | None:
+def _stored(data, name, kind, place, survey, faults) -> bytes | None:
     """The gzip file to store of a cutout as sent; what is no FITS file is the alert's fault."""
     if data is None or faults[place] is not None:
         return None
@@ -260,7 +260,7 @@ def _stored(data, name, kind, place, survey, faults) -> Bytes | None:
         except zlib.error:
             begin = bytes(data[:8])
         if begin == FITS_BEGINS:
-            return data
+            return bytes(data)  # not a view: pyarrow 26 never lets go of one it made an array of
     faults[place] = Unusable(
         f"the {kind} cutout of alert {name} is not FITS: it begins with 0x{begin[:8].hex()}"
     )

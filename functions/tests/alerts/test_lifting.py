@@ -121,6 +121,16 @@ def test_what_looks_like_an_image_and_is_none(reader: Reader, decoder: Seen) -> 
     assert FORGED in found.rows["band"].to_pylist()
 
 
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("message", [rubin(), making.ztf_alert(cutoutScience=stamp(zipped(9000)))])
+def test_nothing_holds_a_message_that_was_read(reader: Reader, message: bytes, careful) -> None:
+    """A worker's messages lie in one map, which is gone when nobody looks at it any more."""
+    for read in (reader.cutouts, reader.detections):
+        data = bytearray(message)
+        assert read([memoryview(data)], careful).faults == [None]
+        data.append(0)  # raises BufferError while anything looks at it
+
+
 def test_a_token_that_does_not_come_back_is_an_error() -> None:
     lifting = Lifting("lsst")
     pieces = lifting.lift(b"\x02" + varint(len(FITS)) + FITS + b"\x00")
