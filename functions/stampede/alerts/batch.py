@@ -89,7 +89,7 @@ class Reader:
         self._latest_mjd = latest_mjd
 
     def cutouts(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
-        """All cutouts, three rows per alert side by side, null where the survey sent none.
+        """All cutouts, three rows per alert in the order of a pack, null where none was sent.
 
         `careful` checks each message alone first: for batches that made the decoder fail.
         Raises `DecoderFailed` where the batch as a whole cannot be decoded.

@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 
 from stampede.alerts.batch import Reader
+from stampede.alerts.columns import KINDS
 from stampede.alerts.decode import Decoder
 from stampede.alerts.framing import Framing
 from stampede.simulator import Simulator
@@ -52,15 +53,11 @@ def test_light_curves_and_cutouts(reader):
     stored = [
         (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"])) for row in rows
     ]
-    kinds = ("science", "template", "difference")
+    # Schema by schema, in the order in which they are first met; of each in the order of a pack.
+    ordered = sorted(alerts, key=lambda alert: (alert.survey != alerts[0].survey, alert.alert_id))
     assert stored == [
-        (alert.alert_id, kind, alert.fits[kind]) for alert in by_survey(alerts) for kind in kinds
+        (alert.alert_id, kind, alert.fits[kind]) for alert in ordered for kind in sorted(KINDS)
     ]
-
-
-def by_survey(alerts):
-    """A batch is decoded schema by schema, in the order in which they are first met."""
-    return sorted(alerts, key=lambda alert: alert.survey != alerts[0].survey)
 
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
