@@ -1,17 +1,20 @@
 """Child processes: stopped by their own pid, with a log, and never outliving their parent."""
 
+import fcntl
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from stampede.errors import SetupError
@@ -26,6 +29,9 @@ _PARENTAL = ("setpriv", "--pdeathsig", "TERM", "--")
 def free_port(span: int = 1) -> int:
     """A TCP port of 127.0.0.1 that is free now, as are the `span` - 1 ports after it.
 
+    No other process of this user is given any of them while this one lives, as there may be seconds
+    until a server listens.
+
     Raises
     ------
     SetupError
@@ -33,9 +39,24 @@ def free_port(span: int = 1) -> int:
     """
     for _ in range(1000):
         port = random.choice(_PORTS)
-        if all(_is_free(port + i) for i in range(span)):
+        if all(_is_free(port + i) for i in range(span)) and _taken(port, span):
             return port
     raise SetupError(f"no {span} free TCP ports in a row on 127.0.0.1")
+
+
+def _taken(port: int, span: int) -> bool:
+    """Lock these bytes of a file that stands for all ports; the kernel undoes it at our end."""
+    try:
+        fcntl.lockf(_lock_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, span, port)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _lock_file() -> int:
+    path = Path(tempfile.gettempdir(), f"stampede-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def require_free(*ports: int) -> None:

@@ -111,6 +111,26 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_no_two_processes_are_given_one_port(monkeypatch) -> None:
+    """Of ten ports each takes two until the other ends, and what is given they do not share."""
+    ports = range(20_000, 20_010)
+    code = f"""
+from stampede.local import process
+process._PORTS = range({ports.start}, {ports.stop})
+print(*(process.free_port(2) for _ in range(2)), flush=True)
+input()
+"""
+    monkeypatch.setattr("stampede.local.process._PORTS", ports)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
+        theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
+        assert theirs
+        for _ in range(50):
+            port = free_port()
+            assert port not in theirs
+        other.communicate("end\n")
+
+
 def test_a_supervised_one_is_started_again_ever_slower(tmp_path: Path) -> None:
     changes: list[tuple[float, str, State]] = []
     good = Process("good", SLEEP, tmp_path / "good")
