@@ -152,11 +152,12 @@ class Reader:
     ) -> tuple[pa.Table, dict[str, list[Bytes | None]]]:
         """The named columns, and the images by kind, which pass the decoder by if all is well."""
         module = SURVEYS[schema.survey]
+        sent = [name for name in module.CUTOUTS.values() if name in schema.fields]
 
         def decode(pieces: list[list[Bytes]]) -> tuple[pa.Table, dict[str, list[Bytes | None]]]:
-            table = self._decoder.decode(schema, pieces, [*names, *module.CUTOUTS.values()])
+            table = self._decoder.decode(schema, pieces, [*names, *sent])
             images = {kind: module.cutout(table, kind).to_pylist() for kind in module.CUTOUTS}
-            return table.select([name for name in names if name in table.column_names]), images
+            return table.drop_columns(sent), images
 
         if not careful:
             lifting = Lifting(schema.survey)

@@ -90,11 +90,15 @@ def _winners(rows: pa.Table, spec: TableSpec, order: np.ndarray, repeats: np.nda
     return winner
 
 
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column of combined rows as the one array it is."""
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+
+
 def _differ(column: pa.ChunkedArray, order: np.ndarray) -> np.ndarray:
     """Whether each value of `order` but the last differs in any bit from the next."""
-    values = column.combine_chunks()
-    if isinstance(values, pa.ChunkedArray):
-        values = values.chunk(0)
+    values = _whole(column)
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
     elif not pa.types.is_primitive(values.type):
@@ -156,9 +160,7 @@ def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
     codes: list[np.ndarray] = []
     spare = 1  # how many values one more folded column may take beside the last code
     for name in key:
-        column = rows[name].combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0)
+        column = _whole(rows[name])
         if pa.types.is_integer(column.type):
             code, distinct = column.cast(pa.int64()).to_numpy(), 1 << 63
         elif pa.types.is_boolean(column.type):

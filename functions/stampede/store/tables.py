@@ -143,10 +143,11 @@ class Table:
         if self._seen is None:
             return None
         values = sorted(set(values))
-        runs = self._spans.holding(sortable(values, self.spec))
+        wanted = sortable(values, self.spec)
+        runs = self._spans.holding(wanted)
         if not all(self.reader.cache.holds(("index", run.key)) for run in runs):
             return None
-        fetches = list(self._fetches(values))
+        fetches = list(self._fetches(values, wanted, runs))
         if not all(self.reader.has(fetch.run, fetch.groups) for fetch in fetches):
             return None
         return self._merged([self._matching(fetch) for fetch in fetches])
@@ -171,19 +172,21 @@ class Table:
 
     def _lookup(self, values: list) -> pa.Table:
         self.runs()
+        wanted = sortable(values, self.spec)
         found, cold = [], []
-        for fetch in self._fetches(values):
+        # The first test spares the index, and most runs of a large table.
+        for fetch in self._fetches(values, wanted, self._spans.holding(wanted)):
             if self.reader.has(fetch.run, fetch.groups):  # not worth handing to a thread
                 found.append(self._matching(fetch))
             else:
                 cold.append(fetch)
         return self._merged(found + self.map(self._matching, cold))
 
-    def _fetches(self, values: list) -> Iterator["Fetch"]:
-        """What to read for `values`, which are sorted."""
-        wanted = sortable(values, self.spec)
-        # The first test spares the index, and most runs of a large table.
-        for run in self._spans.holding(wanted):
+    def _fetches(
+        self, values: list, wanted: np.ndarray, runs: Iterable[RunInfo]
+    ) -> Iterator["Fetch"]:
+        """What to read of `runs` for `values`, which are sorted; `wanted` is these, `sortable`."""
+        for run in runs:
             index = self.reader.index(run)
             for some in stretches(index, index.groups(wanted).tolist()):
                 here = _between(wanted, index.firsts[some[0]], index.lasts[some[-1]])
