@@ -27,7 +27,7 @@ CHROMIUM = shutil.which("chromium")
 RUN_SECONDS = 300.0
 READY_SECONDS = 300.0
 STORED_SECONDS = 400.0
-STOP_SECONDS = 120.0  # what Ctrl-C may take
+STOP_SECONDS = 240.0  # what Ctrl-C may take
 LAST_LINES = 40  # of what a command said are told when it failed
 
 
@@ -129,7 +129,7 @@ class Running:
         ports = {
             each.laddr.port
             for process in family
-            for each in process.net_connections("tcp")
+            for each in connections(process)
             if each.status == psutil.CONN_LISTEN
         }
         os.kill(self.child.pid, number)
@@ -210,6 +210,13 @@ def alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def connections(process: psutil.Process) -> list:
+    try:
+        return process.net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return []
 
 
 def listens(port: int) -> bool:

@@ -77,7 +77,13 @@ def wait(kubectl: Kubectl, ingress: str) -> None:
             f"Look: {kubectl} get events,pods --all-namespaces"
         )
 
-    wait_until(lambda: not _lacking(kubectl) and _answers(ingress), _SECONDS, failed)
+    def ready() -> bool:
+        try:
+            return not _lacking(kubectl) and _answers(ingress)
+        except Failed:  # the API server is too busy to be asked
+            return False
+
+    wait_until(ready, _SECONDS, failed)
 
 
 def is_ready(kubectl: Kubectl, since: datetime = _EVER) -> bool:

@@ -64,7 +64,7 @@ def remove_cgroups() -> None:
     Failed
         Processes in them go on.
     """
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while groups := _cgroups():
         for group in groups:
             for directory, _, _ in os.walk(group, topdown=False):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -71,8 +72,7 @@ def run(
     log.parent.mkdir(parents=True, exist_ok=True)
     line = [str(word) for word in command]
     begin = spoken = time.monotonic()
-    out = log.with_suffix(".out")
-    with log.open("wb") as errors, out.open("w+b") as said:
+    with log.open("wb") as errors, tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
             line,
             cwd=cwd,
@@ -99,7 +99,6 @@ def run(
             child.wait()
         said.seek(0)
         text = said.read().decode(errors="replace")
-    out.unlink()
     if child.returncode:
         raise Failed(
             f"`{' '.join(line)[:200]}` failed with status {child.returncode}; "

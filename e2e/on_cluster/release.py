@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -17,6 +18,8 @@ from e2e.user import ROOT, Ended, until
 
 CHART = ROOT / "charts" / "stampede"
 INSTALL_SECONDS = 400
+# What the API server, or Knative's webhooks, say when they have no time.
+BUSY = "failed calling webhook|etcdserver:|connection refused|TLS handshake timeout|ServiceUnavail"
 EVERYTHING = (
     "services.serving.knative.dev,revisions.serving.knative.dev,brokers,triggers,pingsources,"
     "containersources,sinkbindings,deployments,jobs,pods,services,secrets,configmaps,"
@@ -46,6 +49,22 @@ class Command:
         return Ended(line, done.returncode, done.stdout.decode(errors="replace"))
 
 
+def patiently(do: Callable[[], Ended]) -> Ended:
+    """Do it again where the cluster is too busy to be asked, as an operator would.
+
+    Two cores with all of this on them can bring that about.
+    """
+    for left in (4, 3, 2, 1, 0):
+        try:
+            return do()
+        except AssertionError as error:
+            if not left or not re.search(BUSY, str(error)):
+                raise
+            print(error)
+            time.sleep(5)
+    raise AssertionError("unreachable")
+
+
 class Cluster:
     """A cluster with Knative, told by kubectl and helm."""
 
@@ -57,7 +76,8 @@ class Cluster:
 
     def get(self, kind: str, namespace: str, *more: str) -> list[dict[str, Any]]:
         """Objects of a kind."""
-        said = self.kubectl("get", kind, "--namespace", namespace, "--output", "json", *more)
+        line = ("get", kind, "--namespace", namespace, "--output", "json", *more)
+        said = patiently(lambda: self.kubectl(*line))
         found = json.loads(said.said)
         return found["items"] if found["kind"] == "List" else [found]
 
@@ -87,8 +107,7 @@ class Release:
     def install(self, **values: object) -> None:
         """Install, or upgrade to other values (``a__b`` is ``a.b``), and wait until all is ready.
 
-        Values that were set stay set. Where Knative's own webhooks are too busy to be asked, which
-        two cores with all of this on them can bring about, it is done again, as an operator would.
+        Values that were set stay set.
         """
         self._set |= {key.replace("__", "."): value for key, value in values.items()}
         sets = [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
@@ -96,15 +115,7 @@ class Release:
             *("upgrade", "--install", self.name, CHART, "--namespace", self.name),
             *("--values", self._values, "--wait", "--timeout", "6m", *sets),
         )
-        for left in (2, 1, 0):
-            try:
-                self.cluster.helm(*line, seconds=INSTALL_SECONDS)
-                break
-            except AssertionError as error:
-                if not left or "failed calling webhook" not in str(error):
-                    raise
-                print(error)
-                time.sleep(5)
+        patiently(lambda: self.cluster.helm(*line, seconds=INSTALL_SECONDS))
         self.wait_until_ready()
 
     def uninstall(self) -> None:

@@ -16,7 +16,7 @@ from stampede.local.truth import digest, truth_of
 from stampede.simulator import Simulator
 from tests import proof
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 COUNT = 400
 SEED = 41
@@ -151,8 +151,9 @@ def test_the_page_of_an_object_in_a_browser(release: Release, sent: list) -> Non
     host = read.removeprefix("http://")
     with playwright.sync_playwright() as p:
         options = ["--no-sandbox", f"--host-resolver-rules=MAP {host} {release.cluster.ingress}"]
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=options)
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=options, timeout=150_000)
         page = browser.new_page()
+        page.set_default_timeout(150_000)
         page.goto(f"{read}/objects/{alert.object_id}")
         assert alert.object_id in page.inner_text("body")
         page.wait_for_load_state("networkidle")

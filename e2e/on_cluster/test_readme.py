@@ -6,7 +6,7 @@ from e2e.on_cluster import readme
 from e2e.on_cluster.release import Release
 from e2e.user import get_json, until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 TOOLBOX = "kubectl --namespace stampede exec deployment/stampede-toolbox -- "
 # Run by the fixtures, before and after.

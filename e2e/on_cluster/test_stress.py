@@ -11,7 +11,7 @@ from e2e.on_cluster.release import Release
 from e2e.user import ROOT, until
 from stampede.bench.contract import CHECKS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 MANIFEST = ROOT / "manifests" / "stress.yaml"
 STORE = "http://ceph.site.svc:8000/stress"  # a bucket that it has to make
@@ -58,7 +58,7 @@ def test_stress_as_a_job(release: Release, tmp_path: Path) -> None:
     assert f"{STORE}, under stress-" in said
     met = re.findall(r"^\| .* \| yes or no \|.*: met \|", said, re.MULTILINE)
     assert len(met) == len(CHECKS), said
-    assert re.search(r"^\| stored \| \d,\d{3} \| objects \|", said, re.MULTILINE), said
+    assert re.search(r"^\| stored \| [1-9][\d,]* \| objects \|", said, re.MULTILINE), said
     assert release.python(LIST) == ""
 
 

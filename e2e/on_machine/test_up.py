@@ -101,8 +101,11 @@ def test_the_pages_in_a_browser(first: Up, simulator: Simulator, alerts) -> None
     whole = [alert for alert in alerts if all(alert.fits.values())]
     alert = max(whole, key=lambda alert: len(simulator.light_curve(alert.object_id)))
     with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = p.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=150_000
+        )
         page = browser.new_page()
+        page.set_default_timeout(150_000)
         wrong: list[str] = []
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -20,10 +20,11 @@ from stampede.local.kafka import LocalKafka
 from stampede.local.process import free_port
 from stampede.settings import Settings
 
-# How long an example takes says how busy the machine is, and nothing of the code.
-hypothesis_settings.register_profile(
-    "stampede", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long an example takes says how busy the machine is, and nothing of the code. The examples are
+# the same each time; `pytest --hypothesis-profile search` looks for others.
+ANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+hypothesis_settings.register_profile("stampede", derandomize=True, **ANY)
+hypothesis_settings.register_profile("search", **ANY)
 hypothesis_settings.load_profile("stampede")
 
 SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka"}

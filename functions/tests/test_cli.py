@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stampede import __version__
+from stampede.local.process import free_port
 from stampede.settings import Settings
 
 # Whole processes: not for the quick loop.
@@ -166,7 +167,7 @@ def test_up_on_a_taken_port(run, tmp_path: Path) -> None:
 
 
 def test_programs_that_are_missing_are_named_with_the_command(run, tmp_path: Path) -> None:
-    ended = run("up", "--no-install", "--port", "20123", PATH=str(tmp_path))
+    ended = run("up", "--no-install", "--port", str(free_port()), PATH=str(tmp_path))
     assert ended.status == 2
     assert "this machine lacks ceph-mon, ceph-osd, radosgw, ceph" in ended.err
     assert "sudo apt-get install --yes --no-install-recommends ceph-common" in ended.err

@@ -20,6 +20,8 @@ from stampede.errors import SetupError
 from stampede.local import packages
 from stampede.local.process import Process, require_free, wait_until
 
+_TOOL_SECONDS = 200  # that one command may take, on a machine that does much else
+
 # Each line that is not self-evident cost somebody time to find.
 _CONFIG = """\
 [global]
@@ -255,7 +257,7 @@ class LocalCeph:
         self._tool("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap)
         self.monitor.start()
         self._say("  monitor started")
-        self._tool("ceph", "--connect-timeout", "20", "osd", "new", osd, "0")
+        self._tool("ceph", "--connect-timeout", "60", "osd", "new", osd, "0")
         self._tool("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self.osd.start()
         self._say("  OSD started")
@@ -275,11 +277,13 @@ class LocalCeph:
                 command,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=_TOOL_SECONDS,
                 env=os.environ | {"CEPH_CONF": str(self._config)},
             )
         except subprocess.TimeoutExpired:
-            raise self.monitor.failure(f"does not let `{program}` finish in 60 s") from None
+            raise self.monitor.failure(
+                f"does not let `{program}` finish in {_TOOL_SECONDS} s"
+            ) from None
         if done.returncode:
             lines = "\n".join(done.stderr.splitlines()[-15:])
             raise SetupError(f"`{' '.join(command)}` failed:\n{lines}")

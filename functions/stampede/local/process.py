@@ -23,14 +23,19 @@ from stampede.errors import SetupError
 # nobody is given a port between our look at it and the server's bind.
 _PORTS = range(20_000, 32_000)
 
+STOP_SECONDS = 60.0  # more than the source or a function takes to finish what is under way
+
+_given: set[int] = set()  # ports, by `free_port` of this process
+_giving = threading.Lock()
+
 _PARENTAL = ("setpriv", "--pdeathsig", "TERM", "--")
 
 
 def free_port(span: int = 1) -> int:
     """A TCP port of 127.0.0.1 that is free now, as are the `span` - 1 ports after it.
 
-    No other process of this user is given any of them while this one lives, as there may be seconds
-    until a server listens.
+    Nobody else is given any of them while this process lives, in it or in another of this user, as
+    there may be seconds until a server listens.
 
     Raises
     ------
@@ -38,14 +43,20 @@ def free_port(span: int = 1) -> int:
         There is none.
     """
     for _ in range(1000):
-        port = random.choice(_PORTS)
-        if all(_is_free(port + i) for i in range(span)) and _taken(port, span):
-            return port
+        first = random.choice(_PORTS)
+        ports = range(first, first + span)
+        with _giving:
+            if _given.isdisjoint(ports) and all(map(_is_free, ports)) and _taken(first, span):
+                _given.update(ports)
+                return first
     raise SetupError(f"no {span} free TCP ports in a row on 127.0.0.1")
 
 
 def _taken(port: int, span: int) -> bool:
-    """Lock these bytes of a file that stands for all ports; the kernel undoes it at our end."""
+    """Lock these bytes of a file that stands for all ports; the kernel undoes it at our end.
+
+    Such a lock keeps other processes out, never this one: hence `_given`.
+    """
     try:
         fcntl.lockf(_lock_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, span, port)
     except OSError:
@@ -187,7 +198,7 @@ class Process:
                 process_group=0,
             )
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Ask it to end (SIGTERM); kill it after `seconds`. Harmless if it has ended."""
         if self._child is not None and self.running:
             self._child.terminate()
@@ -270,7 +281,7 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._thread.start()
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
         """Stop every process, stage after stage, each given `seconds` before it is killed."""
         with self._change:
             self._stopping = True

@@ -49,7 +49,9 @@ def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None
     whole = json.loads((tmp_path / "bench.json").read_text())
     assert whole["command"] == "stampede bench decode --quick"
     assert {"machine", "versions", "when"} < whole.keys()
-    assert all(figure["unit"] and figure["value"] >= -0.1 for figure in whole["figures"])
+    for figure in whole["figures"]:
+        assert figure["unit"]
+        assert figure["value"] > 0 or figure["name"] == "normalise"  # a difference of two times
     assert "## decode" in (tmp_path / "bench.md").read_text()
 
 

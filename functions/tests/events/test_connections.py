@@ -217,15 +217,15 @@ def test_a_server_that_reads_slowly_has_its_time() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        for _ in range(12):
-            await reader.readexactly(5 * MIB)
-            await asyncio.sleep(0.1)
+        for _ in range(20):
+            await reader.readexactly(3 * MIB)
+            await asyncio.sleep(0.06)
         writer.write(OK)
 
     async def use(held: Connections, url: str) -> None:
         assert (await held.post(url, {}, bytes(60 * MIB))).status == 204
 
-    during(use, serve, answer=0.8)
+    during(use, serve, answer=1.0)
 
 
 def test_a_body_of_100_mb_arrives_as_it_is() -> None:
@@ -286,12 +286,15 @@ def test_what_comes_unasked_ends_the_connection() -> None:
         await asyncio.sleep(0.05)
         writer.write(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
         await reader.read()
+        closed.set()
 
     async def use(held: Connections, url: str) -> None:
         for _ in range(2):
             assert (await held.post(url, {}, b"")).status == 204
-            await asyncio.sleep(0.2)
+            await closed.wait()
+            closed.clear()
 
+    closed = asyncio.Event()
     assert during(use, serve) == 2
 
 
@@ -318,17 +321,19 @@ def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
 def test_a_cancelled_request_takes_its_connection_along() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         body = await request(reader)
+        came.set()
         await asyncio.sleep(0.2 if body == b"slow" else 0)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + body)
 
     async def use(held: Connections, url: str) -> None:
         slow = asyncio.create_task(held.post(url, {}, b"slow"))
-        await asyncio.sleep(0.05)
+        await came.wait()
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow
         assert (await held.post(url, {}, b"fast")).detail == b"fast"
 
+    came = asyncio.Event()
     assert during(use, serve, at_once=1) == 2
 
 

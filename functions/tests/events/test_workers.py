@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -169,7 +170,7 @@ def test_what_a_dead_process_leaves_is_removed(settings) -> None:
 
 
 def test_a_flush_that_takes_too_long_blames_the_store(settings) -> None:
-    settings = settings.model_copy(update={"flush_seconds": 8})
+    settings = settings.model_copy(update={"flush_seconds": 15})  # the worker's start is in it
     with asyncio.Runner() as runner:
         workers = Workers("testing", flushers.make, settings)
         assert statuses(runner.run(workers.flush([event(0, b"a")]))) == [204]
@@ -177,7 +178,7 @@ def test_a_flush_that_takes_too_long_blames_the_store(settings) -> None:
         with pytest.raises(StampedeError, match="storing took more than") as failed:
             runner.run(workers.flush([event(0, b"slow"), event(1, b"a")]))
         assert failed.value.status == 503
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 200
         assert statuses(runner.run(workers.flush([event(0, b"a")]))) == [204]
         runner.run(workers.close())
 
@@ -201,7 +202,8 @@ def test_workers_end_when_closed(settings) -> None:
         runner.run(workers.flush([event(0, b"a")]))
         runner.run(workers.close())
     pid = batches(settings)[0][2]
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    with suppress(psutil.NoSuchProcess):
+        assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_deadline_that_is_kept_leaves_nothing_behind() -> None:

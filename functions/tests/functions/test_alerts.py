@@ -7,6 +7,7 @@ import json
 import math
 import random
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.letters.letter import reason_of
+from stampede.local.process import wait_until
 from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
@@ -169,15 +171,16 @@ def test_what_is_no_event(serve) -> None:
 @pytest.mark.integration
 def test_sigterm_drains(serve) -> None:
     """What was sent before is answered and stored, though the flush had not begun."""
-    served = serve("cutouts", LINGER_MS=1500)
+    served = serve("cutouts", LINGER_MS=10_000)
+    messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:
-        answers = [pool.submit(served.post, n, lsst(n)) for n in range(20)]
-        while b"stampede_held_bytes" not in metrics(served) or held(served) == 0:
-            pass
+        answers = [pool.submit(served.post, *each) for each in enumerate(messages)]
+        wait_until(lambda: held(served) == sum(map(len, messages)), served.process)
         psutil.Process(served.process.pid).send_signal(signal.SIGTERM)
         statuses = {answer.result().status for answer in answers}
-    psutil.Process(served.process.pid).wait(20) if served.process.running else None
     assert statuses == {204}
+    while served.process.running:
+        time.sleep(0.05)
     assert served.process.status == 0
     assert len(table_of(served, "cutouts").coverage()) == 20
 
@@ -187,11 +190,9 @@ def metrics(served) -> bytes:
 
 
 def held(served) -> float:
-    line = next(
-        line for line in metrics(served).decode().splitlines()
-        if line.startswith("stampede_held_bytes{")
-    )  # fmt: skip
-    return float(line.split()[-1])
+    lines = metrics(served).decode().splitlines()
+    found = [line for line in lines if line.startswith("stampede_held_bytes{")]
+    return float(found[0].split()[-1]) if found else 0.0
 
 
 @pytest.mark.integration

@@ -132,7 +132,7 @@ def test_tried_again_as_the_trigger_says(subscribers) -> None:
     broker = subscribers.broker(trigger("a", "packs/", retry=2), there=("a",))
     begin = time.monotonic()
     assert send(broker, "packs/1")[0] == 202
-    assert time.monotonic() - begin > 0.2 + 0.4  # 0.1 s, doubled at each
+    assert time.monotonic() - begin > 0.59  # 0.2 + 0.4: 0.1 s, doubled at each; timers count ms
     assert len(subscribers["a"].requests) == 3
 
 
@@ -301,7 +301,7 @@ def test_the_relay_says_no_only_after_a_while(relay) -> None:
     sink.__exit__()
     begin = time.monotonic()
     answer = post(relay, JSON, records(record("a")))
-    assert 1.0 <= time.monotonic() - begin < 60
+    assert 0.99 <= time.monotonic() - begin < 60  # a second, as timers count it
     assert answer.status == 503
     assert "the Broker is down" in json.loads(answer.data)["detail"]
     sink.__enter__()
@@ -314,7 +314,7 @@ def test_whatever_the_broker_answers_is_no_hot_retry(relay, status: int) -> None
     sink.answer = answering(status)
     begin = time.monotonic()
     assert post(relay, JSON, records(record("a"))).status == 503
-    assert 1.0 <= time.monotonic() - begin < 60
+    assert 0.99 <= time.monotonic() - begin < 60  # a second, as timers count it
     assert len(sink.requests) <= 10
 
 

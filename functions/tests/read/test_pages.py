@@ -218,9 +218,12 @@ def test_a_browser_shows_the_page_without_a_complaint(read):
     playwright = pytest.importorskip("playwright.sync_api")
     complaints = []
     with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = p.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=150_000
+        )
         context = browser.new_context(java_script_enabled=True)
         page = context.new_page()
+        page.set_default_timeout(150_000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("requestfailed", lambda request: complaints.append(request.url))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store import runs
+from stampede.store import compaction, runs, tables
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
@@ -293,9 +293,11 @@ def test_memory_does_not_grow_with_the_runs() -> None:
     "kind", ["memory", "directory", pytest.param("s3", marks=pytest.mark.integration)]
 )
 def test_compactors_race_while_others_append_and_read(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two compactors, an appender and a reader, each on its own thread; no grace at all."""
+    for module in (tables, compaction):  # whom the machine lets wait must not give up
+        monkeypatch.setattr(module, "_TRIES", 1000)
     store: Objects
     if kind == "s3":
         store = open_objects(request.getfixturevalue("bucket"))
@@ -343,6 +345,7 @@ def test_compactors_race_while_others_append_and_read(
         thread.start()
     for thread in threads:
         thread.join(150)
+        assert not thread.is_alive()
     assert not failures, failures
     one = Table(store, DETECTIONS)
     rows = many(300, 3, appends - 1)
