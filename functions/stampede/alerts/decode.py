@@ -6,12 +6,14 @@ empty one vanishes. So `decode` runs in a process that may be killed, and `check
 and surely, which record was to blame.
 """
 
+import errno
 import io
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
 
 import fastavro
 import pyarrow as pa
@@ -22,6 +24,8 @@ from stampede.alerts.framing import WriterSchema
 from stampede.errors import Overloaded, StampedeError, Undecodable
 
 PADDING = bytes(16)
+PIECES_AT_ONCE = 1024  # that one call can write (IOV_MAX)
+KEPT_BYTES = 32 << 20  # of the spool's memory, from batch to batch
 NOTHING = fastavro.parse_schema({"type": "record", "name": "alert", "fields": []})
 
 
@@ -32,12 +36,15 @@ class DecoderFailed(StampedeError):
 
 
 class Decoder:
-    """Reads batches of records through a memory-backed directory.
+    """Reads batches of records through a file in memory, one batch after the other.
+
+    The file is written over and over, as memory that was given back comes back as zeros, and is as
+    slow as a second copy (docs/adr/0009-lifting.md). It goes with the decoder.
 
     Parameters
     ----------
     spool
-        Directory the containers pass through; each is removed before `decode` returns.
+        Directory in memory, where the file is.
     guard
         Given the bytes to decode and entered around the native call, which may never return
         and cannot be interrupted.
@@ -48,6 +55,7 @@ class Decoder:
     ) -> None:
         self._spool = spool
         self._guard = guard
+        self._file: IO[bytes] | None = None
         self._context = SessionContext(SessionConfig().with_target_partitions(1))
 
     def decode(
@@ -77,24 +85,39 @@ class Decoder:
         wanted = [
             _column(name).alias(name) for name in columns if name.split(".")[0] in schema.fields
         ]
-        file, path = tempfile.mkstemp(suffix=".avro", dir=self._spool)
         try:
-            with os.fdopen(file, "wb") as out:  # joined first: a third of writing piece by piece
-                out.write(b"".join((schema.header, *make_blocks(records))))
+            if self._file is None:
+                self._file = NamedTemporaryFile(suffix=".avro", dir=self._spool)  # noqa: SIM115
+            file = self._file
+            size = _write(file.fileno(), [schema.header, *make_blocks(records)])
         except OSError as error:
-            os.unlink(path)
             raise Overloaded(f"no room in {self._spool}: {error.strerror}") from error
         try:
-            with self._guard(os.path.getsize(path)):
-                batches = self._context.read_avro(path).select(*wanted).collect()
+            with self._guard(size):
+                batches = self._context.read_avro(file.name).select(*wanted).collect()
         except Exception as error:  # the binding raises bare Exception
             raise DecoderFailed(f"{type(error).__name__}: {error}") from error
         finally:
-            os.unlink(path)
+            os.truncate(file.fileno(), min(size, KEPT_BYTES))
         table = pa.Table.from_batches(batches) if batches else pa.table({})
         if table.num_rows != len(records):
             raise DecoderFailed(f"{len(records)} records went in, {table.num_rows} rows came out")
         return table.combine_chunks()
+
+
+def _write(file: int, pieces: Sequence[Bytes]) -> int:
+    """Have a file hold these and nothing else; its size. Raises `OSError`, and it is empty then."""
+    size = 0
+    try:
+        for first in range(0, len(pieces), PIECES_AT_ONCE):
+            size += os.pwritev(file, pieces[first : first + PIECES_AT_ONCE], size)
+        if size < sum(map(len, pieces)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.truncate(file, 0)
+        raise
+    os.truncate(file, size)
+    return size
 
 
 def _column(name: str):

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from stampede.alerts.container import Bytes, varint
 from stampede.errors import StampedeError
 
-# How an image begins: a FITS file, or gzip's magic number and its one method (RFC 1952, 2.3.1).
-MAGIC = {"lsst": b"SIMPLE  =", "ztf": b"\x1f\x8b\x08"}
+# How an image begins: a FITS file (FITS standard 4.0, 4.4.1.1; all 30 bytes, as the more there are,
+# the greater are the steps of the search), or gzip's magic number and method (RFC 1952, 2.3.1).
+MAGIC = {"lsst": b"SIMPLE  = %20s" % b"T", "ztf": b"\x1f\x8b\x08"}
 LEAST = 512  # bytes; nothing shorter is worth it
 STEP = 1 << 10  # bytes looked through at first
 _SECRET = os.urandom(12)  # no survey can send it

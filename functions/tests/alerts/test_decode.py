@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from stampede.alerts.decode import Decoder, DecoderFailed, check
+from stampede.alerts.decode import PIECES_AT_ONCE, Decoder, DecoderFailed, check
 from stampede.alerts.framing import Framing
 from stampede.errors import Overloaded, Undecodable
 from tests.alerts import making
@@ -50,6 +50,32 @@ def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
     assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
     with pytest.raises(DecoderFailed):
         decoder.decode(schema, [[record], [b""], [record]], ["diaSourceId"])
+
+
+def test_batches_of_one_decoder_are_read_each_by_itself(tmp_path) -> None:
+    """Longer, shorter, and of one length, at once after each other: the file is the same."""
+    alerts = [making.confluent(making.rubin_record(1101, n), 1101) for n in range(9)]
+    schema, records = framed(alerts[0]).schema, [framed(alert).record for alert in alerts]
+    decoder = Decoder(tmp_path)
+
+    def ids(some: list[int]) -> list[int]:
+        pieces = [[records[n][:99], records[n][99:]] for n in some]
+        return decoder.decode(schema, pieces, ["diaSourceId"])["diaSourceId"].to_pylist()
+
+    all_of_them = ids([*range(9)] * PIECES_AT_ONCE)
+    first = all_of_them[:9]
+    assert len(set(first)) == 9
+    assert all_of_them == first * PIECES_AT_ONCE
+    for some in ([3], [4], [4, 3], [3, 4], [0, 1, 2]):
+        assert ids(some) == [first[n] for n in some]
+
+
+def test_the_spool_is_empty_when_the_decoder_is_gone(tmp_path) -> None:
+    schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+    assert len(list(tmp_path.iterdir())) == 1
+    del decoder
     assert not list(tmp_path.iterdir())
 
 
@@ -63,4 +89,4 @@ def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, before)
-    assert not list(tmp_path.iterdir())
+    assert not any(file.stat().st_size for file in tmp_path.iterdir())

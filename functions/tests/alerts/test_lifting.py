@@ -16,7 +16,7 @@ from tests.alerts.test_batch import assert_read_alike
 
 FITS = making.FITS
 # The length of an image, 10,849 bytes, and how one begins, as a text.
-FORGED = "©\x01SIMPLE  ="
+FORGED = "©\x01" + FITS[:30].decode()
 
 
 class Seen(Decoder):
