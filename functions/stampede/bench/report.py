@@ -57,7 +57,7 @@ def write(out: Path, whole: Mapping[str, Any], found: Mapping[str, Sequence[Figu
 
 
 def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) -> str:
-    """Pictures of each benchmark, and one table for each of its subjects."""
+    """What is asked and whether it is so; then pictures and, for each subject, a table."""
     machine = whole["machine"]
     lines = [
         "# Benchmarks",
@@ -68,6 +68,7 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
         f"load average {machine['load_before']} before the run; "
         + ", ".join(f"{name} {version}" for name, version in whole["versions"].items())
         + ".",
+        *asked(found),
     ]
     for name, figures in found.items():
         lines += ["", f"## {name}"]
@@ -78,6 +79,29 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
         for subject, some in groupby(figures, key=lambda figure: figure.subject):
             lines += ["", f"### {subject}", "", HEAD, RULE, *map(row, some)]
     return "\n".join(lines) + "\n"
+
+
+def asked(found: Mapping[str, Sequence[Figure]]) -> list[str]:
+    """All figures of which something is asked, in one table."""
+    rows = [
+        f"| {name} | {figure.subject} {row(figure)}"
+        for name, figures in found.items()
+        for figure in figures
+        if figure.must or figure.aim
+    ]
+    if not rows:
+        return []
+    head, rule = f"| benchmark | of {HEAD}", f"|---|---{RULE}"
+    return ["", "## What is asked", "", verdict(found), "", head, rule, *rows]
+
+
+def verdict(found: Mapping[str, Sequence[Figure]]) -> str:
+    """How much of what is asked is so."""
+    every = [figure for figures in found.values() for figure in figures]
+    musts = [figure.met for figure in every if figure.must]
+    aims = [figure.aimed for figure in every if figure.aim]
+    said = f"{sum(map(bool, musts))} of {len(musts)} musts met"
+    return f"{said}, {sum(map(bool, aims))} of {len(aims)} aims" if aims else said
 
 
 HEAD = "| what | value | unit | rounds | beside | ratio | must | aim |"

@@ -72,6 +72,11 @@ def test_the_report_says_what_was_missed(tmp_path: Path) -> None:
     text = (tmp_path / "bench.md").read_text()
     assert "| stored | 450 | /s |  | one by one: 150 | 3.00 | >= 300: met |" in text
     assert "**missed**" in text
+    assert "1 of 2 musts met\n" in text
+    assert "| ingest | alerts | stored | 450 | /s |" in text
+    aimed = RATE._replace(aim=Must(">=", 400.0))
+    assert report.verdict({"a": [aimed], "b": [LATE]}) == "1 of 2 musts met, 1 of 1 aims"
+    assert report.asked({"a": [LATE._replace(must=None)]}) == []
     (shown,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (tmp_path / shown).read_text().startswith("<svg")
 
