@@ -69,19 +69,23 @@ def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -
         "objects": rates_of(single(bucket, size), THREADS["objects"], few),
     }
     way = packs(bucket, size)
-    rates["packs"] = rates_of(way, THREADS["packs"], context.some(12, 8, least=2))
+    rates["packs"] = rates_of(way, THREADS["packs"], context.some(32, 8, least=2))
     for operation in OPERATIONS:
         subject = f"items of {size // KB} KB, {operation}"
         file, one, packed = (rates[name][operation] for name in ("files", "objects", "packs"))
-        yield Figure(subject, f"a synced file each, {file.threads} at once", file.rate, "items/s")
-        yield Figure(subject, f"an S3 object each, {one.threads} at once", one.rate, "items/s")
+        yield Figure(subject, "a synced file each", file.rate, "items/s")
+        yield Figure(subject, "an S3 object each", one.rate, "items/s")
         judged = size == CUTOUT_BYTES and operation == "write"
         must, aim = (MUST, AIM) if judged else (None, None)
-        name, single_ = f"{way.what}, {packed.threads} at once", Rival("an object each", one.rate)
-        yield Figure(subject, name, packed.rate, "items/s", single_, must, None, aim)
-        yield Figure(subject, name, packed.rate, "items/s", Rival("a file each", file.rate))
+        single_ = Rival("an object each", one.rate)
+        yield Figure(subject, way.what, packed.rate, "items/s", single_, must, None, aim)
+        yield Figure(subject, way.what, packed.rate, "items/s", Rival("a file each", file.rate))
         single_ = Rival("an object each", one.cpu)
         yield Figure(subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", single_)
+        for name, way_ in (("files", file), ("objects", one), ("packs", packed)):
+            yield Figure(
+                subject, f"{name} at once, at which it is fastest", way_.threads, "threads"
+            )
 
 
 def rates_of(way: Way, choices: Sequence[int], count: int) -> dict[str, Rate]:

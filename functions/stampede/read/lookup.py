@@ -61,8 +61,8 @@ class Fresh:
     """A table whose listing is never too old.
 
     A listing older than `max_age` seconds is renewed by one of the lookups that meet it, while
-    the others go on with what they have. With `sure`, a lookup that finds nothing lists again
-    before it says so, once for all that wait for it.
+    the others go on with what they have, unless it is twice as old: then they wait as well. With
+    `sure`, a lookup that finds nothing lists again before it says so, once for all that wait.
     """
 
     def __init__(self, table: Table, max_age: float, sure: bool) -> None:
@@ -75,7 +75,7 @@ class Fresh:
     def lookup(self, values: Sequence) -> pa.Table:
         """As `Table.lookup`."""
         began = time.monotonic()
-        self.list_since(began - self._max_age, wait=self._listed < 0)
+        self.list_since(began - self._max_age, wait=self._listed < began - 2 * self._max_age)
         rows = self.table.lookup(values)
         if self._sure and not rows.num_rows and self.list_since(began):
             rows = self.table.lookup(values)
@@ -83,7 +83,8 @@ class Fresh:
 
     def kept(self, values: Sequence) -> pa.Table | None:
         """As `lookup`, of what is in memory; None where there is nothing, or not all of it."""
-        if self._listed < time.monotonic() - self._max_age and not self._lock.locked():
+        renewing = self._lock.locked()
+        if self._listed < time.monotonic() - (1 + renewing) * self._max_age:
             return None
         rows = self.table.kept(values)
         return rows if rows is not None and rows.num_rows else None
