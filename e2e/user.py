@@ -27,7 +27,7 @@ CHROMIUM = shutil.which("chromium")
 RUN_SECONDS = 300.0
 READY_SECONDS = 300.0
 STORED_SECONDS = 400.0
-STOP_SECONDS = 240.0  # what Ctrl-C may take
+STOP_SECONDS = 400.0  # what Ctrl-C may take
 LAST_LINES = 40  # of what a command said are told when it failed
 
 

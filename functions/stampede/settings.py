@@ -154,7 +154,7 @@ class Settings(BaseSettings):
 
     # -- reading
     cache_bytes: int = Field(256 * MIB, description="index blocks kept in memory by `read`")
-    refresh_seconds: float = Field(2.0, description="how old a listing of runs may be")
+    refresh_seconds: float = Field(2.0, description="a listing of runs that is older is renewed")
     bulk_ids: int = Field(1_000_000, description="most ids in one large query")
     bulk_url: str = Field("", description="whom to ask of more ids, where that is another function")
     bulk_queries: int = Field(16, description="large queries under way at once; then 429")

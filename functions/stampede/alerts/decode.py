@@ -25,7 +25,7 @@ from stampede.errors import Overloaded, StampedeError, Undecodable
 
 PADDING = bytes(16)
 PIECES_AT_ONCE = 1024  # that one call can write (IOV_MAX)
-KEPT_BYTES = 32 << 20  # of the spool's memory, from batch to batch
+KEPT_BYTES = 64 << 20  # of the spool's memory, from batch to batch: as large as one may be
 NOTHING = fastavro.parse_schema({"type": "record", "name": "alert", "fields": []})
 
 
@@ -36,10 +36,10 @@ class DecoderFailed(StampedeError):
 
 
 class Decoder:
-    """Reads batches of records through a file in memory, one batch after the other.
+    """Reads batches of records through a file in memory, one batch at a time.
 
-    The file is written over and over, as memory that was given back comes back as zeros, and is as
-    slow as a second copy (docs/adr/0009-lifting.md). It goes with the decoder.
+    The file is written over and over, as memory that was given back comes back as zeros, which is
+    as slow as a second copy (docs/adr/0011-one-file-to-decode.md). It goes with the decoder.
 
     Parameters
     ----------
@@ -86,12 +86,10 @@ class Decoder:
             _column(name).alias(name) for name in columns if name.split(".")[0] in schema.fields
         ]
         try:
-            if self._file is None:
-                self._file = NamedTemporaryFile(suffix=".avro", dir=self._spool)  # noqa: SIM115
-            file = self._file
+            file = self._open()
             size = _write(file.fileno(), [schema.header, *make_blocks(records)])
         except OSError as error:
-            raise Overloaded(f"no room in {self._spool}: {error.strerror}") from error
+            raise Overloaded(f"no room in the spool {self._spool}: {error.strerror}") from error
         try:
             with self._guard(size):
                 batches = self._context.read_avro(file.name).select(*wanted).collect()
@@ -103,6 +101,12 @@ class Decoder:
         if table.num_rows != len(records):
             raise DecoderFailed(f"{len(records)} records went in, {table.num_rows} rows came out")
         return table.combine_chunks()
+
+    def _open(self) -> IO[bytes]:
+        """The file; another where somebody has removed it. Raises `OSError`."""
+        if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
+            self._file = NamedTemporaryFile(suffix=".avro", dir=self._spool)  # noqa: SIM115
+        return self._file
 
 
 def _write(file: int, pieces: Sequence[Bytes]) -> int:

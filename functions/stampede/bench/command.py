@@ -80,5 +80,5 @@ def bench(
         say(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")
     for name, why in failed.items():
         say(f"failed: {name}: {why}")
-    say(report.verdict(found))
+    say(report.verdict(found) + (f", {len(failed)} benchmarks failed" if failed else ""))
     sys.exit(1 if missed or failed else 0)

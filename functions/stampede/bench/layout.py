@@ -1,7 +1,7 @@
 """The users' own table: items of 15, 100 and 500 KB written, overwritten, deleted and written.
 
 As files in a directory, each synced; as one S3 object each; in packs. All on the same disk, where
-the Ceph lies in a file too; each at the number of threads at which it is fastest. The CPU time of
+the Ceph lies in a file too; each in as many threads as writing is fastest in. The CPU time of
 an item, Ceph's included, says on a busy machine more than the rate.
 
 Nothing in a pack is overwritten: a new version is one more row in a new pack, and the index leads
@@ -82,10 +82,9 @@ def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -
         yield Figure(subject, way.what, packed.rate, "items/s", Rival("a file each", file.rate))
         single_ = Rival("an object each", one.cpu)
         yield Figure(subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", single_)
-        for name, way_ in (("files", file), ("objects", one), ("packs", packed)):
-            yield Figure(
-                subject, f"{name} at once, at which it is fastest", way_.threads, "threads"
-            )
+        for name, rate in (("files", file), ("objects", one), ("packs", packed)):
+            what = f"{name} at once, at which writing is fastest"
+            yield Figure(subject, what, rate.threads, "threads")
 
 
 def rates_of(way: Way, choices: Sequence[int], count: int) -> dict[str, Rate]:

@@ -54,10 +54,12 @@ def ensure(programs: Mapping[str, str], install: bool = False, say: Say = print)
             f"this machine lacks {', '.join(missing)}. On Debian or Ubuntu, run:\n"
             f"  sudo apt-get update && sudo {' '.join(command)}"
         )
+    say(f"installing {', '.join(packages)} (about 20 s)")
     # Two that start at a time install one after the other: apt-get would refuse the second.
     with Path(tempfile.gettempdir(), "stampede-apt").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        say(f"installing {', '.join(packages)} (about 20 s)")
+        if all(map(shutil.which, missing)):
+            return
         _run(["apt-get", "update"], say, r"Fetched ")
         _run(command, say, r"(Fetched|Setting up) ")
 

@@ -23,7 +23,7 @@ from stampede.errors import SetupError
 # nobody is given a port between our look at it and the server's bind.
 _PORTS = range(20_000, 32_000)
 
-STOP_SECONDS = 60.0  # more than the source or a function takes to finish what is under way
+STOP_SECONDS = 75.0  # more than `functions.serving.DRAIN_SECONDS`
 
 _given: set[int] = set()  # ports, by `free_port` of this process
 _giving = threading.Lock()

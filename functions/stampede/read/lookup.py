@@ -61,21 +61,22 @@ class Fresh:
     """A table whose listing is never too old.
 
     A listing older than `max_age` seconds is renewed by one of the lookups that meet it, while
-    the others go on with what they have, unless it is twice as old: then they wait as well. With
-    `sure`, a lookup that finds nothing lists again before it says so, once for all that wait.
+    the others go on with what they have. Where it is twice as old they wait for the new one, but
+    not for a store that hangs, into which nothing new comes either. With `sure`, a lookup that
+    finds nothing lists again before it says so, once for all that wait.
     """
 
     def __init__(self, table: Table, max_age: float, sure: bool) -> None:
         self.table = table
         self._max_age = max_age
         self._sure = sure
-        self._listed = float("-inf")
+        self._listed = self._began = float("-inf")  # the listing there is; the last one begun
         self._lock = threading.Lock()
 
     def lookup(self, values: Sequence) -> pa.Table:
         """As `Table.lookup`."""
         began = time.monotonic()
-        self.list_since(began - self._max_age, wait=self._listed < began - 2 * self._max_age)
+        self.list_since(began - self._max_age, to_its_end=False)
         rows = self.table.lookup(values)
         if self._sure and not rows.num_rows and self.list_since(began):
             rows = self.table.lookup(values)
@@ -83,24 +84,39 @@ class Fresh:
 
     def kept(self, values: Sequence) -> pa.Table | None:
         """As `lookup`, of what is in memory; None where there is nothing, or not all of it."""
-        renewing = self._lock.locked()
-        if self._listed < time.monotonic() - (1 + renewing) * self._max_age:
+        too_old = self._listed < time.monotonic() - self._max_age
+        if too_old and (not self._lock.locked() or self._patience()):
             return None
         rows = self.table.kept(values)
         return rows if rows is not None and rows.num_rows else None
 
-    def list_since(self, moment: float, wait: bool = True) -> bool:
-        """List unless that was done since `moment` (of `time.monotonic`); whether it listed."""
-        if self._listed >= moment or not self._lock.acquire(blocking=wait):
+    def list_since(self, moment: float, to_its_end: bool = True) -> bool:
+        """List unless that was done since `moment` (of `time.monotonic`); whether it was now.
+
+        Whoever lists already is waited for, to the end or as long as `_patience` says.
+        """
+        if self._listed >= moment:
+            return False
+        mine = self._lock.acquire(blocking=False)
+        if not mine and not self._lock.acquire(timeout=-1 if to_its_end else self._patience()):
             return False
         try:
             if self._listed < moment:
-                now = time.monotonic()
+                self._began = time.monotonic()
                 self.table.refresh()
-                self._listed = now
+                self._listed = self._began
             return True
         finally:
             self._lock.release()
+
+    def _patience(self) -> float:
+        """How many seconds to wait for a listing that is under way; -1, to its end."""
+        now = time.monotonic()
+        if self._listed < 0:
+            return -1  # there is none
+        if self._listed >= now - 2 * self._max_age:
+            return 0
+        return max(0.0, self._began + self._max_age - now)
 
 
 class Lookup:

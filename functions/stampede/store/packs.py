@@ -23,7 +23,7 @@ COVERAGE = b"stampede.coverage"
 # Rows handed to a page before its size is looked at: pages of about 1 MB, far from the 2 GB at
 # which a page cannot be written, even where each image is as large as an alert may be.
 _PAGE_ROWS = 32
-# Bytes at both ends of an image that are compared where it was found.
+# Bytes at both ends of an image that are compared where it was looked for.
 _EDGE = 64
 _AHEAD = 128  # images looked for at once: a page of those of 15 KB has some 90
 _KEY = re.compile(r"(packs|thumbnails)/(\d+)/[0-9a-f]{32}\.parquet")
@@ -170,7 +170,7 @@ def _find(images: pa.Array, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
     long = sizes >= 8
     heads = _words(values, "<u8", np.where(long, starts, 0))
 
-    def fits(number: int, at: int) -> bool:
+    def lies(number: int, at: int) -> bool:
         """Whether it is here: its length, its first and its last bytes."""
         value = values.slice(int(starts[number]), int(sizes[number]))
         edge = min(value.size, _EDGE)
@@ -180,7 +180,7 @@ def _find(images: pa.Array, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
 
     at = done = 0
     while done < len(rows):
-        while not fits(done, at):
+        while not lies(done, at):
             value = values.slice(int(starts[done]), int(sizes[done]))
             at = _next(data, _begin(value), at + 1)
         some = slice(done, done + _AHEAD)
@@ -188,7 +188,7 @@ def _find(images: pa.Array, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
         same = long[some] & (_words(data, "<u4", there) == sizes[some])
         same &= _words(data, "<u8", there + 4) == heads[some]
         many = max(1, int(np.append(same, False).argmin()))
-        while not fits(done + many - 1, int(there[many - 1])):
+        while not lies(done + many - 1, int(there[many - 1])):
             many -= 1
         offsets[rows[some][:many]] = there[:many] + 4
         at, done = int(there[many - 1] + 4 + sizes[done + many - 1]), done + many

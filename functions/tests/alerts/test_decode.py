@@ -81,12 +81,28 @@ def test_the_spool_is_empty_when_the_decoder_is_gone(tmp_path) -> None:
 
 def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
     schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         with pytest.raises(Overloaded, match="no room"):
-            Decoder(tmp_path).decode(schema, [[record]], ["diaSourceId"])
+            decoder.decode(schema, [[record]], ["diaSourceId"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, before)
-    assert not any(file.stat().st_size for file in tmp_path.iterdir())
+    assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+
+
+def test_a_file_that_somebody_removed_is_made_again(tmp_path) -> None:
+    schema, record = framed(making.confluent(making.rubin_record(1101, 1), 1101))
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    decoder = Decoder(spool)
+    for _ in range(2):
+        assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+        (file,) = spool.iterdir()
+        file.unlink()
+    spool.rmdir()
+    with pytest.raises(Overloaded, match="No such file"):
+        decoder.decode(schema, [[record]], ["diaSourceId"])

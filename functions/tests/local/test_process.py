@@ -115,8 +115,8 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_two_processes_are_given_one_port(monkeypatch) -> None:
-    """Of ten ports each takes two until the other ends, and what is given they do not share."""
-    ports = range(20_000, 20_010)
+    """Of twenty ports each takes two until the other ends, and what is given they do not share."""
+    ports = range(20_000, 20_020)
     code = f"""
 from stampede.local import process
 process._PORTS = range({ports.start}, {ports.stop})
@@ -128,8 +128,8 @@ input()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
         theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
-        mine = {free_port() for _ in range(2)}
-        assert len(theirs | mine) == 4 + 2
+        mine = {free_port() for _ in range(8)}
+        assert len(theirs | mine) == 4 + 8
         other.communicate("end\n")
 
 

@@ -100,8 +100,20 @@ def test_nobody_goes_on_with_what_is_twice_as_old(fresh: Fresh, now: list[float]
     first = renewing(fresh, aside)
     assert version(fresh.kept) is None
     second = aside(version, fresh.lookup)
+    with pytest.raises(TimeoutError):
+        second.result(0.3)
     fresh.table.gate.set()
     assert first.result() == second.result() == 1
+
+
+def test_nobody_waits_for_a_store_that_hangs(fresh: Fresh, now: list[float], aside) -> None:
+    store(fresh, 1)
+    now[0] += 3600
+    first = renewing(fresh, aside)
+    now[0] += AGE
+    assert version(fresh.lookup) == version(fresh.kept) == 0
+    fresh.table.gate.set()
+    assert first.result() == 1
 
 
 def test_what_is_not_there_is_looked_for_again(fresh: Fresh, now: list[float]) -> None:
