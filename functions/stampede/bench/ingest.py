@@ -57,7 +57,7 @@ def measure(context: Context) -> Iterator[Figure]:
     """Each survey by itself: a round of minutes, in a quick run of seconds."""
     with servers(context, kafka=True) as running:
         for survey in ("lsst", "ztf"):
-            count = context.some(1500, 1800, least=40)
+            count = context.some(1500, 1400, least=40)
             context.say(f"simulating {count:,} {survey.upper()} alerts")
             rows = HISTORY if context.quick else LONG_HISTORY[survey]
             given = load.simulated(survey, count, rows, objects=max(20, count // 5))
