@@ -51,7 +51,8 @@ def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None
     assert {"machine", "versions", "when"} < whole.keys()
     for figure in whole["figures"]:
         assert figure["unit"]
-        assert figure["value"] > 0 or figure["name"] == "normalise"  # a difference of two times
+        # A difference of two times may be a little below nothing.
+        assert figure["value"] > (-0.1 if figure["name"] == "normalise" else 0)
     assert "## decode" in (tmp_path / "bench.md").read_text()
 
 
