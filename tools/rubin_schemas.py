@@ -1,4 +1,4 @@
-"""Write functions/stampede/alerts/rubin_schemas.json from the published schemas.
+"""Write functions/stampede/alerts/surveys/rubin_schemas.json from the published schemas.
 
     python tools/rubin_schemas.py
 

@@ -260,13 +260,13 @@ def test_every_dependency_is_checked_by_its_hash() -> None:
 def test_no_test_and_no_bytecode_of_this_machine_goes_in() -> None:
     context = Context(ROOT)
     taken = {str(path) for path in context.files("functions")}
-    assert "functions/stampede/cli.py" in taken
+    assert "functions/stampede/cli/main.py" in taken
     assert not [path for path in taken if "test" in path or "__pycache__" in path]
     assert list(context.files("e2e")) == []
 
 
 def test_the_kafka_of_the_image_is_the_one_that_is_started() -> None:
-    from stampede.local.packages import KAFKA_VERSION
+    from stampede_local.installer import KAFKA_VERSION
 
     stages = {stage.name: stage for stage in read(SITE)}
     jars = [

@@ -9,9 +9,9 @@ from origins import CUSTOM, Module
 from rendering import CHART, ROOT, Object, containers, environment, helm, pods
 from schemas import Schemas
 
-from stampede.local.system import TOPICS
 from stampede.settings import Settings
-from stampede.setup import PREFIXES
+from stampede.store.bucket_notifications import PREFIXES
+from stampede_local.cli import TOPICS
 
 MANIFESTS = ROOT / "manifests"
 FILES = sorted(

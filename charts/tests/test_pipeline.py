@@ -8,8 +8,8 @@ import yaml
 from rendering import CASES, CHART, ROOT, Object, containers, environment, objects, pods, rendered
 
 from stampede.functions.apps import APPS
-from stampede.local.system import TAKERS
 from stampede.settings import Settings
+from stampede_local.system import ALERT_FUNCTIONS
 
 # Where Knative has a Broker, no function is one; `bulk` is `read` once more.
 FUNCTIONS = (APPS.keys() - {"broker"}) | {"bulk"}
@@ -87,7 +87,7 @@ def check(variables: dict[str, str | None]) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_worker_has_memory_for_its_spool(case: str) -> None:
     """What lies in the spool counts as the pod's own memory."""
-    for name in TAKERS:
+    for name in ALERT_FUNCTIONS:
         spec = functions(case)[name]["spec"]["template"]["spec"]
         (container,) = spec["containers"]
         where = environment(container)["STAMPEDE_SPOOL"]
@@ -131,7 +131,7 @@ def test_each_function_that_takes_alerts_has_a_source_of_every_topic(case: str) 
     wanted = {
         (function, topic)
         for source in values(case).get("sources", {}).values()
-        for function in TAKERS
+        for function in ALERT_FUNCTIONS
         for topic in source["topics"]
     }
     fed, groups = set(), {}
@@ -172,7 +172,7 @@ def test_a_kafka_source_says_all_of_its_delivery() -> None:
         assert re.fullmatch(r"PT[0-9.]+S", delivery["backoffDelay"])
         function = spec["sink"]["ref"]["name"].removeprefix("night-")
         assert delivery["deadLetterSink"]["ref"]["name"] == "night-deadletters"
-        assert delivery["deadLetterSink"]["uri"] == f"/{TAKERS[function]}"
+        assert delivery["deadLetterSink"]["uri"] == f"/{ALERT_FUNCTIONS[function]}"
 
 
 def test_a_source_of_ours_sends_its_letters_to_the_table_of_its_function() -> None:
@@ -182,7 +182,7 @@ def test_a_source_of_ours_sends_its_letters_to_the_table_of_its_function() -> No
         (container,) = source["spec"]["template"]["spec"]["containers"]
         function = source["spec"]["sink"]["ref"]["name"].removeprefix("alerts-")
         letters = environment(container)["STAMPEDE_DEAD_LETTER_SINK"]
-        assert letters == f"http://alerts-deadletters.sky.svc/{TAKERS[function]}"
+        assert letters == f"http://alerts-deadletters.sky.svc/{ALERT_FUNCTIONS[function]}"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -215,7 +215,7 @@ def test_the_relay_is_never_away(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_alerts_wait_in_no_activator(case: str) -> None:
-    for name in TAKERS:
+    for name in ALERT_FUNCTIONS:
         notes = functions(case)[name]["spec"]["template"]["metadata"]["annotations"]
         assert int(notes["autoscaling.knative.dev/min-scale"]) >= 1
         assert notes["autoscaling.knative.dev/target-burst-capacity"] == "0"

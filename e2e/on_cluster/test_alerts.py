@@ -11,10 +11,10 @@ from e2e.on_cluster.release import Release
 from e2e.user import CHROMIUM, REAL, get, get_json, until
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.local import files
-from stampede.local.truth import digest, truth_of
+from stampede.ingest import files
 from stampede.simulator import Simulator
-from tests import proof
+from stampede_local.oracle import digest, expected_alert
+from tests.support import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -24,7 +24,7 @@ CORRUPT = 0.02
 # Standard input is a tar of alerts; each goes to the topic of its survey.
 SEND = """
 import sys, tarfile
-from stampede.local.kafka import producer
+from stampede_local.kafka import producer
 from stampede.settings import Settings
 kafka = producer(Settings().kafka)
 for member in (tar := tarfile.open(fileobj=sys.stdin.buffer, mode="r|")):
@@ -69,10 +69,10 @@ def test_every_cutout_and_light_curve_comes_back(
     release: Release, sent: list, simulator: Simulator
 ) -> None:
     read, bulk = release.url("read"), release.url("bulk")
-    stored = proof.stored_cutouts(bulk, [alert.alert_id for alert in sent])
+    stored = stored_alerts.stored_cutouts(bulk, [alert.alert_id for alert in sent])
     assert len(stored) > 2 * COUNT
-    assert not proof.differences(proof.cutouts_of(good(sent)), stored)
-    assert proof.assert_light_curves(bulk, simulator) > COUNT
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(good(sent)), stored)
+    assert stored_alerts.assert_light_curves(bulk, simulator) > COUNT
     alert = next(alert for alert in good(sent) if all(alert.fits.values()))
     for kind in KINDS:
         url = f"{read}/v1/alerts/{alert.alert_id}/cutouts/{kind}"
@@ -124,13 +124,13 @@ def test_real_alerts_byte_by_byte(release: Release) -> None:
             archive.addfile(info, io.BytesIO(body))
     release.python(SEND, tar.getvalue())
     release.wait_until_stored()
-    truths = [truth for body in bodies if (truth := truth_of(body))]
+    truths = [truth for body in bodies if (truth := expected_alert(body))]
     expected = {
         (truth.survey, truth.alert_id, kind): value
         for truth in truths
         for kind, value in truth.cutouts.items()
     }
-    stored = proof.stored_cutouts(release.url("bulk"), [truth.alert_id for truth in truths])
+    stored = stored_alerts.stored_cutouts(release.url("bulk"), [truth.alert_id for truth in truths])
     assert {key: digest(fits) for key, fits in stored.items()} == expected
     assert len(expected) > 400
 

@@ -10,7 +10,7 @@ from e2e.cluster.node import Node
 from e2e.on_cluster.release import Release, asking
 from e2e.user import get, until
 from stampede.simulator import Simulator
-from tests import proof
+from tests.support import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -23,7 +23,7 @@ LIMIT = "the limit is"  # says a function of what is too large
 SERVERS = ("ceph", "second-ceph", "kafka")
 
 
-def truth_of(seed: int, count: int) -> tuple[Simulator, list]:
+def expected_alert(seed: int, count: int) -> tuple[Simulator, list]:
     """What `stampede simulate` sends with the same options, and which light curves that makes."""
     simulator = Simulator(seed, solar_system=0.05, null_cutouts=0.01)
     return simulator, list(simulator.alerts(count))
@@ -40,11 +40,11 @@ def simulate(release: Release, seed: int, count: int, rate: int = 0) -> None:
 def assert_all_of_it_is_stored(release: Release, seed: int, count: int) -> None:
     """By the ledger, by each cutout's bytes, and by every point of every light curve."""
     release.wait_until_stored(seconds=400)
-    simulator, alerts = truth_of(seed, count)
+    simulator, alerts = expected_alert(seed, count)
     bulk = release.url("bulk")
-    stored = proof.stored_cutouts(bulk, [alert.alert_id for alert in alerts])
-    assert not proof.differences(proof.cutouts_of(alerts), stored)
-    assert proof.assert_light_curves(bulk, simulator)
+    stored = stored_alerts.stored_cutouts(bulk, [alert.alert_id for alert in alerts])
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
+    assert stored_alerts.assert_light_curves(bulk, simulator)
 
 
 def kill(release: Release, pod: dict) -> None:
@@ -85,9 +85,9 @@ def test_an_upgrade_under_load_and_a_poison_alert(release: Release) -> None:
     """No read fails, nothing is lost; what one upgrade's bound refuses, the next one's replays."""
     simulate(release, 55, 50)
     release.wait_until_stored()
-    known = next(alert for alert in truth_of(55, 50)[1] if alert.fits["science"])
+    known = next(alert for alert in expected_alert(55, 50)[1] if alert.fits["science"])
     url = f"{release.url('read')}/v1/alerts/{known.alert_id}/cutouts/science"
-    _, alerts = truth_of(56, 500)
+    _, alerts = expected_alert(56, 500)
     bound = sorted(len(alert.body) for alert in alerts)[-50]  # the largest are too large
     before = {pod["metadata"]["name"] for pod in release.pods("read")}
 

@@ -11,9 +11,9 @@ import pytest
 
 from e2e.on_cluster.release import Cluster, Release, asking
 from e2e.user import get, until
-from stampede.bench.figures import percentile
 from stampede.simulator import Simulator
-from tests import proof
+from stampede_bench.figures import percentile
+from tests.support import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -78,11 +78,11 @@ def known(release: Release) -> list:
 
 
 def test_the_second_site_gives_the_same_answers(second: Release, known: list) -> None:
-    ids, expected = [alert.alert_id for alert in known], proof.cutouts_of(known)
+    ids, expected = [alert.alert_id for alert in known], stored_alerts.cutouts_of(known)
     stored = {}
 
     def complete() -> bool:  # a listing may be as old as `refresh_seconds`
-        stored.update(proof.stored_cutouts(second.url("read"), ids))
+        stored.update(stored_alerts.stored_cutouts(second.url("read"), ids))
         return len(stored) >= len(expected)
 
     until(complete, 30, 1)

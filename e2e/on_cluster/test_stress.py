@@ -9,7 +9,7 @@ import pytest
 from e2e.on_cluster.__main__ import KEYS
 from e2e.on_cluster.release import Release
 from e2e.user import ROOT, until
-from stampede.bench.contract import CHECKS
+from stampede.store.conformance import CHECKS
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.user import RUN_SECONDS, Running, Up, stored_counts
 from stampede.simulator import Simulator
-from tests import proof
+from tests.support import stored_alerts
 
 COUNT = 1500
 RATE = 40  # alerts a second, so that there is something under way whenever somebody dies
@@ -50,9 +50,9 @@ def test_nothing_is_lost_whoever_is_killed(tmp_path: Path) -> None:
         assert stored + dead == received
         assert dead >= len(bad)
         good = [alert for alert in alerts if alert.fault is None]
-        found = proof.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
-        assert not proof.differences(proof.cutouts_of(good), found)
-        proof.assert_light_curves(up.url, simulator)
+        found = stored_alerts.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
+        assert not stored_alerts.differences(stored_alerts.cutouts_of(good), found)
+        stored_alerts.assert_light_curves(up.url, simulator)
         up.assert_back(*FUNCTIONS, *SERVERS)
         assert up.said().count("starting it again") >= killed > len(rounds) / 2
         up.stop().assert_done()

@@ -7,7 +7,7 @@ import pytest
 
 from e2e.user import RUN_SECONDS, Running, Up, run, stored_counts, until
 from stampede.simulator import Simulator
-from tests import proof
+from tests.support import stored_alerts
 
 COUNT = 150
 pytestmark = pytest.mark.timeout(900)
@@ -72,9 +72,9 @@ def test_up_on_a_directory_and_ingest_into_it(tmp_path: Path, folder: Path) -> N
         assert "starting" not in done.said  # it went to the one that is up
         simulator = Simulator(6)
         alerts = list(simulator.alerts(COUNT))
-        stored = proof.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
-        assert not proof.differences(proof.cutouts_of(alerts), stored)
-        proof.assert_light_curves(up.url, simulator)
+        stored = stored_alerts.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
+        assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
+        stored_alerts.assert_light_curves(up.url, simulator)
         audit = up.audit()
         assert stored_counts(audit)["detections"] == (COUNT, COUNT, 0)
         up.stop(signal.SIGTERM).assert_done()

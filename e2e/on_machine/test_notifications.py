@@ -13,14 +13,14 @@ import pytest
 import urllib3
 
 from e2e.user import until
-from stampede import setup
-from stampede.local import packages
-from stampede.local.ceph import LocalCeph
-from stampede.local.process import Process, free_port, wait_until
-from stampede.local.system import answers
 from stampede.settings import Settings
+from stampede.store import bucket_notifications
 from stampede.store.open import open_objects
-from tests.events.receiver import Receiver
+from stampede_local import installer
+from stampede_local.ceph import LocalCeph
+from stampede_local.process import Process, free_port, wait_until
+from stampede_local.system import answers
+from tests.support.receiver import Receiver
 
 AWAY = 20
 # Deadlines, in seconds, are for what never comes: a slow and busy machine is waited for.
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCeph]:
     """A Ceph of this module's own: its gateway is started anew."""
-    packages.ensure(packages.CEPH, install=os.geteuid() == 0)
+    installer.ensure(installer.CEPH, install=os.geteuid() == 0)
     directory = tmp_path_factory.mktemp("ceph")
     with LocalCeph(directory, free_port(2), "memstore", gigabytes=2) as server:
         yield server
@@ -71,13 +71,13 @@ class Told:
         self.broker.__enter__()
         self.start_relay()
         told = self.settings.model_copy(update={"notifications": f"{self.url}/"})
-        setup.setup(told, lambda line: None)
+        bucket_notifications.setup(told, lambda line: None)
         self.put("packs/first")
         self.wait_for({"packs/first"}, SERVED)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        setup.remove(self.settings, lambda line: None)
+        bucket_notifications.remove(self.settings, lambda line: None)
         self.relay.stop()
         self.broker.__exit__()
         self._socket.close()

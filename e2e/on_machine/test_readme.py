@@ -16,10 +16,10 @@ import pytest
 from astropy.io import fits, votable
 from PIL import Image
 
-from stampede.local.ceph import LocalCeph
-from stampede.local.kafka import LocalKafka
-from stampede.local.process import free_port
 from stampede.simulator.simulator import Simulator
+from stampede_local.ceph import LocalCeph
+from stampede_local.kafka import LocalKafka
+from stampede_local.process import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -15,17 +15,18 @@ import pytest
 
 from e2e.user import READY_SECONDS, STORED_SECONDS, Running, Up, get, run, stored_counts, until
 from stampede.alerts.columns import KINDS
+from stampede.cli.running import running
+from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
-from stampede.local.process import free_port
-from stampede.local.system import USUAL_PORTS, answers, running
 from stampede.settings import Settings
 from stampede.simulator import SimulatedAlert, Simulator
-from stampede.simulator.command import paced
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import THUMBNAILS, Table
-from tests import proof
+from stampede_local.process import free_port
+from stampede_local.system import USUAL_PORTS, answers
+from tests.support import stored_alerts
 
 COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "10000"))
 RATE = 120  # alerts a second: with all these deaths the machine keeps up, and is never idle
@@ -107,7 +108,7 @@ def test_both_sites_have_everything_whoever_is_killed(tmp_path: Path, data: Path
         run("reconcile", "--all", "--data", data).assert_done()
         assert drawn(second, sent) == drawn(first, sent)
         for site, (table, refused) in product(sites, sent.refused.items()):
-            letters = proof.letters(site, table).values()
+            letters = stored_alerts.letters(site, table).values()
             assert {letter.data for letter in letters} == refused
 
         with Second(tmp_path / "second.log", settings) as read:
@@ -128,9 +129,9 @@ def drawn(table: Table, sent: Sent) -> set[tuple[str, int]]:
 
 def assert_some_of_it_comes_back(read: str, sent: Sent, simulator: Simulator) -> None:
     """Cutouts byte by byte, light curves point by point, and thumbnails, as they were sent."""
-    stored = proof.stored_cutouts(read, [alert.alert_id for alert in sent.some])
-    assert not proof.differences(proof.cutouts_of(sent.some), stored)
-    assert proof.assert_light_curves(read, simulator, simulator.object_ids[::20])
+    stored = stored_alerts.stored_cutouts(read, [alert.alert_id for alert in sent.some])
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(sent.some), stored)
+    assert stored_alerts.assert_light_curves(read, simulator, simulator.object_ids[::20])
     for alert in sent.some:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
         assert picture == thumbnail([alert.fits[kind] for kind in KINDS], Counter())

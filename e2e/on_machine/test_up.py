@@ -12,9 +12,9 @@ import pytest
 from e2e.user import CHROMIUM, STORED_SECONDS, Running, Up, get, get_json, run, stored_counts, until
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.local.process import free_port
 from stampede.simulator import Simulator
-from tests import proof
+from stampede_local.process import free_port
+from tests.support import stored_alerts
 
 COUNT = 300
 SEED = 5
@@ -56,10 +56,10 @@ def test_alerts_go_in_and_nothing_is_missing(first: Up, alerts) -> None:
 
 
 def test_all_of_it_comes_back(first: Up, simulator: Simulator, alerts) -> None:
-    stored = proof.stored_cutouts(first.url, [alert.alert_id for alert in alerts])
-    assert not proof.differences(proof.cutouts_of(alerts), stored)
+    stored = stored_alerts.stored_cutouts(first.url, [alert.alert_id for alert in alerts])
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
     assert len(stored) > 2 * COUNT
-    proof.assert_light_curves(first.url, simulator)
+    stored_alerts.assert_light_curves(first.url, simulator)
 
 
 def test_one_by_id_with_curl(first: Up, alerts) -> None:
@@ -138,8 +138,8 @@ def test_ctrl_c_stops_everything_and_the_next_start_finds_it_again(
     with Up(data) as second:
         audit = second.audit().assert_done()
         assert stored_counts(audit)["cutouts"] == (COUNT, COUNT, 0)
-        stored = proof.stored_cutouts(second.url, [alert.alert_id for alert in alerts])
-        assert not proof.differences(proof.cutouts_of(alerts), stored)
+        stored = stored_alerts.stored_cutouts(second.url, [alert.alert_id for alert in alerts])
+        assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
         second.stop(signal.SIGTERM).assert_done()
 
 

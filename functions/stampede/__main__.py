@@ -1,5 +1,5 @@
 """`python -m stampede`."""
 
-from stampede.cli import main
+from stampede.cli.main import main
 
 main()

@@ -2,7 +2,7 @@
 
 import time
 
-from stampede.alerts.timescale import MJD_TAI_OF_1970
+from stampede.timescale import MJD_TAI_OF_1970
 
 
 def now_mjd() -> float:

@@ -7,9 +7,9 @@ import pytest
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import DETECTIONS, Table
-from tests.events.receiver import Receiver
-from tests.functions.sites import put_all, put_pack
-from tests.test_cli import run
+from tests.cli.test_cli import run
+from tests.support.receiver import Receiver
+from tests.support.two_sites import put_all, put_pack
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration

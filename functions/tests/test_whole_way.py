@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from stampede.audit import audit
-from stampede.local.kafka import LocalKafka
-from stampede.local.process import free_port
-from stampede.local.system import Plan, System, make_topics
-from stampede.local.truth import digest, truth_of
+from stampede.functions.audit import audit
 from stampede.settings import Settings
 from stampede.simulator import Simulator
 from stampede.simulator.faults import FAULTS
 from stampede.store.open import open_objects
-from tests import proof
-from tests.alerts import making
+from stampede_local.kafka import LocalKafka
+from stampede_local.oracle import digest, expected_alert
+from stampede_local.process import free_port
+from stampede_local.system import System, SystemPlan, make_topics
+from tests.support import made_alerts, stored_alerts
 
 STORED_SECONDS = 150.0
 Place = tuple[str, int, int]
@@ -35,7 +34,7 @@ def system(
     monkeypatch.setenv("STAMPEDE_GROUP", uuid.uuid4().hex)
     topics = tuple(f"{survey}-{uuid.uuid4().hex[:8]}" for survey in ("lsst", "ztf"))
     make_topics(kafka.bootstrap, topics)
-    plan = Plan(tmp_path, bucket.store, kafka.bootstrap, topics, free_port(), False)
+    plan = SystemPlan(tmp_path, bucket.store, kafka.bootstrap, topics, free_port(), False)
     with System(plan, print, print) as running:
         yield running
     for process in running.processes.values():
@@ -114,7 +113,7 @@ def test_simulated_alerts(system: System, send) -> None:
             for place, body in places.items()
             if (alert := by_body[body]).fault and FAULTS[alert.fault][number] >= 300
         }
-        found = proof.letters(objects, table)
+        found = stored_alerts.letters(objects, table)
         assert {place: int(letter.code) for place, letter in found.items()} == due
         for place, letter in found.items():
             assert letter.data == places[place]
@@ -123,29 +122,29 @@ def test_simulated_alerts(system: System, send) -> None:
             assert any(reason in letter.reason for reason in reasons(fault)), (fault, letter.reason)
 
     good = [alert for alert in alerts if alert.fault is None]
-    stored = proof.stored_cutouts(read, [alert.alert_id for alert in alerts])
-    assert not proof.differences(proof.cutouts_of(good), stored)
+    stored = stored_alerts.stored_cutouts(read, [alert.alert_id for alert in alerts])
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(good), stored)
     assert len(stored) > 1000
-    assert proof.assert_light_curves(read, simulator) > 1000
+    assert stored_alerts.assert_light_curves(read, simulator) > 1000
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not making.REAL.exists(), reason="needs the real alerts of ../shared/data")
+@pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts of ../shared/data")
 def test_real_alerts(system: System, send) -> None:
-    messages = making.real_alerts()
+    messages = made_alerts.real_alerts()
     assert len(send(messages)) == len(messages)
     wait_until_stored(system)
     entries = audit(open_objects(system.settings), system.settings, system.plan.topics)
     assert Counter(entry.dead_lettered for entry in entries).keys() == {0}
-    truths = [truth for message in messages if (truth := truth_of(message))]
+    truths = [truth for message in messages if (truth := expected_alert(message))]
     assert len(truths) == len(messages)
     read = system.urls["read"]
-    stored = proof.stored_cutouts(read, [truth.alert_id for truth in truths])
+    stored = stored_alerts.stored_cutouts(read, [truth.alert_id for truth in truths])
     assert {key: digest(fits) for key, fits in stored.items()} == {
         (truth.survey, truth.alert_id, kind): value
         for truth in truths
         for kind, value in truth.cutouts.items()
     }
     own = {(truth.survey, truth.object_id, truth.alert_id) for truth in truths}
-    points = proof.light_curve_points(read, {truth.object_id for truth in truths})
+    points = stored_alerts.light_curve_points(read, {truth.object_id for truth in truths})
     assert own <= points

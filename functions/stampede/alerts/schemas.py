@@ -44,7 +44,9 @@ def rubin_schema(schema_id: int) -> dict:
 
 @cache
 def _rubin_schemas() -> dict[int, dict]:
-    text = resources.files("stampede.alerts").joinpath("rubin_schemas.json").read_text("utf-8")
+    text = (
+        resources.files("stampede.alerts.surveys").joinpath("rubin_schemas.json").read_text("utf-8")
+    )
     return {int(schema_id): schema for schema_id, schema in json.loads(text).items()}
 
 

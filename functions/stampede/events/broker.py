@@ -17,10 +17,10 @@ from stampede import metrics
 from stampede.errors import SubscriberDown
 from stampede.events.connections import Connections
 from stampede.events.delivery import ANSWER_SECONDS, Answer, Verdict, error_of, post
-from stampede.events.door import Door
 from stampede.events.event import Event
+from stampede.events.event_endpoint import EventEndpoint
 from stampede.events.record import extension_headers
-from stampede.events.stored import headers_of
+from stampede.events.s3_events import headers_of
 from stampede.events.triggers import Delivery, Trigger, read_triggers
 from stampede.settings import Settings
 
@@ -140,10 +140,10 @@ class Broker:
             return Answer(Verdict.UNCLEAR, None, f"no answer within {limit}".encode())
 
 
-def broker_app(name: str, settings: Settings) -> Door:
+def broker_app(name: str, settings: Settings) -> EventEndpoint:
     """`broker`: what it routes by is read once, before it listens. Raises `SetupError`."""
     broker = Broker(routes_of(read_triggers(settings.triggers), settings.subscribers))
-    return Door(name, broker.take, settings.max_alert_bytes, broker.lifespan, accepted=202)
+    return EventEndpoint(name, broker.take, settings.max_alert_bytes, broker.lifespan, accepted=202)
 
 
 def connections(at_once: int) -> Connections:

@@ -47,7 +47,7 @@ class Record(NamedTuple):
         return f"{self.topic}/{self.partition}@{self.offset}"
 
 
-class Naming:
+class CloudEventHeaders:
     """Names events: what of their attributes does not depend on the record.
 
     Attributes are written straight into headers: 2 µs an event against 9 µs through an event

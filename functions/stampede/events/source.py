@@ -7,18 +7,22 @@ KafkaSource it never commits an offset whose event is nowhere.
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
+import uvicorn
 import uvloop
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.routing import Route
 
+from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.connections import Connections
+from stampede.events.consumer import Consumer
 from stampede.events.delivery import ANSWER_SECONDS, Delivery, Sink
-from stampede.events.intake import Intake
-from stampede.events.record import Naming, Record
+from stampede.events.event_endpoint import healthy
+from stampede.events.record import CloudEventHeaders, Record
 from stampede.settings import Settings
 
 # uvicorn, at the other end, closes a connection that was idle for 5 s: be sooner, or an event
@@ -36,7 +40,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         A setting is missing or wrong, or Kafka will not have it.
     """
     check(settings)
-    naming = Naming(settings.namespace, settings.source_name, overrides(settings.ce_overrides))
+    naming = CloudEventHeaders(
+        settings.namespace, settings.source_name, overrides(settings.ce_overrides)
+    )
     async with connections(settings) as held:
         sink = Sink("sink", settings.sink, held, stop, settings.backoff_seconds)
         dead_letters = None
@@ -47,8 +53,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         async def deliver(record: Record) -> None:
             await delivery.deliver(naming.headers(record), record)
 
-        async with status_pages(settings):
-            await Intake(settings, deliver, lambda: delivery.down).run(stop)
+        async with status_routes(settings):
+            await Consumer(settings, deliver, lambda: delivery.down).run(stop)
 
 
 def main(settings: Settings) -> None:
@@ -101,31 +107,37 @@ def connections(settings: Settings) -> Connections:
 
 
 @asynccontextmanager
-async def status_pages(settings: Settings) -> AsyncIterator[None]:
-    """Serve `/metrics` and `/health/…` on the source's port.
-
-    By aiohttp's server, as aiohttp is here anyway and leaves signals alone.
-    """
-
-    async def numbers(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    app = web.Application()
-    app.router.add_get("/metrics", numbers)
-    app.router.add_get("/health/liveness", healthy)
-    app.router.add_get("/health/readiness", healthy)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+async def status_routes(settings: Settings) -> AsyncIterator[None]:
+    """Serve `/metrics` and `/health/…` on the source's port. Raises `SetupError`."""
     try:
-        try:
-            await web.TCPSite(runner, settings.host, settings.port).start()
-        except OSError as error:
-            raise SetupError(
-                f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-            ) from None
+        listening = socket.create_server((settings.host, settings.port))
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from None
+    app = Starlette(
+        routes=[
+            Route("/metrics", metrics.endpoint),
+            Route("/health/liveness", healthy),
+            Route("/health/readiness", healthy),
+        ]
+    )
+    server = StatusServer(
+        uvicorn.Config(app, access_log=False, log_config=None, lifespan="off", loop="none")
+    )
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
         yield
     finally:
-        await runner.cleanup()
+        server.should_exit = True
+        await serving
+        listening.close()
+
+
+class StatusServer(uvicorn.Server):
+    """A server beside the source, which handles the signals itself."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield

@@ -16,7 +16,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stampede.errors import SetupError
-from stampede.events.stored import text_of
+from stampede.events.s3_events import text_of
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
 

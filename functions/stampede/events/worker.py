@@ -23,10 +23,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from stampede.alerts.decode import DecoderFailed
+from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import StampedeError, StoreDown, Undecodable
+from stampede.events.batching import Outcome
 from stampede.events.event import Position
-from stampede.events.gather import Verdict
 from stampede.settings import Settings
 
 PATIENCE = 20
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     positions: Sequence[Position | None]
     careful: bool
 
-    def stored(self, faults: Sequence[Verdict]) -> list[Position | None]:
+    def stored(self, faults: Sequence[Outcome]) -> list[Position | None]:
         """The places of those messages that have no fault."""
         return [p for p, fault in zip(self.positions, faults, strict=True) if fault is None]
 
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 class Flushed(NamedTuple):
     """What came of a flush: a verdict per message, seconds by stage, bytes put."""
 
-    verdicts: list[Verdict]
+    verdicts: list[Outcome]
     seconds: dict[str, float]
     stored_bytes: int
 

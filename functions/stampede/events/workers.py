@@ -16,8 +16,8 @@ import structlog
 
 from stampede import metrics
 from stampede.errors import StoreDown
+from stampede.events.batching import Outcome
 from stampede.events.event import Event
-from stampede.events.gather import Verdict
 from stampede.events.spool import Spool
 from stampede.events.worker import BatchFailed, Flushed, Job, MakeFlusher, Worker, WorkerDied
 from stampede.settings import Settings
@@ -47,7 +47,7 @@ class Workers:
         for worker in self._all:
             self._idle.put_nowait(worker)
 
-    async def flush(self, events: Sequence[Event]) -> list[Verdict]:
+    async def flush(self, events: Sequence[Event]) -> list[Outcome]:
         """Make events durable, whatever is among them; a verdict each. Raises `StoreDown`."""
         try:
             return await self._flush(events, careful=False)
@@ -59,7 +59,7 @@ class Workers:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._all))
         self._spool.close()
 
-    async def _find_the_culprit(self, events: Sequence[Event]) -> list[Verdict]:
+    async def _find_the_culprit(self, events: Sequence[Event]) -> list[Outcome]:
         try:
             return await self._flush(events, careful=True)
         except BatchFailed as failure:
@@ -71,7 +71,7 @@ class Workers:
             *await self._find_the_culprit(events[half:]),
         ]
 
-    async def _flush(self, events: Sequence[Event], careful: bool) -> list[Verdict]:
+    async def _flush(self, events: Sequence[Event], careful: bool) -> list[Outcome]:
         """A verdict per event. Raises `BatchFailed` where the batch cannot be stored as one."""
         begin = time.perf_counter()
         with self._written(events) as path:

@@ -11,9 +11,9 @@ from starlette.types import ASGIApp
 
 from stampede import metrics
 from stampede.errors import SetupError
-from stampede.events.door import Door
+from stampede.events.batching import Batcher, Outcome
 from stampede.events.event import Event
-from stampede.events.gather import Gatherer, Verdict
+from stampede.events.event_endpoint import EventEndpoint
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 
@@ -32,7 +32,7 @@ def make_app(name: str, settings: Settings) -> ASGIApp:
     return APPS[name](name, settings)
 
 
-def alerts_app(name: str, settings: Settings) -> Door:
+def alerts_app(name: str, settings: Settings) -> EventEndpoint:
     """`cutouts` and `lightcurves`: alerts gathered into batches, flushed by workers."""
     # Imported by name, since only the workers need what these modules import.
     module = import_module(f"stampede.functions.{name}")
@@ -42,43 +42,43 @@ def alerts_app(name: str, settings: Settings) -> Door:
         from stampede.events.workers import Workers
 
         workers = Workers(name, module.make_flusher, settings)
-        async with gathering(name, settings, workers.flush, settings.workers, door):
+        async with batching(name, settings, workers.flush, settings.workers, door):
             yield
         await workers.close()
 
-    door = Gathering(name, settings.max_alert_bytes, lifespan)
+    door = BatchingEndpoint(name, settings.max_alert_bytes, lifespan)
     return door
 
 
-def deadletters_app(name: str, settings: Settings) -> Door:
+def deadletters_app(name: str, settings: Settings) -> EventEndpoint:
     """`deadletters`: letters gathered into batches, written by a thread."""
     from stampede.functions.deadletters import DeadLetters
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         letters = DeadLetters(open_objects(settings))
-        async with gathering(name, settings, letters.flush, 1, door):
+        async with batching(name, settings, letters.flush, 1, door):
             yield
 
-    door = Gathering(name, max(LETTER_BYTES, 2 * settings.max_alert_bytes), lifespan)
+    door = BatchingEndpoint(name, max(LETTER_BYTES, 2 * settings.max_alert_bytes), lifespan)
     return door
 
 
-def thumbnails_app(name: str, settings: Settings) -> Door:
+def thumbnails_app(name: str, settings: Settings) -> EventEndpoint:
     """`thumbnails`: each stored pack's images drawn, by a thread."""
     from stampede.functions.thumbnails import Thumbnails
 
-    return Door(name, Thumbnails(settings).handle, settings.max_alert_bytes)
+    return EventEndpoint(name, Thumbnails(settings).handle, settings.max_alert_bytes)
 
 
-def compact_app(name: str, settings: Settings) -> Door:
+def compact_app(name: str, settings: Settings) -> EventEndpoint:
     """`compact`: any event makes one pass over the tables."""
     from stampede.functions.compact import compact_tables
 
     return passing(name, settings, partial(compact_tables, settings))
 
 
-def replicate_app(name: str, settings: Settings) -> Door:
+def replicate_app(name: str, settings: Settings) -> EventEndpoint:
     """`replicate`: each stored object copied to the second site, by threads."""
     from stampede.functions.replicate import Replicate
 
@@ -89,10 +89,10 @@ def replicate_app(name: str, settings: Settings) -> Door:
         yield
         await asyncio.to_thread(replicate.close)
 
-    return Door(name, replicate.handle, settings.max_alert_bytes, lifespan)
+    return EventEndpoint(name, replicate.handle, settings.max_alert_bytes, lifespan)
 
 
-def reconcile_app(name: str, settings: Settings) -> Door:
+def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
     """`reconcile`: any event makes one pass over the stores."""
     from stampede.functions.reconcile import Reconciler
 
@@ -106,14 +106,14 @@ def read_app(_: str, settings: Settings) -> ASGIApp:
     return make(settings)
 
 
-def notifications_app(name: str, settings: Settings) -> Door:
+def notifications_app(name: str, settings: Settings) -> EventEndpoint:
     """`notifications`: from the S3 endpoint to the Broker."""
-    from stampede.events.notifications import notifications_app as make
+    from stampede.events.notification_relay import notifications_app as make
 
     return make(name, settings)
 
 
-def broker_app(name: str, settings: Settings) -> Door:
+def broker_app(name: str, settings: Settings) -> EventEndpoint:
     """`broker`: from the relay to the functions, by Triggers; where no Knative Broker is."""
     from stampede.events.broker import broker_app as make
 
@@ -134,37 +134,37 @@ APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
 }
 
 
-def passing(name: str, settings: Settings, once: Callable[[], object]) -> Door:
+def passing(name: str, settings: Settings, once: Callable[[], object]) -> EventEndpoint:
     """A door behind which an event makes one pass, in a thread; a second meanwhile is harmless."""
     busy = asyncio.Lock()
 
-    async def handle(event: Event) -> Verdict:
+    async def handle(event: Event) -> Outcome:
         if not busy.locked():
             async with busy:
                 await asyncio.to_thread(once)
         return None
 
-    return Door(name, handle, settings.max_alert_bytes)
+    return EventEndpoint(name, handle, settings.max_alert_bytes)
 
 
-class Gathering(Door):
+class BatchingEndpoint(EventEndpoint):
     """A door behind which events are gathered into batches."""
 
-    gatherer: Gatherer
+    batcher: Batcher
 
     def __init__(self, name: str, limit: int, lifespan: Callable) -> None:
         super().__init__(name, self._gather, limit, lifespan)
 
-    async def _gather(self, event: Event) -> Verdict:
-        return await self.gatherer.add(event)
+    async def _gather(self, event: Event) -> Outcome:
+        return await self.batcher.add(event)
 
 
 @asynccontextmanager
-async def gathering(
-    name: str, settings: Settings, flush: Callable, lanes: int, door: Gathering
+async def batching(
+    name: str, settings: Settings, flush: Callable, lanes: int, door: BatchingEndpoint
 ) -> AsyncIterator[None]:
     """Open the door; at the end, flush what waits behind it."""
-    door.gatherer = gatherer = Gatherer(
+    door.batcher = batcher = Batcher(
         flush,
         lanes=lanes,
         most_events=settings.batch_alerts,
@@ -172,8 +172,8 @@ async def gathering(
         held_bytes=settings.queue_bytes,
         linger=settings.linger_ms / 1000,
     )
-    metrics.HELD_BYTES.labels(name).set_function(lambda: gatherer.held)
+    metrics.HELD_BYTES.labels(name).set_function(lambda: batcher.held)
     try:
         yield
     finally:
-        await gatherer.close()
+        await batcher.close()

@@ -8,7 +8,7 @@ points to; the event comes again.
 from stampede.clock import Stopwatch
 from stampede.events.event import coverage_of
 from stampede.events.worker import Batch, Flushed, Flusher
-from stampede.functions.reading import make_reader
+from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack

@@ -8,10 +8,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
+from stampede.deadletters.dead_letter import write_letters
 from stampede.errors import NotAnEvent
+from stampede.events.batching import Outcome
 from stampede.events.event import Event
-from stampede.events.gather import Verdict
-from stampede.letters.letter import write_letters
 from stampede.store.objects import Objects
 from stampede.store.tables import TABLES
 
@@ -32,9 +32,9 @@ class DeadLetters:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def flush(self, events: Sequence[Event]) -> list[Verdict]:
+    async def flush(self, events: Sequence[Event]) -> list[Outcome]:
         """Make events durable as dead letters of the tables their paths name."""
-        verdicts: list[Verdict] = [None] * len(events)
+        verdicts: list[Outcome] = [None] * len(events)
         by_table: dict[str, list[Event]] = defaultdict(list)
         for place, event in enumerate(events):
             try:

@@ -7,7 +7,7 @@ survey says of an alert beyond the columns of a point is kept beside it, as the 
 from stampede.clock import Stopwatch
 from stampede.events.event import coverage_of
 from stampede.events.worker import Batch, Flushed, Flusher
-from stampede.functions.reading import make_reader
+from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw

@@ -20,14 +20,14 @@ from urllib3.exceptions import HTTPError
 from stampede import metrics
 from stampede.clock import now_mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
-from stampede.events.identity import identified
-from stampede.events.stored import headers_of, stored_event
+from stampede.events.oidc import identified
+from stampede.events.s3_events import headers_of, stored_event
 from stampede.functions.replicate import count, make_replica
 from stampede.settings import Settings
 from stampede.store.copy import Copied
-from stampede.store.inspection import Inspection, index
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
+from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.packs import (
     CUTOUT_PACKS,
     THUMBNAIL_PACKS,
@@ -86,8 +86,8 @@ class Reconciler:
         self._grace = timedelta(seconds=settings.grace_seconds)
         self._tell = tell
         self._telling = threading.Lock()
-        self._indexed = Inspection(self._objects, CUTOUTS, self._damaged)
-        self._drawn = Inspection(self._objects, THUMBNAILS, self._damaged)
+        self._indexed = PackIndexCheck(self._objects, CUTOUTS, self._damaged)
+        self._drawn = PackIndexCheck(self._objects, THUMBNAILS, self._damaged)
         steps = {
             "packs": self._index_packs,
             "thumbnails": self._ask_for_thumbnails,

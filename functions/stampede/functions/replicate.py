@@ -12,7 +12,7 @@ from stampede import metrics
 from stampede.clock import now_mjd
 from stampede.errors import Overloaded
 from stampede.events.event import Event
-from stampede.events.stored import key_of
+from stampede.events.s3_events import key_of
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.open import open_objects, open_replica

@@ -17,7 +17,7 @@ from stampede import metrics
 from stampede.clock import Stopwatch, now_mjd
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
-from stampede.events.stored import key_of
+from stampede.events.s3_events import key_of
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
 from stampede.store.open import open_objects

@@ -21,12 +21,12 @@ from starlette.routing import Route
 
 from stampede import metrics
 from stampede.errors import StampedeError
-from stampede.read import answers, cutouts, ledger, lightcurves, openapi, people, thumbnails
 from stampede.read import bulk as bulk_routes
+from stampede.read import cutouts, errors, html, ledger, lightcurves, openapi, thumbnails
 from stampede.read.cors import Cors
 from stampede.read.ledger import Ledger
 from stampede.read.lookup import Lookup
-from stampede.read.measure import Measured
+from stampede.read.metrics_middleware import MetricsMiddleware
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
@@ -62,11 +62,11 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
 
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Measured), Middleware(Cors)],
+        middleware=[Middleware(MetricsMiddleware), Middleware(Cors)],
         exception_handlers={
-            StampedeError: answers.on_error,
-            HTTPException: answers.on_http,
-            Exception: answers.on_bug,
+            StampedeError: errors.on_error,
+            HTTPException: errors.on_http,
+            Exception: errors.on_bug,
         },
         lifespan=lifespan,
     )
@@ -99,10 +99,10 @@ async def readiness(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/", people.front_page),
-    Route("/find", people.find),
-    Route("/objects/{object_id}", people.object_page),
-    Route("/alerts/{alert_id}", people.alert_page),
+    Route("/", html.front_page),
+    Route("/find", html.find),
+    Route("/objects/{object_id}", html.object_page),
+    Route("/alerts/{alert_id}", html.alert_page),
     Route("/v1/alerts/{alert_id}", cutouts.get_alert),
     Route("/v1/alerts/{alert_id}/cutouts/{kind}", cutouts.get_cutout),
     Route("/v1/alerts/{alert_id}/thumbnail", thumbnails.get_thumbnail),

@@ -15,7 +15,7 @@ from stampede.alerts.columns import DETECTION
 from stampede.errors import TooLarge
 from stampede.read import parameters, streams
 from stampede.read.lightcurves import wanted_points
-from stampede.read.lookup import Fresh, Lookup
+from stampede.read.lookup import Lookup, RefreshingTable
 from stampede.read.problems import TooManyQueries
 
 CUTOUT_WRITERS: dict[str, Callable[[], streams.Writer]] = {
@@ -48,7 +48,7 @@ async def post_light_curves(request: Request) -> Response:
 async def _answer(
     request: Request,
     parse: Callable[[bytes, int], streams.Ids],
-    table: Fresh,
+    table: RefreshingTable,
     read: Callable,
     writers: dict[str, Callable[[], streams.Writer]],
 ) -> Response:

@@ -11,9 +11,9 @@ from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.read import parameters
-from stampede.read.lookup import Lookup, Place, sent
+from stampede.read.conditional import FOR_EVER, Representation, etag, preferred
+from stampede.read.lookup import CutoutLocation, Lookup, sent
 from stampede.read.problems import BadParameter
-from stampede.read.respond import FOR_EVER, Representation, etag, preferred
 
 MAX_SIZE = 1024
 
@@ -71,7 +71,7 @@ async def get_cutout(request: Request) -> Response:
 
 
 def _form(
-    request: Request, place: Place, view: View, hdus: Hdus, look: dict
+    request: Request, place: CutoutLocation, view: View, hdus: Hdus, look: dict
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
     """What is to be sent, and how it is made of the stored gzip file."""
     headers = {"Content-Disposition": f'inline; filename="{place.alert_id}-{place.kind}.{view}"'}
@@ -96,7 +96,7 @@ async def get_alert(request: Request) -> Response:
     return JSONResponse(about(await _places(request)), headers={"Cache-Control": FOR_EVER})
 
 
-async def _places(request: Request) -> list[Place]:
+async def _places(request: Request) -> list[CutoutLocation]:
     """Where the cutouts of the alert that is asked for lie."""
     alert, survey = parameters.alert_id(request.path_params["alert_id"]), survey_of(request)
     lookup: Lookup = request.app.state.lookup
@@ -104,7 +104,7 @@ async def _places(request: Request) -> list[Place]:
     return kept or await request.app.state.small(lookup.alert, alert, survey)
 
 
-def about(places: list[Place]) -> dict[str, object]:
+def about(places: list[CutoutLocation]) -> dict[str, object]:
     """An alert as JSON: whose it is, and which cutouts it has."""
     one = places[0]
     return {

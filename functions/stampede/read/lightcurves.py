@@ -5,10 +5,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.read import parameters
+from stampede.read.conditional import ASK_AGAIN, Representation, etag
 from stampede.read.formats import FORMATS, with_magnitudes
 from stampede.read.lookup import Lookup, select
 from stampede.read.problems import BadParameter
-from stampede.read.respond import ASK_AGAIN, Representation, etag
 
 BANDS = "ugrizy"
 MJD = 0.0, 1e6

@@ -34,7 +34,7 @@ SPAN = 4 << 20
 """Most bytes asked for at once."""
 
 
-class Place(NamedTuple):
+class CutoutLocation(NamedTuple):
     """Where one cutout lies; `pack` is None where the survey sent none of this kind."""
 
     alert_id: int
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     length: int
 
 
-class Picture(NamedTuple):
+class ThumbnailLocation(NamedTuple):
     """Where the thumbnail of one alert lies."""
 
     alert_id: int
@@ -57,7 +57,7 @@ class Picture(NamedTuple):
     length: int
 
 
-class Fresh:
+class RefreshingTable:
     """A table whose listing is never too old.
 
     A listing older than `max_age` seconds is renewed by one of the lookups that meet it, while
@@ -120,49 +120,51 @@ class Fresh:
 
 
 class Lookup:
-    """The tables and the packs; `sure` as in `Fresh`."""
+    """The tables and the packs; `sure` as in `RefreshingTable`."""
 
     def __init__(self, objects: Objects, settings: Settings, sure: bool = True) -> None:
         self.objects = objects
         self._days = settings.cutout_days
         # Two lookups of two tables; thumbnails are for small queries only.
         age, cache = settings.refresh_seconds, settings.cache_bytes // 5
-        self.cutouts = Fresh(Table(objects, CUTOUTS, cache), age, sure)
-        self.detections = Fresh(Table(objects, DETECTIONS, cache), age, sure)
+        self.cutouts = RefreshingTable(Table(objects, CUTOUTS, cache), age, sure)
+        self.detections = RefreshingTable(Table(objects, DETECTIONS, cache), age, sure)
         # Never sure: where nothing draws thumbnails, no reader shall list the store for one.
-        self.drawn = Fresh(Table(objects, THUMBNAILS, cache), age, sure=False)
+        self.drawn = RefreshingTable(Table(objects, THUMBNAILS, cache), age, sure=False)
 
     def close(self) -> None:
         """Stop the tables' threads."""
         for fresh in (self.cutouts, self.detections, self.drawn):
             fresh.table.close()
 
-    def places(self, alert_ids: Sequence[int], survey: str | None = None) -> list[Place]:
+    def places(self, alert_ids: Sequence[int], survey: str | None = None) -> list[CutoutLocation]:
         """The cutouts of these alerts, ascending by alert id; none of unknown alerts."""
         return places_in(self.cutouts.lookup(alert_ids), survey)
 
-    def alert(self, alert_id: int, survey: str | None = None) -> list[Place]:
+    def alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation]:
         """The cutouts of one alert in the order of `KINDS`.
 
         Raises `UnknownAlert`, and `AmbiguousAlert` where both surveys have it.
         """
         return one_alert(self.places([alert_id], survey), alert_id, survey)
 
-    def kept_alert(self, alert_id: int, survey: str | None = None) -> list[Place] | None:
+    def kept_alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation] | None:
         """As `alert`, of what is in memory; None where that takes the store. Never waits."""
         rows = self.cutouts.kept([alert_id])
         return None if rows is None else one_alert(places_in(rows, survey), alert_id, survey)
 
-    def cutout(self, alert_id: int, kind: str, survey: str | None = None) -> Place:
+    def cutout(self, alert_id: int, kind: str, survey: str | None = None) -> CutoutLocation:
         """One cutout that the survey did send. Raises as `alert`, and `NoSuchCutout`."""
         return sent(self.alert(alert_id, survey), kind)
 
-    def fits(self, place: Place) -> bytes:
+    def fits(self, place: CutoutLocation) -> bytes:
         """The gzip file of the FITS file of one cutout. Raises `Gone`."""
         assert place.pack is not None
         return self._get(place.pack, place.offset, place.length)
 
-    def all_fits(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | None]]:
+    def all_fits(
+        self, places: Sequence[CutoutLocation]
+    ) -> Iterator[tuple[CutoutLocation, bytes | None]]:
         """The gzip files of many, neighbours in one request, in the order of packs.
 
         None for each that is gone.
@@ -182,13 +184,13 @@ class Lookup:
                 start = place.offset - first.offset
                 yield place, bytes(data[start : start + place.length])
 
-    def pictures(self, alert_ids: Sequence[int]) -> list[Picture]:
+    def pictures(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:
         """The thumbnails of these alerts, of those that have one."""
         rows = self.drawn.lookup(alert_ids)
-        columns = (rows[name].to_pylist() for name in Picture._fields)
-        return [Picture(*values) for values in zip(*columns, strict=True)]
+        columns = (rows[name].to_pylist() for name in ThumbnailLocation._fields)
+        return [ThumbnailLocation(*values) for values in zip(*columns, strict=True)]
 
-    def thumbnail(self, alert_id: int, survey: str | None = None) -> Picture:
+    def thumbnail(self, alert_id: int, survey: str | None = None) -> ThumbnailLocation:
         """The thumbnail of one alert. Raises as `alert`, and `NoThumbnail`."""
         one = self.alert(alert_id, survey)[0]
         for picture in self.pictures([alert_id]):
@@ -196,7 +198,7 @@ class Lookup:
                 return picture
         raise NoThumbnail(f"no thumbnail of alert {alert_id} has been drawn yet")
 
-    def png(self, picture: Picture) -> bytes:
+    def png(self, picture: ThumbnailLocation) -> bytes:
         """The PNG of a thumbnail. Raises `Gone`."""
         return self._get(picture.pack, picture.offset, picture.length)
 
@@ -231,14 +233,16 @@ class Lookup:
         next(iter(self.objects.list("tables/")), None)
 
 
-def places_in(rows: pa.Table, survey: str | None) -> list[Place]:
+def places_in(rows: pa.Table, survey: str | None) -> list[CutoutLocation]:
     """Rows of the table `cutouts` as places, those of `survey` if one is given."""
-    columns = (rows[name].to_pylist() for name in Place._fields)
-    places = map(Place._make, zip(*columns, strict=True))
+    columns = (rows[name].to_pylist() for name in CutoutLocation._fields)
+    places = map(CutoutLocation._make, zip(*columns, strict=True))
     return [place for place in places if survey in (None, place.survey)]
 
 
-def one_alert(places: list[Place], alert_id: int, survey: str | None) -> list[Place]:
+def one_alert(
+    places: list[CutoutLocation], alert_id: int, survey: str | None
+) -> list[CutoutLocation]:
     """The places of one alert in the order of `KINDS`. Raises as `Lookup.alert`."""
     if not places:
         where = f"of survey {survey} " if survey else ""
@@ -248,7 +252,7 @@ def one_alert(places: list[Place], alert_id: int, survey: str | None) -> list[Pl
     return by_kind(places)
 
 
-def sent(places: Sequence[Place], kind: str) -> Place:
+def sent(places: Sequence[CutoutLocation], kind: str) -> CutoutLocation:
     """The cutout of that kind of an alert that has one. Raises `NoSuchCutout`."""
     for place in places:
         if place.kind == kind and place.pack is not None:
@@ -261,14 +265,14 @@ def in_time(rows: pa.Table) -> pa.Table:
     return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])
 
 
-def by_kind(places: Sequence[Place]) -> list[Place]:
+def by_kind(places: Sequence[CutoutLocation]) -> list[CutoutLocation]:
     """Places in the order of `KINDS`."""
     return sorted(places, key=lambda place: KINDS.index(place.kind))
 
 
-def _neighbours(places: Sequence[Place]) -> Iterator[list[Place]]:
+def _neighbours(places: Sequence[CutoutLocation]) -> Iterator[list[CutoutLocation]]:
     """Places, sorted by pack and offset, parted where a gap is not worth reading."""
-    some: list[Place] = []
+    some: list[CutoutLocation] = []
     for place in places:
         if some and (
             place.pack != some[-1].pack

@@ -14,7 +14,7 @@ import pyarrow as pa
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
 from stampede.read.formats import FORMATS, with_magnitudes
-from stampede.read.lookup import Place
+from stampede.read.lookup import CutoutLocation
 from stampede.read.plot import Axis, date_of, light_curve_svg
 from stampede.store.ledger import Entry
 
@@ -113,7 +113,7 @@ def front_page(entries: Sequence[Entry]) -> str:
 def object_page(
     object_id: str,
     detections: pa.Table,
-    alerts: Sequence[Sequence[Place]],
+    alerts: Sequence[Sequence[CutoutLocation]],
     axis: Axis = Axis.FLUX,
     chosen: int | None = None,
     drawn: Collection[tuple[int, str]] = (),
@@ -214,7 +214,7 @@ def _legend(detections: pa.Table) -> str:
 
 
 def _alert(
-    places: Sequence[Place],
+    places: Sequence[CutoutLocation],
     by_alert: dict[int, dict],
     chosen: int | None,
     drawn: Collection[tuple[int, str]],
@@ -233,7 +233,7 @@ def _alert(
     )
 
 
-def _thumbnail(places: Sequence[Place], only: str) -> str:
+def _thumbnail(places: Sequence[CutoutLocation], only: str) -> str:
     """An alert's cutouts as one picture, and below each a link to the FITS file."""
     base = f"/v1/alerts/{places[0].alert_id}"
     sent = {place.kind for place in places if place.pack}
@@ -251,7 +251,7 @@ def _thumbnail(places: Sequence[Place], only: str) -> str:
     )
 
 
-def _figures(places: Sequence[Place], only: str) -> str:
+def _figures(places: Sequence[CutoutLocation], only: str) -> str:
     """An alert's cutouts as a picture each."""
     sent = {place.kind for place in places if place.pack}
     base = f"/v1/alerts/{places[0].alert_id}/cutouts"

@@ -13,8 +13,8 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from stampede.errors import TooLarge
+from stampede.read.conditional import preferred
 from stampede.read.problems import BadParameter
-from stampede.read.respond import preferred
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.read.formats import to_csv
-from stampede.read.lookup import Lookup, Place, select
+from stampede.read.lookup import CutoutLocation, Lookup, select
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ MISSING = "stampede.missing"
 CUTOUT_ROWS = pa.schema(
     [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
 )
-Cutouts = list[tuple[Place, bytes | None]]
+Cutouts = list[tuple[CutoutLocation, bytes | None]]
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
 _REST = sum(_BLANK[156:])  # of a header's checksum: what no member changes
 

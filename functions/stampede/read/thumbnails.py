@@ -4,9 +4,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.read import parameters
+from stampede.read.conditional import Representation, etag
 from stampede.read.cutouts import survey_of
 from stampede.read.lookup import Lookup
-from stampede.read.respond import Representation, etag
 
 
 async def get_thumbnail(request: Request) -> Response:

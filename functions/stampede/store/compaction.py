@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from stampede.errors import NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
-from stampede.store.plan import Bound, Groups, Run, plan
+from stampede.store.merge_plan import Bound, Groups, Run, plan
 from stampede.store.reader import RunFile
 from stampede.store.runs import RunInfo, RunWriter, prefix, sortable
 from stampede.store.tables import Table, complete, live

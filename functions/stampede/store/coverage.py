@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-Partition = tuple[str, int]
+PartitionId = tuple[str, int]
 Interval = tuple[int, int]
 
 
@@ -22,11 +22,11 @@ class Coverage:
 
     __slots__ = ("_spans",)
 
-    def __init__(self, spans: Mapping[Partition, np.ndarray] | None = None) -> None:
+    def __init__(self, spans: Mapping[PartitionId, np.ndarray] | None = None) -> None:
         self._spans = {at: one for at, one in sorted((spans or {}).items()) if len(one)}
 
     @classmethod
-    def of(cls, offsets: Mapping[Partition, Iterable[int]]) -> "Coverage":
+    def of(cls, offsets: Mapping[PartitionId, Iterable[int]]) -> "Coverage":
         """Coverage of single offsets, in any order, repeats allowed."""
         spans = {}
         for at, some in offsets.items():
@@ -37,7 +37,7 @@ class Coverage:
     @classmethod
     def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
         """All of `parts` in one, at the cost of one sort per partition."""
-        gathered: dict[Partition, list[np.ndarray]] = {}
+        gathered: dict[PartitionId, list[np.ndarray]] = {}
         for part in parts:
             for at, spans in part._spans.items():
                 gathered.setdefault(at, []).append(spans)
@@ -79,7 +79,7 @@ class Coverage:
     def __repr__(self) -> str:
         return f"Coverage({self.to_json()})"
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionId]:
         """The (topic, partition) pairs of which any offset is held, sorted."""
         return list(self._spans)
 

@@ -22,7 +22,7 @@ DEAD_LETTERS = "deadletters/"
 EXPECTED = "expected/"  # how many alerts there are of what is no Kafka topic
 TAIL = 16 << 10  # of such an object: far more than its footer, far less than its alerts
 
-Partition = tuple[str, int]
+PartitionId = tuple[str, int]
 Span = tuple[int, int]  # offsets [low, high)
 
 
@@ -96,14 +96,14 @@ def expect(objects: Objects, topic: str, count: int) -> None:
     objects.put(f"{EXPECTED}{topic}", str(count).encode())
 
 
-def expected(objects: Objects) -> dict[Partition, Span]:
+def expected(objects: Objects) -> dict[PartitionId, Span]:
     """What `expect` put on record."""
     found = [info.key for info in objects.list(EXPECTED)]
     return {(key.removeprefix(EXPECTED), 0): (0, int(objects.get(key))) for key in found}
 
 
 def entries(
-    found: Mapping[str, Account], known: Mapping[Partition, Span] | None = None
+    found: Mapping[str, Account], known: Mapping[PartitionId, Span] | None = None
 ) -> list[Entry]:
     """The ledger, a line per table and partition.
 

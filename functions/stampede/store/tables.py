@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from stampede.errors import NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.merge import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec, sort_unique
+from stampede.store.merge_plan import Run
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.plan import Run
 from stampede.store.reader import MIB, RunReader, stretches
 from stampede.store.runs import RunInfo, RunName, RunWriter, digest, prefix, sortable
 

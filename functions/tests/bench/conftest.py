@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from stampede.bench.figures import Context, Figure
-from stampede.bench.registry import measure_of
+from stampede_bench.figures import Context, Figure
+from stampede_bench.registry import measure_of
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 import psutil
 import pytest
 
-from stampede.bench.cpu import Cpu, processes
+from stampede_bench.cpu import Cpu, processes
 
 TICK = 0.011  # seconds: the kernel counts in hundredths
 

@@ -2,16 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from stampede.alerts.batch import Reader
-from stampede.alerts.decode import Decoder
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
-from stampede.bench import load
+from stampede_bench import load
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 
 
-def reader(directory: Path) -> Reader:
-    return Reader(Framing(1 << 24), Decoder(directory), lambda: float("inf"))
+def reader(directory: Path) -> BatchDecoder:
+    return BatchDecoder(Framing(1 << 24), Decoder(directory), lambda: float("inf"))
 
 
 def test_each_stage_has_a_figure_and_each_figure_is_a_time(measure) -> None:

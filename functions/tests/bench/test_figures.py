@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stampede.bench import chart, report
-from stampede.bench.figures import Figure, Must, Rival, over_rounds, percentile
-from stampede.bench.registry import BENCHMARKS, measure_of
 from stampede.errors import SetupError
+from stampede_bench import chart, report
+from stampede_bench.figures import Figure, Must, Rival, over_rounds, percentile
+from stampede_bench.registry import BENCHMARKS, measure_of
 
 RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Must(">=", 300.0))
 LATE = Figure("alerts", "p99", 80.0, "ms", None, Must("<=", 50.0))

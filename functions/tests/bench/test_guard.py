@@ -14,8 +14,6 @@ import pyarrow as pa
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.bench import decode, load
-from stampede.bench.load import Load
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
@@ -25,7 +23,9 @@ from stampede.store.compaction import compact
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import read_rows
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
-from tests.store.watched import Watched
+from stampede_bench import decode, load
+from stampede_bench.load import Load
+from tests.support.watched_objects import Watched
 
 pytestmark = pytest.mark.integration  # some seconds
 

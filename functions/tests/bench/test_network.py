@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stampede.bench import stress
-from stampede.bench.contract import CHECKS
-from stampede.bench.figures import Context
-from stampede.bench.link import link
 from stampede.settings import Settings
+from stampede.store.conformance import CHECKS
 from stampede.store.memory import MemoryObjects
-from tests.functions.sites import environment
+from stampede_bench import stress
+from stampede_bench.figures import Context
+from stampede_bench.link import link
+from tests.support.two_sites import environment
 
 SIZE = 20 << 20
 

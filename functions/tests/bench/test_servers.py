@@ -6,9 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stampede.bench.command import bench
-from stampede.bench.figures import Context, Figure
 from stampede.errors import StoreDown
+from stampede_bench.cli import bench
+from stampede_bench.figures import Context, Figure
 
 app = typer.Typer()
 app.command()(bench)
@@ -65,7 +65,7 @@ def test_one_that_fails_leaves_the_figures_of_the_others(tmp_path: Path, monkeyp
         raise StoreDown("no answer")
 
     measures = {"limit": bad, "space": good}
-    monkeypatch.setattr("stampede.bench.command.measure_of", measures.get)
+    monkeypatch.setattr("stampede_bench.cli.measure_of", measures.get)
     done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
     assert done.exit_code == 1
     whole = json.loads((tmp_path / "bench.json").read_text())

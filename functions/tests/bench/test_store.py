@@ -5,14 +5,14 @@ from random import Random
 import pyarrow.compute as pc
 import pytest
 
-from stampede.bench import synthetic
-from stampede.bench.counted import Counted
-from stampede.bench.images import CUTOUT_BYTES, images, store
-from stampede.bench.layout import OPERATIONS, SIZES
-from stampede.bench.pack_size import named
-from stampede.bench.space import erasure_coded
 from stampede.store.memory import MemoryObjects
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table, TableSpec
+from stampede_bench import synthetic
+from stampede_bench.counting_store import Counted
+from stampede_bench.images import CUTOUT_BYTES, images, store
+from stampede_bench.layout import OPERATIONS, SIZES
+from stampede_bench.pack_size import named
+from stampede_bench.space import erasure_coded
 
 
 @pytest.mark.usefixtures("ceph_packages")

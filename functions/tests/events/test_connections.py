@@ -14,8 +14,8 @@ import pytest
 
 from stampede.events import connections as module
 from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unreachable
-from stampede.local.process import free_port
-from tests.events.receiver import Receiver
+from stampede_local.process import free_port
+from tests.support.receiver import Receiver
 
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 MIB = 1 << 20

@@ -9,13 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stampede.events.dialects import read, stored_events
 from stampede.events.event import Position
-from stampede.events.record import Naming, Record
-from stampede.events.stored import headers_of, stored_event
+from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.s3_events import headers_of, stored_event
+from stampede.events.s3_notifications import read, stored_events
 from stampede.events.triggers import read_triggers
-from tests.events.examples import ALERTS, EVENTING, LETTER, STORED, event_of, example, problems
-from tests.events.notifications import DIALECTS
+from tests.support.event_examples import (
+    ALERTS,
+    EVENTING,
+    LETTER,
+    STORED,
+    event_of,
+    example,
+    problems,
+)
+from tests.support.s3_notifications import DIALECTS
 
 PLACES = {
     "alert-lsst": Position("lsst-alerts", 3, 42),
@@ -62,7 +70,9 @@ def test_what_our_source_sends(topic, partition, offset, milliseconds, key, head
     made = Record(
         *(topic, partition, offset, milliseconds, key.encode() if key else None, headers, b"x")
     )
-    event = event_of(Naming("stampede", "ours", {"site": "one"}).headers(made), made.value)
+    event = event_of(
+        CloudEventHeaders("stampede", "ours", {"site": "one"}).headers(made), made.value
+    )
     # A Kafka header may have any name: one of them is a content type, most are extensions.
     assert problems("alert", event) == []
     assert event.position == Position(topic, partition, offset)
@@ -85,7 +95,7 @@ def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
         theirs.body,
     )
     source = kafka["source"].rpartition("#")[0].split("/")
-    naming = Naming(source[4], source[6], {"site": "one"} if "site" in kafka else {})
+    naming = CloudEventHeaders(source[4], source[6], {"site": "one"} if "site" in kafka else {})
     ours = event_of(naming.headers(record), record.value)
     later = {"knativekafkatopic"}  # from releases newer than those that ours follows
     assert ours.attributes == {k: v for k, v in kafka.items() if k not in later}

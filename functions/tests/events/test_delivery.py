@@ -8,12 +8,12 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.events.delivery import Abandoned, Delivery, Sink, Verdict, judge, retry_after
-from stampede.events.record import Naming, Record
+from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.source import connections
 from stampede.settings import Settings
-from tests.events.receiver import Received, Receiver, Reply
+from tests.support.receiver import Received, Receiver, Reply
 
-NAMING = Naming("default", "test", {})
+NAMING = CloudEventHeaders("default", "test", {})
 
 
 def record(offset: int = 0, value: bytes = b"alert") -> Record:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.events.event import Position, parse
-from stampede.events.record import Naming, Record, extension_headers
+from stampede.events.record import CloudEventHeaders, Record, extension_headers
 
-NAMING = Naming("broker", "ztf", {})
+NAMING = CloudEventHeaders("broker", "ztf", {})
 
 
 def record(**changes: object) -> Record:
@@ -64,7 +64,7 @@ def test_a_record_without_a_timestamp_gives_no_time() -> None:
 
 
 def test_overrides_win() -> None:
-    naming = Naming("default", "ztf", {"survey": "ztf", "key": "k"})
+    naming = CloudEventHeaders("default", "ztf", {"survey": "ztf", "key": "k"})
     attributes = sdk(naming.headers(record(key=b"other")))
     assert (attributes["survey"], attributes["key"]) == ("ztf", "k")
 

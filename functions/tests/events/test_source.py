@@ -8,17 +8,18 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from stampede.errors import SetupError
-from stampede.events.intake import Intake
+from stampede.events.consumer import Consumer
 from stampede.events.record import Record
 from stampede.events.source import check, overrides
-from stampede.local.kafka import LocalKafka
-from stampede.local.process import Process, free_port
 from stampede.settings import Settings
-from tests.events.receiver import Received, Receiver, Reply
+from stampede_local.kafka import LocalKafka
+from stampede_local.process import Process, free_port
+from tests.support.receiver import Received, Receiver, Reply
 
 PARTITIONS = 4
 Place = tuple[int, int]
@@ -33,7 +34,7 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
         port = free_port()
         source = Process(
             f"source {len(started)}",
-            [sys.executable, "-c", "from stampede.cli import main; main()", "serve", "source"],
+            [sys.executable, "-c", "from stampede.cli.main import main; main()", "serve", "source"],
             tmp_path / f"source-{len(started)}.log",
             {
                 "K_SINK": sink.url,
@@ -85,7 +86,9 @@ def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
     """The offsets that the group has committed, per partition."""
 
     def go() -> dict[int, int]:
-        consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": kafka.bootstrap, "group.id": topic}
+        )
         try:
             wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
             return {each.partition: max(0, each.offset) for each in consumer.committed(wanted, 60)}
@@ -307,7 +310,7 @@ def test_a_fault_of_ours_ends_the_source_and_commits_nothing(kafka, topic, produ
 
     async def main() -> None:
         settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
-        await Intake(settings, deliver, down=lambda: False).run(asyncio.Event())
+        await Consumer(settings, deliver, down=lambda: False).run(asyncio.Event())
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(asyncio.wait_for(main(), 120))

@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.errors import StampedeError, StoreDown
+from stampede.events.batching import Outcome
 from stampede.events.event import Event
-from stampede.events.gather import Verdict
 from stampede.events.spool import Spool
 from stampede.events.worker import deadline
 from stampede.events.workers import Workers
 from stampede.settings import Settings
-from tests.events import flushers
+from tests.support import flushers
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration
@@ -32,12 +32,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def flush(settings: Settings) -> Iterator[Callable[..., list[Verdict]]]:
+def flush(settings: Settings) -> Iterator[Callable[..., list[Outcome]]]:
     """Flush messages; several calls share one set of workers."""
     with asyncio.Runner() as runner:
         workers = Workers("testing", flushers.make, settings)
 
-        def go(*messages: bytes) -> list[Verdict]:
+        def go(*messages: bytes) -> list[Outcome]:
             return runner.run(workers.flush([event(*each) for each in enumerate(messages)]))
 
         yield go
@@ -50,7 +50,7 @@ def event(offset: int, data: bytes) -> Event:
     return Event({"id": str(offset), "source": "x#alerts", "subject": subject}, data)
 
 
-def statuses(verdicts: list[Verdict]) -> list[int]:
+def statuses(verdicts: list[Outcome]) -> list[int]:
     return [verdict.status if verdict else 204 for verdict in verdicts]
 
 

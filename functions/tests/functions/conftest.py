@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from stampede.local.process import Process, free_port, wait_until
-from stampede.local.system import answers
 from stampede.settings import Settings
+from stampede_local.process import Process, free_port, wait_until
+from stampede_local.system import answers
 
 
 class Served:

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stampede.letters.letter import reason_of
-from stampede.local.process import wait_until
+from stampede.deadletters.dead_letter import reason_of
 from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
-from tests.alerts import making, oracle
-from tests.alerts.test_lifting import FORGED
+from stampede_local.process import wait_until
+from tests.alerts.test_image_tokens import FORGED
+from tests.support import alert_oracle, made_alerts
 
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
 
 def lsst(seed: int) -> bytes:
-    return making.confluent(making.rubin_record(1101, seed), 1101)
+    return made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101)
 
 
 def send_all(served, messages: list[bytes]) -> list:
@@ -42,15 +42,15 @@ def table_of(served, name: str) -> Table:
 @pytest.mark.integration
 def test_cutouts_come_back_as_they_were(serve) -> None:
     served = serve("cutouts")
-    messages = [lsst(seed) for seed in range(20)] + [making.ztf_alert(c) for c in range(1, 20)]
+    messages = [lsst(seed) for seed in range(20)] + [made_alerts.ztf_alert(c) for c in range(1, 20)]
     assert {answer.status for answer in send_all(served, messages)} == {204}
     table, objects = table_of(served, "cutouts"), open_objects(served.settings)
-    places = table.lookup([oracle.head(m)["alert_id"] for m in messages]).to_pylist()
+    places = table.lookup([alert_oracle.head(m)["alert_id"] for m in messages]).to_pylist()
     found = {(p["survey"], p["alert_id"], p["kind"]): p for p in places}
     assert len(found) == 3 * len(messages)
     for message in messages:
-        head = oracle.head(message)
-        for kind, fits in oracle.cutouts(message).items():
+        head = alert_oracle.head(message)
+        for kind, fits in alert_oracle.cutouts(message).items():
             place = found[head["survey"], head["alert_id"], kind]
             if fits is None:
                 assert place["pack"] is None
@@ -63,12 +63,12 @@ def test_cutouts_come_back_as_they_were(serve) -> None:
 @pytest.mark.integration
 def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
     served = serve("lightcurves")
-    record = making.ztf_record()
+    record = made_alerts.ztf_record()
     own = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
     messages = [
-        making.contained(
-            [making.ztf_record(n) | {"candidate": own[n - 1], "prv_candidates": own[: n - 1]}],
-            making.ztf_schema(),
+        made_alerts.contained(
+            [made_alerts.ztf_record(n) | {"candidate": own[n - 1], "prv_candidates": own[: n - 1]}],
+            made_alerts.ztf_schema(),
         )
         for n in range(1, 30)
     ]
@@ -88,17 +88,19 @@ def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
 
 def long_history() -> bytes:
     """100,000 rows of history in a container of a few hundred kilobytes: deflate is good at it."""
-    row = making.ztf_record()["candidate"] | {"jd": 2459000.5}
+    row = made_alerts.ztf_record()["candidate"] | {"jd": 2459000.5}
     rows = [row | {"candid": n} for n in range(100_000)]
-    return making.ztf_alert(7, codec="deflate", prv_candidates=rows)
+    return made_alerts.ztf_alert(7, codec="deflate", prv_candidates=rows)
 
 
 def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
     """Message, status, and what the answer says."""
     good = lsst(1)
-    nan = making.contained([making.ztf_record(math.nan)], making.ztf_schema(candid="double"))
-    other = making.confluent(making.rubin_record(704, 1), 704)
-    future = making.rubin_record(1101, 3)
+    nan = made_alerts.contained(
+        [made_alerts.ztf_record(math.nan)], made_alerts.ztf_schema(candid="double")
+    )
+    other = made_alerts.confluent(made_alerts.rubin_record(704, 1), 704)
+    future = made_alerts.rubin_record(1101, 3)
     future["diaSource"]["midpointMjdTai"] = 99999.0
     return {
         "truncated": (good[: len(good) * 2 // 3], 400, ""),
@@ -111,7 +113,7 @@ def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
         "another schema's id": (good[:5] + other[5:], 400, ""),
         "20 MB": (good + bytes(20_000_000), 413, "the limit is"),
         "nan id": (nan, 422, "no id"),
-        "future": (making.confluent(future, 1101), 422, "in the future"),
+        "future": (made_alerts.confluent(future, 1101), 422, "in the future"),
     }
 
 
@@ -122,12 +124,14 @@ def test_bad_input_among_good(serve, function: str) -> None:
     served = serve(function, DECODE_SECONDS=1)
     bad = bad_inputs()
     if function == "cutouts":
-        record = making.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
-        bad["not FITS"] = making.confluent(record, 1101), 422, "is not FITS"
+        record = made_alerts.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
+        bad["not FITS"] = made_alerts.confluent(record, 1101), 422, "is not FITS"
     # What looks like an image is lifted out of this one, which then cannot be decoded so.
-    misleading = making.rubin_record(1101, 5) | {"cutoutScience": making.FITS + bytes(20_000)}
+    misleading = made_alerts.rubin_record(1101, 5) | {
+        "cutoutScience": made_alerts.FITS + bytes(20_000)
+    }
     misleading["diaSource"]["band"] = FORGED
-    good = [lsst(seed) for seed in range(200)] + [making.confluent(misleading, 1101)]
+    good = [lsst(seed) for seed in range(200)] + [made_alerts.confluent(misleading, 1101)]
     messages = good + [message for message, _, _ in bad.values()]
     random.Random(2).shuffle(messages)
     answers = dict(zip(messages, send_all(served, messages), strict=True))

@@ -14,12 +14,12 @@ import pytest
 import urllib3
 import yaml
 
-from stampede.local.process import Process, free_port, wait_until
-from stampede.local.system import answers
 from stampede.settings import Settings
-from tests.events.notifications import DIALECTS, JSON, record, records
-from tests.events.receiver import Received, Receiver, Reply
+from stampede_local.process import Process, free_port, wait_until
+from stampede_local.system import answers
 from tests.functions.conftest import Served
+from tests.support.receiver import Received, Receiver, Reply
+from tests.support.s3_notifications import DIALECTS, JSON, record, records
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration

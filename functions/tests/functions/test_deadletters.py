@@ -17,19 +17,19 @@ import pytest
 from stampede.alerts import schemas
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.event import parse
-from stampede.events.record import Naming, Record
+from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.source import connections
 from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.tables import CUTOUTS, Table
-from tests.alerts import making, oracle
-from tests.events.receiver import Received, Receiver, Reply
+from tests.support import alert_oracle, made_alerts
+from tests.support.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.integration
 
 UNKNOWN = 1202  # a schema id that is not built in
-NAMING = Naming("default", "test", {})
+NAMING = CloudEventHeaders("default", "test", {})
 
 
 def record(offset: int, value: bytes) -> Record:
@@ -39,7 +39,7 @@ def record(offset: int, value: bytes) -> Record:
 
 def unknown(seed: int) -> bytes:
     """An alert of a schema that only a registry has: Rubin's newest under another number."""
-    known = making.confluent(making.rubin_record(1101, seed), 1101)
+    known = made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101)
     return b"\0" + UNKNOWN.to_bytes(4, "big") + known[5:]
 
 
@@ -131,7 +131,7 @@ def test_refused_mended_replayed_stored_purged(
 ) -> None:
     """The whole life of a dead letter, with one beside it for which nothing can be done."""
     letters, before = serve("deadletters"), serve("cutouts")
-    good = [making.ztf_alert(n) for n in range(1, 4)]
+    good = [made_alerts.ztf_alert(n) for n in range(1, 4)]
     refused = [unknown(seed) for seed in range(5)]
     messages = [*good, *refused, b"no alert at all"]
     deliver(
@@ -173,9 +173,9 @@ def test_refused_mended_replayed_stored_purged(
     assert (entry.stored, entry.dead_lettered, entry.missing) == (8, 1, [])
     table, objects = Table(system.objects, CUTOUTS), system.objects
     for message in refused:
-        message = making.confluent(oracle_record(message), 1101)
-        for place in table.lookup([oracle.head(message)["alert_id"]]).to_pylist():
-            fits = oracle.cutouts(message)[place["kind"]]
+        message = made_alerts.confluent(oracle_record(message), 1101)
+        for place in table.lookup([alert_oracle.head(message)["alert_id"]]).to_pylist():
+            fits = alert_oracle.cutouts(message)[place["kind"]]
             if fits is not None:
                 stored = objects.get(place["pack"], place["offset"], place["length"])
                 assert gzip.decompress(stored) == fits
@@ -188,7 +188,7 @@ def test_refused_mended_replayed_stored_purged(
 
 
 def oracle_record(message: bytes) -> dict:
-    return oracle.record_of(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
+    return alert_oracle.record_of(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
 
 
 def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System) -> None:
@@ -196,8 +196,8 @@ def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System)
     letters = serve("deadletters")
     alerts = []
     for n in range(500):
-        own = making.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
-        alerts.append(making.contained([making.ztf_record(n + 1, candidate=own)], making.ztf_schema()))  # fmt: skip  # noqa: E501
+        own = made_alerts.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
+        alerts.append(made_alerts.contained([made_alerts.ztf_record(n + 1, candidate=own)], made_alerts.ztf_schema()))  # fmt: skip  # noqa: E501
     for name, table in (("cutouts", "cutouts"), ("lightcurves", "detections")):
         refusing = serve(name)
         deliver(

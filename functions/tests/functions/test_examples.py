@@ -10,15 +10,15 @@ import json
 
 import pytest
 
-from stampede.events.record import Naming, Record
+from stampede.events.record import CloudEventHeaders, Record
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table
-from tests.alerts import oracle
-from tests.events.examples import ALERTS, LETTER, STORED, event_of, example
-from tests.events.receiver import Receiver
-from tests.proof import Letter, letters
+from tests.support import alert_oracle
+from tests.support.event_examples import ALERTS, LETTER, STORED, event_of, example
+from tests.support.receiver import Receiver
+from tests.support.stored_alerts import Letter, letters
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ def ours(name: str) -> dict[str, str]:
     sent = example(name)
     topic, partition, offset = sent.event.position
     record = Record(topic, partition, offset, 1_772_337_906_789, None, (), sent.body)
-    return Naming("stampede", "ours", {}).headers(record)
+    return CloudEventHeaders("stampede", "ours", {}).headers(record)
 
 
 @pytest.mark.parametrize("function", TABLES)
@@ -53,7 +53,7 @@ def test_alerts_of_a_kafka_source_are_stored_as_our_own_sources(serve, tmp_path,
 
 def contents(objects: Objects, function: str) -> list[object]:
     """What is stored of the examples: the images' bytes, or the points."""
-    heads = [oracle.head(example(name).body) for name in ALERTS]
+    heads = [alert_oracle.head(example(name).body) for name in ALERTS]
     table = Table(objects, TABLES[function])
     if function == "lightcurves":
         rows = table.lookup([head["object_id"] for head in heads]).to_pylist()
@@ -69,7 +69,7 @@ def contents(objects: Objects, function: str) -> list[object]:
     assert stored == {
         (head["survey"], head["alert_id"], kind): fits
         for head, name in zip(heads, ALERTS, strict=True)
-        for kind, fits in oracle.cutouts(example(name).body).items()
+        for kind, fits in alert_oracle.cutouts(example(name).body).items()
     }
     return sorted(stored.items())
 

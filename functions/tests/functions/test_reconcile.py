@@ -11,15 +11,15 @@ import pytest
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StoreDown
 from stampede.functions.reconcile import Found, Reconciler, patiently
 from stampede.functions.thumbnails import Thumbnails
-from stampede.local.process import free_port
 from stampede.settings import Settings
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
-from tests.events.receiver import Receiver
-from tests.functions.sites import (
+from stampede_local.process import free_port
+from tests.support.receiver import Receiver
+from tests.support.two_sites import (
     TODAY,
     all_same,
     environment,
@@ -92,7 +92,9 @@ def test_packs_in_order_are_looked_into_once(settings: Settings, monkeypatch) ->
     put_all(objects, range(5))
     reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}))
     assert reconciler.run() == {}
-    monkeypatch.setattr("stampede.store.inspection.coverage_of", lambda *_: pytest.fail("again"))
+    monkeypatch.setattr(
+        "stampede.store.pack_index_check.coverage_of", lambda *_: pytest.fail("again")
+    )
     assert reconciler.run() == {}
 
 

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stampede.bench.replicate import Site, joined
 from stampede.errors import SetupError
-from stampede.events.stored import headers_of, stored_event
+from stampede.events.s3_events import headers_of, stored_event
 from stampede.functions.apps import make_app
 from stampede.functions.reconcile import Reconciler
-from stampede.local.ceph import LocalCeph
-from stampede.local.process import free_port, wait_until
 from stampede.read.app import make_app as make_read
 from stampede.settings import Settings
 from stampede.store.compaction import compact
@@ -24,8 +21,11 @@ from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import CUTOUTS, TABLES, Table
-from tests.functions.sites import all_same, environment, put_all, second_ceph, sites
+from stampede_bench.replicate import Site, joined
+from stampede_local.ceph import LocalCeph
+from stampede_local.process import free_port, wait_until
 from tests.read import conftest as reading
+from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 MIB = 1 << 20

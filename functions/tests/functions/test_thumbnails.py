@@ -12,7 +12,7 @@ from PIL import Image
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.clock import now_mjd
 from stampede.errors import Damaged
-from stampede.events.stored import headers_of, stored_event
+from stampede.events.s3_events import headers_of, stored_event
 from stampede.functions.compact import compact_tables
 from stampede.functions.reconcile import Found, Reconciler
 from stampede.functions.thumbnails import Thumbnails
@@ -23,8 +23,8 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.packs import Pack, night_of, write_pack
 from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
-from tests.images.making import lsst, source, ztf
-from tests.store.rows import cutout
+from tests.support.fits_files import lsst, source, ztf
+from tests.support.rows import cutout
 
 NIGHT = 61000
 COVERAGE = Coverage.of({("alerts", 0): range(4)})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.images.fits import BLOCK, BadImage, image, trim, unpack
-from tests.images.making import fits_file, lsst, source, ztf
+from tests.support.fits_files import fits_file, lsst, source, ztf
 
 PIXELS = source(size=30)
 PLAIN = fits_file(astropy_fits.PrimaryHDU(PIXELS))

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
-from stampede.functions.reading import make_reader
+from stampede.functions.decoding import make_reader
 from stampede.images import fits
 from stampede.images.png import BLANK, frame
 from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
 from stampede.settings import Settings
-from tests.alerts.making import REAL
-from tests.images.making import lsst, source, ztf
+from tests.support.fits_files import lsst, source, ztf
+from tests.support.made_alerts import REAL
 
 STEP = 255 / (LEVELS - 1)
 

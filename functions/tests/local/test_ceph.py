@@ -8,8 +8,8 @@ import pytest
 from minio import Minio
 
 from stampede.errors import SetupError
-from stampede.local.ceph import LocalCeph
-from stampede.local.process import free_port
+from stampede_local.ceph import LocalCeph
+from stampede_local.process import free_port
 from tests.conftest import minio_of
 
 pytestmark = pytest.mark.usefixtures("ceph_packages")

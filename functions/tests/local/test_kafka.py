@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from stampede.errors import SetupError
-from stampede.local.kafka import LocalKafka
-from stampede.local.process import free_port
+from stampede_local.kafka import LocalKafka
+from stampede_local.process import free_port
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:

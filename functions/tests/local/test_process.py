@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stampede.errors import SetupError
-from stampede.local.process import Process, State, Supervisor, free_port, require_free, wait_until
+from stampede_local.process import Process, State, Supervisor, free_port, require_free, wait_until
 
 SLEEP = ["sleep", "60"]
 STUBBORN = [
@@ -75,7 +75,7 @@ def test_what_it_started_itself_goes_too(tmp_path: Path, end: str) -> None:
 
 def test_it_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from stampede.local.process import Process\n"
+        "import sys, time; from pathlib import Path; from stampede_local.process import Process\n"
         f"p = Process('sleeper', {SLEEP!r}, Path({str(tmp_path / 'log')!r}))\n"
         "p.start(); print(p.pid, flush=True); time.sleep(60)"
     )
@@ -118,13 +118,13 @@ def test_no_two_processes_are_given_one_port(monkeypatch) -> None:
     """Of twenty ports each takes two until the other ends, and what is given they do not share."""
     ports = range(20_000, 20_020)
     code = f"""
-from stampede.local import process
+from stampede_local import process
 process._PORTS = range({ports.start}, {ports.stop})
 print(*(process.free_port(2) for _ in range(2)), flush=True)
 input()
 """
-    monkeypatch.setattr("stampede.local.process._PORTS", ports)
-    monkeypatch.setattr("stampede.local.process._given", set())
+    monkeypatch.setattr("stampede_local.process._PORTS", ports)
+    monkeypatch.setattr("stampede_local.process._given", set())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
         theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}

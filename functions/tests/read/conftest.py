@@ -18,7 +18,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import THUMBNAIL_PACKS, write_pack
 from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table
-from tests.images.making import lsst, source, ztf
+from tests.support.fits_files import lsst, source, ztf
 
 NAN = float("nan")
 ZTF_ALERT, ZTF_OBJECT = 1642404680815015001, "ZTF21abiuvdk"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stampede.read.lookup import Fresh
+from stampede.read.lookup import RefreshingTable
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.tables import DETECTIONS, Table
@@ -40,9 +40,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def fresh(now: list[float]) -> Fresh:
+def fresh(now: list[float]) -> RefreshingTable:
     """One that has listed a first version of a point."""
-    fresh = Fresh(Held(), AGE, sure=True)
+    fresh = RefreshingTable(Held(), AGE, sure=True)
     store(fresh, 0)
     assert version(fresh.lookup) == 0
     return fresh
@@ -55,7 +55,7 @@ def aside() -> Iterator[Callable[..., Future]]:
         yield pool.submit
 
 
-def store(fresh: Fresh, number: int) -> None:
+def store(fresh: RefreshingTable, number: int) -> None:
     fresh.table.append(many(3, 1, number), Coverage.of({("alerts", 0): [number]}))
 
 
@@ -65,7 +65,7 @@ def version(look: Callable) -> float | None:
     return None if rows is None else rows["flux"].to_pylist()[0]
 
 
-def renewing(fresh: Fresh, aside: Callable[..., Future]) -> Future:
+def renewing(fresh: RefreshingTable, aside: Callable[..., Future]) -> Future:
     """A look-up that lists, and does not come to its end."""
     fresh.table.begun.clear()
     fresh.table.gate.clear()
@@ -74,7 +74,7 @@ def renewing(fresh: Fresh, aside: Callable[..., Future]) -> Future:
     return first
 
 
-def test_a_listing_is_used_as_long_as_it_may(fresh: Fresh, now: list[float]) -> None:
+def test_a_listing_is_used_as_long_as_it_may(fresh: RefreshingTable, now: list[float]) -> None:
     store(fresh, 1)
     now[0] += AGE
     assert version(fresh.lookup) == version(fresh.kept) == 0
@@ -84,7 +84,9 @@ def test_a_listing_is_used_as_long_as_it_may(fresh: Fresh, now: list[float]) -> 
     assert version(fresh.kept) == 1
 
 
-def test_while_one_renews_it_the_others_go_on(fresh: Fresh, now: list[float], aside) -> None:
+def test_while_one_renews_it_the_others_go_on(
+    fresh: RefreshingTable, now: list[float], aside
+) -> None:
     store(fresh, 1)
     now[0] += 1.5 * AGE
     first = renewing(fresh, aside)
@@ -93,7 +95,9 @@ def test_while_one_renews_it_the_others_go_on(fresh: Fresh, now: list[float], as
     assert first.result() == 1
 
 
-def test_nobody_goes_on_with_what_is_twice_as_old(fresh: Fresh, now: list[float], aside) -> None:
+def test_nobody_goes_on_with_what_is_twice_as_old(
+    fresh: RefreshingTable, now: list[float], aside
+) -> None:
     """After an idle hour the second to ask is told no older things than the first."""
     store(fresh, 1)
     now[0] += 3600
@@ -106,7 +110,9 @@ def test_nobody_goes_on_with_what_is_twice_as_old(fresh: Fresh, now: list[float]
     assert first.result() == second.result() == 1
 
 
-def test_nobody_waits_for_a_store_that_hangs(fresh: Fresh, now: list[float], aside) -> None:
+def test_nobody_waits_for_a_store_that_hangs(
+    fresh: RefreshingTable, now: list[float], aside
+) -> None:
     store(fresh, 1)
     now[0] += 3600
     first = renewing(fresh, aside)
@@ -116,7 +122,7 @@ def test_nobody_waits_for_a_store_that_hangs(fresh: Fresh, now: list[float], asi
     assert first.result() == 1
 
 
-def test_what_is_not_there_is_looked_for_again(fresh: Fresh, now: list[float]) -> None:
+def test_what_is_not_there_is_looked_for_again(fresh: RefreshingTable, now: list[float]) -> None:
     now[0] += AGE / 2
     fresh.table.append(many(9, 1, 1), Coverage.of({("alerts", 0): [1]}))
     assert fresh.lookup(["000008"]).num_rows == 1

@@ -13,7 +13,6 @@ from stampede.read.app import SMALL_THREADS, make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.images.making import source, ztf
 from tests.read.conftest import (
     BOTH,
     LSST_OBJECT,
@@ -25,7 +24,8 @@ from tests.read.conftest import (
     point,
     serving,
 )
-from tests.store.watched import Watched
+from tests.support.fits_files import source, ztf
+from tests.support.watched_objects import Watched
 
 
 def letters(objects, table: str, coverage: Coverage) -> None:

@@ -8,8 +8,7 @@ from stampede.alerts.schemas import RUBIN_VERSIONS, parsed, rubin_schema
 from stampede.errors import Undecodable
 from stampede.simulator import Simulator
 from stampede.simulator.faults import FAULTS, spoil
-
-from .reading import block_of, decode
+from tests.support.avro_reading import block_of, decode
 
 REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]
 

@@ -7,8 +7,7 @@ import pytest
 
 from stampede.simulator import Simulator
 from stampede.simulator.sky import Point
-
-from .reading import block_of, decode, rubin
+from tests.support.avro_reading import block_of, decode, rubin
 
 NOVEMBER_2026 = 61345.0
 TAI_UTC = 37 / 86400

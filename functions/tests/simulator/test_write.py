@@ -12,9 +12,9 @@ import typer
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
+from stampede.cli.simulate import simulate
 from stampede.errors import SetupError
 from stampede.simulator import Simulator
-from stampede.simulator.command import simulate
 from stampede.simulator.write import TOPICS, write
 
 
@@ -119,7 +119,7 @@ def test_rate_is_kept(app, tmp_path):
 
 
 def test_interrupt_leaves_whole_files(tmp_path):
-    code = "import typer; from stampede.simulator.command import simulate; typer.run(simulate)"
+    code = "import typer; from stampede.cli.simulate import simulate; typer.run(simulate)"
     target = tmp_path / "x.tar"
     command = [sys.executable, "-c", code, "--alerts", "100000", "--rate", "100", "--to", target]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

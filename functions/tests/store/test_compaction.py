@@ -20,7 +20,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.tables import Table
 from tests.store.test_tables import ids, many
-from tests.store.watched import Watched
+from tests.support.watched_objects import Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)

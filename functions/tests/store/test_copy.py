@@ -14,7 +14,7 @@ from stampede.store.copy import AHEAD, PIECE, Copied, Copier, same
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.open import open_objects
-from tests.store.watched import Watched
+from tests.support.watched_objects import Watched
 
 STEP = 6 << 20
 

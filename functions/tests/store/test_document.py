@@ -12,7 +12,7 @@ from stampede.store.directory import DirectoryObjects
 from stampede.store.merge import CUTOUTS, DETECTIONS
 from stampede.store.packs import write_pack
 from stampede.store.tables import Table
-from tests.store.rows import cutout, detection, table
+from tests.support.rows import cutout, detection, table
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "store.md"
 FIRST = Coverage.of({("alerts", 0): range(5)})

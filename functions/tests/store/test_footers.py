@@ -7,7 +7,7 @@ from stampede.store.footers import Descriptions, metadata_of, said
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import GROUP_ROWS, RunWriter, parse_index
 from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table, TableSpec
-from tests.store.rows import detection, table
+from tests.support.rows import detection, table
 
 SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
 

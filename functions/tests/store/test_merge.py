@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT_PLACE
 from stampede.store.merge import CUTOUTS, DETECTIONS, order_codes, sort_unique
-from tests.store.rows import bits, detections, merged, ordered, table
+from tests.support.rows import bits, detections, merged, ordered, table
 
 some_rows = st.lists(detections, max_size=25)
 

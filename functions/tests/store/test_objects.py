@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import NotFound, SetupError, StoreDown
-from stampede.local.process import free_port
 from stampede.settings import Settings
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.s3 import S3Objects
+from stampede_local.process import free_port
 
 
 @pytest.fixture(params=["memory", "directory", pytest.param("s3", marks=pytest.mark.integration)])

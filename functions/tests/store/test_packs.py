@@ -23,7 +23,7 @@ from stampede.store.packs import (
     read_pack,
     write_pack,
 )
-from tests.store.rows import cutout, table
+from tests.support.rows import cutout, table
 
 COVERAGE = Coverage.of({("ztf", 0): range(3)})
 

@@ -18,8 +18,8 @@ from stampede.store.merge import DETECTIONS
 from stampede.store.objects import Objects
 from stampede.store.runs import RunName
 from stampede.store.tables import Table
-from tests.store.rows import Row, bits, detection, key_of, merged, ordered, table
-from tests.store.watched import Watched
+from tests.support.rows import Row, bits, detection, key_of, merged, ordered, table
+from tests.support.watched_objects import Watched
 
 OBJECTS = ("1", "10", "2", "3", "44", "7", "ZTF18", "é")
 TOPIC = "alerts"

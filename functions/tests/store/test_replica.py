@@ -16,8 +16,8 @@ from stampede.store.objects import Objects
 from stampede.store.packs import write_pack
 from stampede.store.replica import Replica, packs_of, unneeded
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
-from tests.store import rows
-from tests.store.watched import Watched
+from tests.support import rows
+from tests.support.watched_objects import Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

@@ -20,8 +20,8 @@ from stampede.store.merge import CUTOUTS, DETECTIONS
 from stampede.store.reader import Cache
 from stampede.store.runs import GROUP_ROWS, RunName, RunWriter, sortable
 from stampede.store.tables import TABLES, Table
-from tests.store.rows import bits, detection, detections, merged, table
-from tests.store.watched import Watched
+from tests.support.rows import bits, detection, detections, merged, table
+from tests.support.watched_objects import Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 

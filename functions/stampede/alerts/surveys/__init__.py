@@ -1,0 +1,1 @@
+"""One module a survey: everything in which it differs from the others."""

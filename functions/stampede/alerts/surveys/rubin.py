@@ -1,0 +1,149 @@
+"""Rubin's alerts, all schema versions from 3.0 on, in the columns of the one model.
+
+Source: the alert schemas of Rubin Observatory (``lsst.v3_0`` to ``lsst.v11_1``). What was
+renamed on the way is asked for by every name it has had. Fluxes are nanojansky and times
+(but `time_processed` of 8.0) MJD TAI in all versions.
+"""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from isal import igzip
+
+from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
+from stampede.alerts.columns import DETECTION
+from stampede.alerts.framing import WriterSchema
+from stampede.timescale import MJD_TAI_OF_1970
+
+CUTOUTS = {
+    "science": "cutoutScience",
+    "template": "cutoutTemplate",
+    "difference": "cutoutDifference",
+}
+HISTORY = ("prvDiaSources", "prvDiaForcedSources", "prvDiaNondetectionLimits")
+HEAD = (
+    *("diaSourceId", "diaObjectId", "ssObjectId", "midpointMjdTai", "midPointTai"),
+    *("band", "filterName", "ra", "dec", "decl", "timeProcessedMjdTai", "time_processed"),
+)
+
+
+def head_columns(schema: WriterSchema) -> list[str]:
+    """What `head` needs of the record."""
+    source = {field["name"] for field in schema.fields["diaSource"]["fields"]}
+    return [f"diaSource.{name}" for name in HEAD if name in source]
+
+
+def head(table: pa.Table) -> pa.Table:
+    """One row per alert: which alert it is, of what, when and where.
+
+    Returns
+    -------
+    Table of alert_id, object_id, mjd, band, ra, dec, processed_mjd, null where not given. An
+    alert's id is its diaSourceId in every version. Early solar-system alerts have an
+    ssObjectId of 0; an alert of neither object is its own, as Rubin names a new diaObject by
+    its first diaSource.
+    """
+    rows = Rows.of_table(table, "diaSource.")
+    alert_id = rows.get("diaSourceId", type=pa.int64())
+    known = [rows.get(name, type=pa.int64()) for name in ("diaObjectId", "ssObjectId")]
+    given = [pc.if_else(pc.not_equal(ids, 0), ids, pa.scalar(None, pa.int64())) for ids in known]
+    mjd = rows.get("midpointMjdTai", "midPointTai", type=pa.float64())
+    return pa.table(
+        {
+            "alert_id": alert_id,
+            "object_id": pc.coalesce(*given, alert_id).cast(pa.string()),
+            "mjd": mjd,
+            "band": rows.get("band", "filterName", type=pa.string()),
+            "ra": rows.get("ra", type=pa.float64()),
+            "dec": rows.get("dec", "decl", type=pa.float64()),
+            "processed_mjd": pc.coalesce(processed(rows), mjd),
+        }
+    )
+
+
+def cutout(table: pa.Table, kind: str) -> pa.Array:
+    """The FITS files of one kind as the survey sent them, not compressed; null where none."""
+    name = CUTOUTS[kind]
+    return table[name].chunk(0) if name in table.column_names else pa.nulls(len(table), pa.binary())
+
+
+def compress(fits: bytes) -> bytes:
+    """A gzip file of the same bytes every time.
+
+    igzip at level 1: 86 us for a real 34 KB cutout at a ratio of 0.477, where zlib at level 6
+    takes 1,049 us for 0.469.
+    """
+    return igzip.compress(fits, 1, mtime=0)
+
+
+def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
+    """Every point of the light curves in these alerts, as `DETECTION`.
+
+    The alert's own diaSource, its previous ones, its forced photometry and, to schema 7.4,
+    its non-detection limits, whose `source_id` is the ccdVisitId.
+    """
+    own = Rows.of_struct(table["diaSource"].chunk(0))
+    parts = [_points(own, heads, forced=False)]
+    for name in HISTORY:
+        if name not in table.column_names:
+            continue
+        parents, rows = explode(table[name].chunk(0))
+        theirs = heads.take(pa.array(parents))
+        if name == "prvDiaNondetectionLimits":
+            parts.append(_limits(rows, theirs))
+        else:
+            parts.append(_points(rows, theirs, forced=name == "prvDiaForcedSources"))
+    return concat(DETECTION, parts)
+
+
+def processed(rows: Rows) -> pa.Array:
+    """When the survey made the row, MJD TAI; null where it does not say."""
+    if rows.has("time_processed"):  # 8.0 only: a timestamp in microseconds, UTC
+        micros = rows.columns["time_processed"].cast(pa.int64()).cast(pa.float64(), safe=False)
+        return pc.add(pc.divide(micros, 86400e6), MJD_TAI_OF_1970)
+    return rows.get("timeProcessedMjdTai", type=pa.float64())
+
+
+def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
+    single = pa.float32()
+    withdrawn = rows.get("timeWithdrawnMjdTai", type=pa.float64()).is_valid()
+    if rows.has("time_withdrawn"):
+        withdrawn = rows.columns["time_withdrawn"].is_valid()
+    columns = {
+        "object_id": heads["object_id"],
+        "survey": "lsst",
+        "forced": forced,
+        "limit": False,
+        "source_id": rows.get("diaForcedSourceId" if forced else "diaSourceId", type=pa.int64()),
+        "mjd": rows.get("midpointMjdTai", "midPointTai", type=pa.float64()),
+        "band": rows.get("band", "filterName", type=pa.string()),
+        "ra": rows.get("ra", type=pa.float64()),
+        "dec": rows.get("dec", "decl", type=pa.float64()),
+        "flux": rows.get("psfFlux", "psFlux", type=single),
+        "flux_err": rows.get("psfFluxErr", "psFluxErr", type=single),
+        "total_flux": rows.get("scienceFlux", "totFlux", type=single),
+        "total_flux_err": rows.get("scienceFluxErr", "totFluxErr", type=single),
+        "reliability": rows.get("reliability", type=single),
+        "visit": rows.get("visit", "ccdVisitId", type=pa.int64()),
+        "detector": rows.get("detector", type=pa.int32()),
+        "withdrawn": withdrawn,
+        "processed_mjd": pc.coalesce(processed(rows), heads["processed_mjd"].combine_chunks()),
+    }
+    return table_of(DETECTION, columns, rows.length)
+
+
+def _limits(rows: Rows, heads: pa.Table) -> pa.Table:
+    visit = rows.get("ccdVisitId", type=pa.int64())
+    columns = {
+        "object_id": heads["object_id"],
+        "survey": "lsst",
+        "forced": False,
+        "limit": True,
+        "source_id": visit,
+        "mjd": rows.get("midpointMjdTai", "midPointTai", type=pa.float64()),
+        "band": rows.get("band", "filterName", type=pa.string()),
+        "flux_err": rows.get("diaNoise", type=pa.float32()),
+        "visit": visit,
+        "withdrawn": constant(False, rows.length),
+        "processed_mjd": heads["processed_mjd"],
+    }
+    return table_of(DETECTION, columns, rows.length)

@@ -1,0 +1,168 @@
+"""ZTF's alerts, schemas 3.x and 4.x, in the columns of the one model.
+
+Source: the alert schemas of the Zwicky Transient Facility. Magnitudes become fluxes by
+``flux = +-10 ** ((31.4 - mag) / 2.5)`` nJy (AB), the sign being `isdiffpos`, and errors by
+``flux_err = |flux| * sigmapsf * ln(10) / 2.5``. Forced photometry is given in counts with a
+zero point: ``flux = counts * 10 ** ((31.4 - magzpsci) / 2.5)``. `jd` is UTC at the start of the
+exposure; ZTF began after the last leap second, so TAI is 37 s ahead throughout.
+"""
+
+import math
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts.arrays import Rows, concat, explode, table_of
+from stampede.alerts.columns import DETECTION
+from stampede.alerts.framing import WriterSchema
+from stampede.timescale import TAI_MINUS_UTC
+
+CUTOUTS = {
+    "science": "cutoutScience",
+    "template": "cutoutTemplate",
+    "difference": "cutoutDifference",
+}
+HISTORY = ("prv_candidates", "fp_hists")
+HEAD = ("candid", "jd", "fid", "ra", "dec")
+BANDS = pa.array([None, "g", "r", "i"])  # by fid
+JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
+AB_ZERO = 31.4  # magnitude of 1 nJy
+MISSING = -99999.0  # how forced photometry writes "no value"
+
+
+def head_columns(schema: WriterSchema) -> list[str]:
+    """What `head` needs of the record."""
+    candidate = {field["name"] for field in schema.fields["candidate"]["fields"]}
+    own = [f"candidate.{name}" for name in HEAD if name in candidate]
+    return [name for name in ("candid", "objectId") if name in schema.fields] + own
+
+
+def head(table: pa.Table) -> pa.Table:
+    """One row per alert, as `rubin.head`. An alert's id is its candid."""
+    rows, own = Rows.of_table(table), Rows.of_table(table, "candidate.")
+    object_id = rows.get("objectId", type=pa.string())
+    mjd = _mjd(own)
+    return pa.table(
+        {
+            "alert_id": pc.coalesce(
+                rows.get("candid", type=pa.int64()), own.get("candid", type=pa.int64())
+            ),
+            "object_id": pc.if_else(pc.not_equal(object_id, ""), object_id, None),
+            "mjd": mjd,
+            "band": _band(own),
+            "ra": own.get("ra", type=pa.float64()),
+            "dec": own.get("dec", type=pa.float64()),
+            "processed_mjd": mjd,
+        }
+    )
+
+
+def cutout(table: pa.Table, kind: str) -> pa.Array:
+    """The FITS files of one kind as the survey sent them, gzipped; null where none."""
+    name = CUTOUTS[kind]
+    if name not in table.column_names:
+        return pa.nulls(len(table), pa.binary())
+    # A struct may be null while its fields are not: flattening takes both into account.
+    structs = table[name].chunk(0)
+    data = structs.flatten()[structs.type.get_field_index("stampData")]
+    return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
+
+
+def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
+    """Every point of the light curves in these alerts, as `DETECTION`.
+
+    The candidate, the previous ones (those without a candid are upper limits) and, from
+    schema 4.0 on, the forced photometry.
+    """
+    own = Rows.of_struct(table["candidate"].chunk(0))
+    parts = [_candidates(own, heads, own.has("drb"))]
+    for name, read in zip(HISTORY, (_candidates, _forced), strict=True):
+        if name in table.column_names:
+            parents, rows = explode(table[name].chunk(0))
+            parts.append(read(rows, heads.take(pa.array(parents)), own.has("drb")))
+    return concat(DETECTION, parts)
+
+
+def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool) -> pa.Table:
+    candid = rows.get("candid", type=pa.int64())
+    limit = candid.is_null()
+    flux = _flux(rows.get("magpsf", type=pa.float64()))
+    flux_err = pc.multiply(
+        pc.multiply(flux, rows.get("sigmapsf", type=pa.float64())), math.log(10) / 2.5
+    )
+    sign = pc.if_else(
+        pc.is_in(rows.get("isdiffpos", type=pa.string()), pa.array(["t", "1"])), 1, -1
+    )
+    depth = pc.divide(_flux(rows.get("diffmaglim", type=pa.float64())), 5)
+    none = pa.scalar(None, pa.float64())
+    mjd = _mjd(rows)
+    visit = rows.get("pid", type=pa.int64())
+    columns = {
+        "object_id": heads["object_id"],
+        "survey": "ztf",
+        "forced": False,
+        "limit": limit,
+        "source_id": pc.coalesce(candid, visit),
+        "mjd": mjd,
+        "band": _band(rows),
+        "ra": rows.get("ra", type=pa.float64()),
+        "dec": rows.get("dec", type=pa.float64()),
+        "flux": pc.if_else(limit, none, pc.multiply(flux, sign)),
+        "flux_err": pc.if_else(limit, depth, flux_err),
+        # The history has no drb. Its rb is another score, so it is left out where the alert is
+        # scored by drb: the fuller row, the candidate's own, is then the one that stays.
+        "reliability": rows.get(*(["drb"] if scored_by_drb else ["rb"]), type=pa.float32()),
+        "visit": visit,
+        "detector": rows.get("rcid", type=pa.int32()),
+        "withdrawn": False,
+        # History rows are copies of what was measured then, not made anew by the later alert.
+        "processed_mjd": mjd,
+    }
+    return table_of(DETECTION, columns, rows.length)
+
+
+def _forced(rows: Rows, heads: pa.Table, _: bool) -> pa.Table:
+    counts, error, zero = (
+        _given(rows.get(name, type=pa.float64()))
+        for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
+    )
+    scale = _flux(zero)
+    visit = rows.get("pid", type=pa.int64())
+    columns = {
+        "object_id": heads["object_id"],
+        "survey": "ztf",
+        "forced": True,
+        "limit": False,
+        "source_id": visit,
+        "mjd": _mjd(rows),
+        "band": _band(rows),
+        "flux": pc.multiply(counts, scale),
+        "flux_err": pc.multiply(error, scale),
+        "visit": visit,
+        "detector": rows.get("rcid", type=pa.int32()),
+        "withdrawn": False,
+        # Forced photometry is measured anew for every alert.
+        "processed_mjd": heads["processed_mjd"],
+    }
+    return table_of(DETECTION, columns, rows.length)
+
+
+def _mjd(rows: Rows) -> pa.Array:
+    return pc.add(rows.get("jd", type=pa.float64()), JD_UTC_TO_MJD_TAI)
+
+
+def _band(rows: Rows) -> pa.Array:
+    fid = rows.get("fid", type=pa.int32())
+    known = pc.if_else(
+        pc.is_in(fid, pa.array([1, 2, 3], pa.int32())), fid, pa.scalar(0, pa.int32())
+    )
+    return BANDS.take(pc.fill_null(known, 0))
+
+
+def _flux(mag: pa.Array) -> pa.Array:
+    """AB magnitudes as nJy; also a zero point as nJy per count."""
+    return pc.power(10.0, pc.divide(pc.subtract(AB_ZERO, mag), 2.5))
+
+
+def _given(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(values, MISSING), pa.scalar(None, values.type), values)

@@ -1,0 +1,193 @@
+"""``stampede simulate``: make alerts and send or write them."""
+
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import takewhile
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede.cli.options import DATA
+from stampede.errors import SetupError
+
+if TYPE_CHECKING:
+    from stampede.simulator.packets import SimulatedAlert
+
+LINE_SECONDS = 5.0  # how often a line is printed where there is no terminal
+INTERRUPTED = 130  # exit status after Ctrl-C
+FAULTS = (  # `simulator.faults.FAULTS`, which is not loaded for a help text
+    "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
+    "not-fits"
+)
+
+
+def simulate(
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="kafka://HOST:PORT (?lsst=TOPIC&ztf=TOPIC), FILE.tar, or a folder; without it, "
+            "the Kafka of the `stampede up` that runs here"
+        ),
+    ] = None,
+    alerts: Annotated[int, typer.Option(min=1, help="how many messages")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="another seed, another sky")] = 1,
+    lsst_share: Annotated[float, typer.Option(min=0, max=1, help="the rest is ZTF's")] = 0.5,
+    objects: Annotated[int, typer.Option(min=1, help="objects of one field")] = 100,
+    nights: Annotated[int, typer.Option(min=1, max=340, help="nights a field is followed")] = 60,
+    solar_system: Annotated[
+        float, typer.Option(min=0, max=1, help="share of Rubin's alerts that show a small body")
+    ] = 0.05,
+    null_cutouts: Annotated[
+        float, typer.Option(min=0, max=1, help="share that lacks a cutout or more")
+    ] = 0.01,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=1, help="share that repeats an earlier message")
+    ] = 0.0,
+    corrupt: Annotated[
+        float, typer.Option(min=0, max=1, help=f"share that is spoilt: {FAULTS}")
+    ] = 0.0,
+    codec: Annotated[
+        str, typer.Option(help="of ZTF's containers: null, deflate or snappy")
+    ] = "null",
+    rate: Annotated[
+        float, typer.Option(min=0, help="alerts per second; 0: as fast as it goes")
+    ] = 0.0,
+) -> None:
+    """Make alerts of an invented sky, the same for the same options, and write them.
+
+    Ctrl-C stops after the alert under way: what was written is whole.
+    """
+    from stampede.simulator.simulator import Simulator
+    from stampede.simulator.write import write
+
+    try:
+        simulator = Simulator(
+            seed,
+            objects=objects,
+            nights=nights,
+            lsst_share=lsst_share,
+            solar_system=solar_system,
+            null_cutouts=null_cutouts,
+            duplicates=duplicates,
+            corrupt=corrupt,
+            codec=codec,
+            truth=False,
+        )
+    except ValueError as error:
+        raise SetupError(str(error)) from error
+    to = to or kafka_here()
+    tally = Tally()
+    with interruptible() as going, progress(alerts, tally) as tell:
+        stream = takewhile(lambda _: going(), paced(simulator.alerts(alerts), rate))
+        written = write(stream, to, tell)
+    typer.echo(f"{tally} to {to}")
+    if written < alerts:
+        raise typer.Exit(INTERRUPTED)
+
+
+def kafka_here() -> str:
+    """The Kafka of the system that is up. Raises `SetupError` where there is none."""
+    from stampede.cli.running import running
+
+    found = running(DATA)
+    if not found or not found.settings.kafka:
+        raise SetupError("no Kafka is up here: start `stampede up`, or say where with --to")
+    return f"kafka://{found.settings.kafka}"
+
+
+class Tally:
+    """What was written so far."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.alerts = self.bytes = 0
+        self.of: Counter[str] = Counter()
+
+    def add(self, alert: "SimulatedAlert") -> None:
+        """Count one alert."""
+        self.alerts += 1
+        self.bytes += len(alert.body)
+        self.of[alert.survey] += 1
+        self.of["duplicates"] += alert.duplicate
+        self.of["corrupt"] += alert.fault is not None
+
+    def __str__(self) -> str:
+        seconds = max(time.monotonic() - self.start, 1e-9)
+        parts = ", ".join(f"{number:,} {name}" for name, number in self.of.items() if number)
+        return (
+            f"{self.alerts:,} alerts, {self.bytes / 1e6:,.0f} MB in {seconds:,.1f} s "
+            f"({self.alerts / seconds:,.0f}/s): {parts or 'none'}"
+        )
+
+
+@contextmanager
+def interruptible() -> Iterator:
+    """A function that says whether to go on: no, after the first Ctrl-C; the second one kills."""
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: not stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def progress(total: int, tally: Tally) -> Iterator:
+    """A function to call for each alert written: a bar on a terminal, else a line now and then."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("alerts"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=total, speed="")
+
+            def advance(alert: "SimulatedAlert") -> None:
+                tally.add(alert)
+                speed = tally.alerts / (time.monotonic() - tally.start)
+                bar.update(task, advance=1, speed=f"{speed:,.0f}/s")
+
+            yield advance
+        return
+    said = tally.start
+
+    def say(alert: "SimulatedAlert") -> None:
+        nonlocal said
+        tally.add(alert)
+        if time.monotonic() - said >= LINE_SECONDS:
+            said = time.monotonic()
+            typer.echo(f"{tally.alerts:,} of {total:,} alerts", err=True)
+
+    yield say
+
+
+def paced(alerts: Iterable["SimulatedAlert"], rate: float) -> Iterator["SimulatedAlert"]:
+    """The same alerts, no more than `rate` of them a second where it is not 0."""
+    start = time.monotonic()
+    for number, alert in enumerate(alerts):
+        if rate:
+            time.sleep(max(0.0, start + number / rate - time.monotonic()))
+        yield alert

@@ -1,0 +1,196 @@
+"""A dead letter: what could not be stored, with the reason, bytes and attributes unchanged.
+
+``deadletters/<table>/<digest>.parquet`` holds some, one row each; its footer has their coverage.
+"""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stampede.errors import Damaged
+from stampede.events.event import Event, Position, coverage_of
+from stampede.events.record import extension_headers
+from stampede.store.ledger import DEAD_LETTERS
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.packs import COVERAGE
+from stampede.store.runs import digest
+from stampede.store.tables import TABLES
+
+DEAD_LETTER = pa.schema(
+    [
+        pa.field("topic", pa.string(), True),
+        pa.field("partition", pa.int32(), True),
+        pa.field("offset", pa.int64(), True),
+        pa.field("id", pa.string(), False, {"doc": "the event's"}),
+        pa.field("source", pa.string(), False, {"doc": "the event's"}),
+        pa.field("code", pa.string(), True, {"doc": "status the function answered with"}),
+        pa.field("reason", pa.string(), True, {"doc": "what the function answered, for people"}),
+        pa.field("attributes", pa.string(), False, {"doc": "all CloudEvent attributes, JSON"}),
+        pa.field("data", pa.binary(), False, {"doc": "the alert's bytes, unchanged"}),
+    ]
+)
+PLACE = ("topic", "partition", "offset")
+ERROR = "knativeerror"  # how the attributes begin that make an event a dead letter
+_KEY = re.compile(rf"{DEAD_LETTERS}({'|'.join(TABLES)})/([0-9a-f]{{32}})\.parquet")
+_AT_ONCE = 16  # rows out of Arrow; a letter may have megabytes
+
+
+class DeadLetter(NamedTuple):
+    """One dead letter, and the object in which it lies.
+
+    Attributes
+    ----------
+    table
+        Which lacks it.
+    position
+        Its offset in Kafka; None where it came from elsewhere.
+    attributes
+        Of the event, those that name the error among them.
+    code, reason
+        Status and words with which the function refused it; None where it gave no answer.
+    """
+
+    table: str
+    position: Position | None
+    attributes: dict[str, Any]
+    code: str | None
+    reason: str | None
+    data: bytes
+    object: ObjectInfo
+
+    @property
+    def id(self) -> str:
+        """What it is called: ``table/topic/partition/offset``, else ``table/`` and a digest."""
+        return id_of(self.table, self.position, self.attributes)
+
+    def brief(self, reason: str) -> str:
+        """A reason in one line, without the event's name with which it begins."""
+        return " ".join(reason.removeprefix(f"{Event(self.attributes, b'')}: ").split())
+
+    def headers(self) -> dict[str, str]:
+        """HTTP headers of the event as it was before it failed; its body is `data`."""
+        own = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.attributes.items()
+            if value is not None and not name.startswith(ERROR)
+        }
+        content_type = own.pop("datacontenttype", None)
+        headers = {"content-type": content_type} if content_type else {}
+        return headers | extension_headers(own)
+
+
+def id_of(table: str, position: Position | None, attributes: dict[str, Any]) -> str:
+    """See `DeadLetter.id`."""
+    if position:
+        return f"{table}/{position.topic}/{position.partition}/{position.offset}"
+    return f"{table}/{digest(attributes['source'], ' ', attributes['id'])[:12]}"
+
+
+def table_of_key(key: str) -> str:
+    """The table whose dead letters an object holds. Raises `Damaged` for any other key."""
+    if found := _KEY.fullmatch(key):
+        return found[1]
+    raise Damaged(f"{key} has not the name of an object of dead letters")
+
+
+def write_letters(table: str, events: Sequence[Event]) -> tuple[str, bytes]:
+    """Key and bytes of the Parquet object that holds these dead letters.
+
+    The same events make the same object, in whatever order they came.
+    """
+    rows = sorted((row_of(event) for event in events), key=lambda row: (row["source"], row["id"]))
+    return write_rows(table, pa.Table.from_pylist(rows, schema=DEAD_LETTER))
+
+
+def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
+    """Key and bytes of the object that holds these rows, `DEAD_LETTER`."""
+    coverage = coverage_of(positions(rows))
+    rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd")
+    data = sink.getvalue()
+    return f"{DEAD_LETTERS}{table}/{digest(data)}.parquet", data
+
+
+def read_rows(objects: Objects, info: ObjectInfo) -> pa.Table:
+    """The rows of an object, `DEAD_LETTER`.
+
+    Raises `NotFound`, `StoreDown`, and `Damaged` where it is not what was stored.
+    """
+    table = table_of_key(info.key)
+    data = objects.get(info.key)
+    if not info.key.endswith(f"/{digest(data)}.parquet"):
+        raise Damaged(f"{info.key} does not read as it was stored: it is damaged")
+    try:
+        rows = pq.ParquetFile(pa.BufferReader(data)).read()
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{info.key} is no Parquet file: {error}") from None
+    if not rows.schema.equals(DEAD_LETTER):
+        raise Damaged(f"{info.key} has not the columns of the dead letters of {table}")
+    return rows
+
+
+def positions(rows: pa.Table) -> list[Position | None]:
+    """The place in Kafka of each row."""
+    columns = (rows[name].to_pylist() for name in PLACE)
+    return [None if place[0] is None else Position(*place) for place in zip(*columns, strict=True)]
+
+
+def letters_of(rows: pa.Table, info: ObjectInfo) -> Iterator[DeadLetter]:
+    """The letters of an object, by place in Kafka."""
+    table = table_of_key(info.key)
+    rows = rows.sort_by([(name, "ascending") for name in PLACE])
+    for batch in rows.to_batches(_AT_ONCE):
+        some = pa.Table.from_batches([batch])
+        for position, row in zip(positions(some), batch.to_pylist(), strict=True):
+            attributes = json.loads(row["attributes"])
+            yield DeadLetter(
+                table, position, attributes, row["code"], row["reason"], row["data"], info
+            )
+
+
+def row_of(event: Event) -> dict:
+    """One dead letter as a row of `DEAD_LETTER`."""
+    attributes = {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in event.attributes.items()
+    }
+    position = event.position
+    return {
+        "topic": position.topic if position else None,
+        "partition": position.partition if position else None,
+        "offset": position.offset if position else None,
+        "id": attributes["id"],
+        "source": attributes["source"],
+        "code": attributes.get("knativeerrorcode"),
+        "reason": reason_of(attributes.get("knativeerrordata")),
+        "attributes": json.dumps(attributes, sort_keys=True),
+        "data": event.data,
+    }
+
+
+def answer_of(data: str) -> str:
+    """The beginning of a function's answer, which Knative gives in base64."""
+    with suppress(ValueError):
+        return base64.b64decode(data, validate=True).decode()
+    return data
+
+
+def reason_of(data: str | None) -> str | None:
+    """What a function said was wrong: the detail of its problem document, else all it said."""
+    return None if data is None else reason_of_answer(answer_of(data))
+
+
+def reason_of_answer(text: str) -> str:
+    """The detail of a problem document; any other text as it is."""
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(text)["detail"])
+    return text

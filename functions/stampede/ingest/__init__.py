@@ -1,0 +1,1 @@
+"""Alerts from disk, stored as if they had come from Kafka."""

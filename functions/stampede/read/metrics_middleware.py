@@ -1,0 +1,36 @@
+"""Counts what is read: by route and status, never by id."""
+
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stampede.metrics import READ_BYTES, READ_SECONDS
+
+
+class MetricsMiddleware:
+    """ASGI middleware; a route is known by the name of its function."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and count its answer."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, sent = time.perf_counter(), 500, 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("endpoint"), "__name__", "none")
+            READ_SECONDS.labels(route, status).observe(time.perf_counter() - began)
+            READ_BYTES.labels(route).inc(sent)

@@ -1,0 +1,84 @@
+"""`stampede bench`: measure on this machine, write build/bench.json and build/bench.md."""
+
+import os
+import shlex
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stampede.errors import StampedeError
+from stampede.logs import configure_logs
+from stampede_bench.registry import BENCHMARKS, measure_of
+
+
+def bench(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help=f"{', '.join(BENCHMARKS)}; without any, all of them"
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="less than a minute each")] = False,
+    out: Annotated[Path, typer.Option(help="directory of bench.json and bench.md")] = Path("build"),
+    real: Annotated[
+        Path | None, typer.Option(help="directory of real alerts (lsst/, ztf/) to decode as well")
+    ] = None,
+    install: Annotated[
+        bool, typer.Option(help="install Debian packages that are missing (as root)")
+    ] = os.geteuid() == 0,
+) -> None:
+    """Measure: every rate beside its rival or limit, CPU time by process, not only wall time.
+
+    Starts its own Ceph and Kafka on 127.0.0.1 where a benchmark needs them, and removes what
+    they stored. Exits with 1 where a figure is not what it must be, or a benchmark failed; the
+    others are measured all the same.
+    """
+    configure_logs()
+    from stampede_bench import report
+    from stampede_bench.figures import Context, Figure
+    from stampede_bench.machine import machine, versions
+
+    chosen = {name: measure_of(name) for name in names or BENCHMARKS}
+    console = Console(file=sys.stderr)
+    begin = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(
+            f"[dim]{time.monotonic() - begin:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True
+        )
+
+    about = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    found: dict[str, list[Figure]] = {}
+    failed: dict[str, str] = {}
+    for name, measure in chosen.items():
+        say(f"{name}: {BENCHMARKS[name]}")
+        with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
+            context = Context(quick, Path(scratch), say, real, install)
+            found[name] = []
+            try:
+                found[name].extend(measure(context))
+            except StampedeError as error:  # hours of other figures are not thrown away for it
+                failed[name] = str(error)
+                say(f"{name} failed: {error}")
+        command = shlex.join(["stampede", *sys.argv[1:]])
+        report.write(out, report.document(about | {"failed": failed}, command, found), found)
+    typer.echo((out / "bench.md").read_text())
+    say(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
+    figures = [figure for some in found.values() for figure in some]
+    missed = [figure for figure in figures if figure.met is False]
+    for figure in missed:
+        say(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")
+    for name, why in failed.items():
+        say(f"failed: {name}: {why}")
+    say(report.verdict(found) + (f", {len(failed)} benchmarks failed" if failed else ""))
+    sys.exit(1 if missed or failed else 0)

@@ -1,0 +1,186 @@
+"""What a table costs as it grows: look-ups, listing, memory, start-up, bytes rewritten.
+
+Runs are written as compaction leaves them after so many alerts (see `synthetic`), into a real
+Ceph; then a process that has just started reads there as `read` does. docs/scale.md goes on to
+ten years with the model that stands beside the points here.
+"""
+
+import math
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stampede.settings import Settings
+from stampede.store.compaction import compact
+from stampede.store.memory import MemoryObjects
+from stampede.store.reader import Cache
+from stampede.store.runs import prefix
+from stampede.store.tables import CUTOUTS, DETECTIONS, TABLES, Table, TableSpec
+from stampede_bench import synthetic
+from stampede_bench.counting_store import Counted
+from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.servers import objects, servers
+from stampede_bench.synthetic import FLUSH, some_id
+
+ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
+LOOKUP, LOOKUP_AIM = Must("<=", 2.0, ratio=True), Must("<=", 1.3, ratio=True)
+MEMORY = Must("<=", 512.0)  # MB
+
+
+class Found(NamedTuple):
+    """What a process that has just started found."""
+
+    seconds: float  # until the table can be asked
+    listing: float  # seconds of listing again
+    cold: list[float]  # milliseconds of each look-up that finds no rows in memory
+    requests: float  # of each look-up
+    read: float  # KB of each look-up
+    runs: int
+    rows: int
+    imported: float  # MB of memory before the table
+    memory: float  # MB afterwards
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Tables of three sizes, then compaction."""
+    with servers(context, kafka=False) as running:
+        sizes = [context.some(*alerts, least=2 * FLUSH) for alerts in ALERTS]
+        before: dict[str, float] = {}
+        for alerts in sizes:
+            settings = running.settings(f"bench-growth-{alerts}")
+            for spec in (CUTOUTS, DETECTIONS):
+                context.say(f"{spec.name} of {alerts:,} alerts")
+                fill = partial(synthetic.fill, objects(settings), spec, alerts)
+                stored = fill(settings.fanout, settings.run_rows)
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
+                    count = context.some(1000, 100, least=10)
+                    found = other.submit(probe, settings, spec.name, alerts, count).result()
+                yield from figures(spec, alerts, found, stored, settings.fanout, before)
+    yield from rewritten(context)
+
+
+def figures(
+    spec: TableSpec,
+    alerts: int,
+    found: Found,
+    stored: int,
+    fanout: int,
+    before: dict[str, float],
+) -> Iterator[Figure]:
+    """Of one table; `before` holds what a look-up took in the smallest one."""
+    subject = f"{spec.name} of {alerts:,} alerts, {found.rows:,} rows"
+    p50 = percentile(found.cold, 50)
+    first = before.setdefault(spec.name, p50)
+    smallest = Rival("in the smallest table", first) if first != p50 else None
+    must, aim = (LOOKUP, LOOKUP_AIM) if smallest else (None, None)
+    yield Figure(subject, "look-up of a random id, p50", p50, "ms", smallest, must, None, aim)
+    yield Figure(subject, "look-up of a random id, p99", percentile(found.cold, 99), "ms")
+    overlapping = found.runs if spec is DETECTIONS else 1.0
+    rival = Rival("model: every run that reaches over the id", overlapping)
+    yield Figure(subject, "requests of a look-up", found.requests, "GET", rival)
+    yield Figure(subject, "read by a look-up", found.read, "KB")
+    model = Rival("model", runs_of(alerts, fanout))
+    yield Figure(subject, "runs", found.runs, "runs", model)
+    yield Figure(subject, "listing again", 1e3 * found.listing, "ms")
+    yield Figure(subject, "start-up, until it can be asked", 1e3 * found.seconds, "ms")
+    imported = Rival("with nothing but its imports", found.imported)
+    yield Figure(subject, "memory after those look-ups", found.memory, "MB", imported, MEMORY)
+    yield Figure(subject, "stored", stored / alerts, "bytes/alert")
+
+
+def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
+    """Ask a table for random ids; in a process of its own, for its memory."""
+    spec, imported = TABLES[name], resident()
+    bucket = Counted(objects(settings))
+    begin = time.perf_counter()
+    table = Table(bucket, spec, settings.cache_bytes // 5)  # as `read` shares it out
+    table.refresh()
+    seconds = time.perf_counter() - begin
+    chance = random.Random(alerts)
+    for run in table.runs():  # each index is read once in a process's life
+        table.reader.index(run)
+    # A small table's rows would soon all be in memory, which says nothing of how it grows.
+    usual, table.reader.cache = table.reader.cache, Indexes(table.reader.cache)
+    bucket.clear()
+    cold = lookups(table, [some_id(spec, alerts, chance) for _ in range(count)])
+    requests, read = bucket.requests["get"] / count, bucket.bytes["get"] / count / 1e3
+    table.reader.cache = usual
+    lookups(table, [some_id(spec, alerts, chance) for _ in range(count)])
+    begin = time.perf_counter()
+    listed = sum(1 for _ in bucket.list(prefix(spec.name)))
+    listing = time.perf_counter() - begin
+    assert listed == len(table.runs())
+    runs = len({part.name.run for part in table.runs()})
+    rows = sum(part.rows for part in table.runs())
+    return Found(seconds, listing, cold, requests, read, runs, rows, imported, resident())
+
+
+class Indexes(Cache):
+    """Of what another keeps the indexes of runs, and no rows."""
+
+    def __init__(self, other: Cache) -> None:
+        super().__init__(other.limit)
+        self._other = other
+
+    def get(self, name: tuple) -> Any:
+        """As `Cache.get`."""
+        return self._other.get(name)
+
+    def put(self, name: tuple, value: object, size: int) -> None:
+        """As `Cache.put`, or not at all."""
+        if name[0] == "index":
+            self._other.put(name, value, size)
+
+
+def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
+    """Milliseconds of looking up each."""
+    spent = []
+    for one in ids:
+        begin = time.perf_counter()
+        found = table.lookup([one])
+        spent.append(1e3 * (time.perf_counter() - begin))
+        assert found.num_rows, one
+    return spent
+
+
+def runs_of(alerts: int, fanout: int) -> float:
+    """How many runs a table has on average: on each level half of what would be merged."""
+    return max(1.0, math.log(max(1, alerts / FLUSH), fanout) * (fanout - 1) / 2)
+
+
+def rewritten(context: Context) -> Iterator[Figure]:
+    """Append and compact for long; what each byte that was appended has cost by then.
+
+    Level by level, which is the most it can be: a compactor that comes late takes two at once.
+    """
+    fanout, subject = Settings().fanout, "bytes rewritten per byte stored"
+    objects = Counted(MemoryObjects())
+    table = Table(objects, DETECTIONS, threads=1)
+    levels = 2 if context.scale == 1.0 and not context.quick else 1
+    appended = compacted = 0
+    now = datetime(2027, 1, 1, tzinfo=UTC)
+    for flush in range(1, fanout ** (levels + 1) + 1):
+        rows, coverage = synthetic.flush(flush, FLUSH, 10**6)
+        before = objects.bytes["put"]
+        table.append(rows, coverage)
+        appended += objects.bytes["put"] - before
+        if flush % fanout == 0:
+            report = compact(table, now, fanout=fanout, grace=timedelta(0))
+            compacted += report.bytes_written
+        level = math.log(flush, fanout)
+        if level and round(level, 6).is_integer():
+            model = Rival("model: once for each level", round(level))
+            name = f"after {flush:,} flushes"
+            yield Figure(subject, name, compacted / appended, "bytes/byte", model)
+
+
+def resident() -> float:
+    """MB of memory that this process holds (proc(5), ``VmRSS``)."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024

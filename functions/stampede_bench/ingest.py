@@ -1,0 +1,271 @@
+"""End to end: alerts that wait in Kafka, until the ledger proves them durable in both tables.
+
+The processes are those of `stampede up`, all on this machine, which also runs Kafka and Ceph.
+Starting them is no part of it: some alerts go first, then the sources are held still while Kafka
+is filled, and the clock starts when they go on.
+"""
+
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import NamedTuple
+
+from confluent_kafka import Consumer
+from prometheus_client.parser import text_string_to_metric_families
+
+from stampede.alerts.columns import KINDS
+from stampede.errors import StampedeError
+from stampede.functions import ALERT_FUNCTIONS
+from stampede.functions.audit import audit
+from stampede.settings import Settings
+from stampede.store.s3 import S3Objects
+from stampede_bench import load
+from stampede_bench.cpu import Cpu
+from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.load import Load
+from stampede_bench.servers import Servers, empty, objects, pids, servers, system
+from stampede_local.kafka import producer
+from stampede_local.oracle import expected_alert
+from stampede_local.process import Process
+from stampede_local.system import System
+
+# Alerts a second on 2 cores: what must be, and the aim.
+MUST = {"lsst": Must(">=", 300.0), "ztf": Must(">=", 700.0)}
+AIM = {"lsst": Must(">=", 600.0), "ztf": Must(">=", 1200.0)}
+HISTORY = 50  # rows
+LONG_HISTORY = {"lsst": 240, "ztf": 55}  # of packets of 170 and 66 KB
+PARTS = 3  # of a round, to see whether the rate lasts
+WARM = 300  # alerts that go first
+IDLE = ("deadletters", "compact", "read", "ceph-mon")  # have nothing to do here
+LOOK_SECONDS = 0.1
+STALLED_SECONDS = 120.0
+THREADS = 16  # of the other way
+
+
+class Moment(NamedTuple):
+    """What the functions have done by then: alerts stored, seconds by stage of a flush."""
+
+    stored: dict[str, int]
+    stages: dict[tuple[str, str], float]
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Each survey by itself: a round of minutes, in a quick run of seconds."""
+    with servers(context, kafka=True) as running:
+        for survey in ("lsst", "ztf"):
+            count = context.some(1500, 1400, least=40)
+            context.say(f"simulating {count:,} {survey.upper()} alerts")
+            rows = HISTORY if context.quick else LONG_HISTORY[survey]
+            given = load.simulated(survey, count, rows, objects=max(20, count // 5))
+            yield from one_round(context, running, survey, given, context.some(30, 1))
+
+
+def one_round(
+    context: Context, running: Servers, name: str, given: Load, times: int
+) -> Iterator[Figure]:
+    """Store everything so many times, from a topic and into a bucket of its own."""
+    total, topic = times * len(given.messages), f"bench-{name}"
+    settings = running.settings(topic).model_copy(
+        update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `held`
+    )
+    bucket = objects(settings)
+    with system(context, name, settings, (topic,)) as live:
+        warm = given.messages[: max(1, min(WARM, total // 4))]
+        fill(settings, topic, warm)
+        before = until(live, len(warm))
+        with held([live.processes[f"source-{function}"] for function in ALERT_FUNCTIONS]):
+            for _ in range(times):
+                fill(settings, topic, given.messages)
+            cpu = Cpu(running.pids | pids(list(live.processes.values())))
+        moments = [0.0]
+        for part in range(1, PARTS + 1):
+            until(live, len(warm) + total * part // PARTS)
+            moments.append(cpu.wall)
+        proven(settings, topic)
+        spent, wall = cpu.seconds(), cpu.wall
+        own, others = sum(spent.values()) / wall, cpu.others(sum(spent.values()))
+        end = look(live)
+    context.say(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
+    parts = [total / PARTS / (end - begin) for begin, end in pairwise(moments)]
+    yield from rates(given, bucket, settings, total, wall, parts)
+    taken = Rival("taken by others meanwhile, the measuring itself included", others)
+    yield Figure(given.title, "cores used", own, "cores", taken)
+    yield from sizes(given.title, bucket, total + len(warm))
+    yield from costs(given.title, total / wall, {n: s / total for n, s in spent.items()})
+    for (function, stage), seconds in end.stages.items():
+        milliseconds = 1e3 * (seconds - before.stages.get((function, stage), 0.0)) / total
+        yield Figure(given.title, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
+    empty(bucket)
+
+
+def rates(
+    given: Load,
+    bucket: S3Objects,
+    settings: Settings,
+    total: int,
+    wall: float,
+    parts: Sequence[float],
+) -> Iterator[Figure]:
+    """How fast it went, beside what Kafka, Ceph and another way of doing it reach here."""
+    rate, packs = total / wall, [info.size for info in bucket.list("packs/")]
+    kafka, ceph = drained(settings, total), put_again(bucket, packs, total)
+    other = per_object(bucket, given)
+    name, unit, spread = "stored in both tables", "alerts/s", (min(parts), max(parts))
+    rival = Rival("an object per cutout, fastavro, 16 threads, no light curves", other)
+    must, aim = MUST[given.survey], AIM[given.survey]
+    yield Figure(given.title, name, rate, unit, rival, must, spread, aim)
+    for rival in (
+        Rival("Kafka, records read and dropped", kafka),
+        Rival("Ceph, the same packs put by 2 threads", ceph),
+    ):
+        yield Figure(given.title, name, rate, unit, rival)
+    first = Rival(f"in the first of {PARTS} parts", parts[0])
+    yield Figure(given.title, "stored in the last part", parts[-1], unit, first)
+
+
+def costs(subject: str, rate: float, spent: dict[str, float]) -> Iterator[Figure]:
+    """CPU time by process; `spent` is in seconds for an alert."""
+    whole = sum(spent.values())
+    idle = [process for process in spent if process.startswith(IDLE)]
+    others = {"the others": sum(spent.pop(process) for process in idle)}
+    for process, seconds in (*sorted(spent.items()), *others.items()):
+        share = Rival("all processes", 1e3 * whole)
+        yield Figure(subject, f"CPU of {process}", 1e3 * seconds, "ms/alert", share)
+    cores = len(os.sched_getaffinity(0))
+    limit = Rival(f"wall time of {cores} cores", 1e3 * cores / rate)
+    yield Figure(subject, "CPU of all", 1e3 * whole, "ms/alert", limit)
+
+
+def fill(settings: Settings, topic: str, messages: Sequence[bytes]) -> None:
+    """Add messages to a topic, without a key as Rubin does."""
+    client = producer(settings.kafka)
+    for message in messages:
+        while True:
+            try:
+                client.produce(topic, message)
+                break
+            except BufferError:
+                client.poll(0.1)
+        client.poll(0)
+    client.flush(60)
+
+
+@contextmanager
+def held(processes: Sequence[Process]) -> Iterator[None]:
+    """Hold processes still meanwhile, for less than the time after which Kafka misses them."""
+    running = [process.pid for process in processes if process.pid]
+    for pid in running:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in running:
+            os.kill(pid, signal.SIGCONT)
+
+
+def until(running: System, count: int) -> Moment:
+    """Wait until each function has stored `count` alerts. Raises `StampedeError` at a halt."""
+    best, since = -1, time.monotonic()
+    while True:
+        now = look(running)
+        if min(now.stored.values()) >= count:
+            return now
+        if sum(now.stored.values()) > best:
+            best, since = sum(now.stored.values()), time.monotonic()
+        elif time.monotonic() - since > STALLED_SECONDS:
+            raise StampedeError(f"nothing was stored for {STALLED_SECONDS:.0f} s: {now.stored}")
+        time.sleep(LOOK_SECONDS)
+
+
+def proven(settings: Settings, topic: str) -> None:
+    """Wait until the ledger says that nothing is missing. Raises `StampedeError` if it does not."""
+    deadline = time.monotonic() + STALLED_SECONDS
+    while time.monotonic() < deadline:
+        if not sum(entry.missing_count for entry in audit(objects(settings), settings, [topic])):
+            return
+        time.sleep(LOOK_SECONDS)
+    raise StampedeError("the functions say that all is stored, and the ledger that it is not")
+
+
+def look(running: System) -> Moment:
+    """What the functions' metrics say."""
+    stored = dict.fromkeys(ALERT_FUNCTIONS, 0)
+    stages: dict[tuple[str, str], float] = {}
+    for function in ALERT_FUNCTIONS:
+        with urllib.request.urlopen(f"{running.urls[function]}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "stampede_flush_alerts_total":
+                    stored[function] = int(sample.value)
+                elif sample.name == "stampede_flush_stage_seconds_total":
+                    stages[function, sample.labels["stage"]] = sample.value
+    return Moment(stored, stages)
+
+
+def sizes(subject: str, bucket: S3Objects, total: int) -> Iterator[Figure]:
+    """What lies in the store afterwards: bytes of an alert, and how many objects that took."""
+    for name, prefix in (
+        ("packs", "packs/"),
+        ("runs of cutouts", "tables/cutouts/"),
+        ("runs of detections", "tables/detections/"),
+        ("alerts as sent", "alerts/"),
+    ):
+        found = [info.size for info in bucket.list(prefix)]
+        yield Figure(subject, f"stored in {name}", sum(found) / total, "bytes/alert")
+        one = Rival("an object per cutout", 1000.0 * len(KINDS)) if name == "packs" else None
+        yield Figure(
+            subject, f"requests for {name}", 1e3 * len(found) / total, "PUT/1,000 alerts", one
+        )
+
+
+def drained(settings: Settings, total: int) -> float:
+    """Records a second of a bare Kafka client that throws them away."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.kafka,
+            "group.id": f"{settings.group}-drain",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([settings.group])  # topics have the names of groups here
+    try:
+        found = len(consumer.consume(1, 30))  # joining the group is no part of it
+        begin, deadline = time.monotonic(), time.monotonic() + 60
+        while found < total and time.monotonic() < deadline:
+            found += len(consumer.consume(min(500, total - found), 1.0))
+        return found / (time.monotonic() - begin)
+    finally:
+        consumer.close()
+
+
+def put_again(bucket: S3Objects, packs: list[int], total: int) -> float:
+    """Alerts a second, were packs of these sizes all that had to be put."""
+    data = memoryview(bytes(max(packs)))
+    begin = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        names = [f"again/{number}" for number in range(len(packs))]
+        list(pool.map(lambda name, size: bucket.put(name, data[:size]), names, packs))
+    return total / (time.monotonic() - begin)
+
+
+def per_object(bucket: S3Objects, given: Load) -> float:
+    """Alerts a second of what most brokers do: decode one, put each of its cutouts by itself."""
+    some = given.messages[:400]
+
+    def store(message: bytes) -> None:
+        truth = expected_alert(message)
+        assert truth
+        for kind in truth.cutouts:
+            bucket.put(f"single/{truth.alert_id}/{kind}", bytes(15_000))
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(store, some))
+    return len(some) / (time.monotonic() - begin)

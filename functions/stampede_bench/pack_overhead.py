@@ -1,0 +1,67 @@
+"""How much of what Ceph takes at most ends up in packs.
+
+Beside the bytes a second of cutouts that become durable, index run included, stand those of plain
+PUTs of as many bytes, in turn and in as many threads; and beside the CPU time of both, Ceph's
+included, that of the other: the better measure where others use the machine.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+
+from stampede.store.s3 import S3Objects
+from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.cpu import Cpu
+from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
+from stampede_bench.servers import empty, objects, servers
+
+MUST, AIM = Must(">=", 0.7, ratio=True), Must(">=", 0.9, ratio=True)
+THREADS = (1, 2, 4)
+COUNT = 3 * FLUSH_ALERTS
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Rounds of packs and plain PUTs in turn."""
+    with servers(context, kafka=False) as running:
+        bucket = objects(running.settings("bench-limit"))
+        rounds, each = context.some(9, 3), context.some(16, 6, least=2)
+        pids = {"this process, and Ceph, which is its child": os.getpid()}
+        list(one_round(bucket, -1, 2, pids))  # Ceph makes its first files
+        context.say(f"{rounds} rounds of {each} packs of {COUNT:,} cutouts, and as many plain PUTs")
+        yield from over_rounds([list(one_round(bucket, n, each, pids)) for n in range(rounds)])
+
+
+def one_round(
+    bucket: S3Objects, number: int, each: int, pids: Mapping[str, int]
+) -> Iterator[Figure]:
+    """Both, at every number of threads; the judged figure is of the fastest of each."""
+    table = Table(bucket, CUTOUTS, threads=1)
+    size = COUNT * CUTOUT_BYTES
+    packed, plain = {}, {}
+    spent = {"packs": 0.0, "plain PUTs": 0.0}
+    for threads in THREADS:
+        firsts = [(number * 64 + n) * 1000 + threads * 10**6 for n in range(each)]
+
+        def pack(first: int) -> None:
+            store(bucket, table, images(first, COUNT, CUTOUT_BYTES), first)
+
+        def put(first: int) -> None:
+            bucket.put(f"plain/{first}", noise(size, first))
+
+        cpu = Cpu(pids)
+        packed[threads] = each * size / 1e6 / seconds(pack, firsts, threads)
+        spent["packs"] += sum(cpu.seconds().values())
+        cpu = Cpu(pids)
+        plain[threads] = each * size / 1e6 / seconds(put, firsts, threads)
+        spent["plain PUTs"] += sum(cpu.seconds().values())
+    empty(bucket)
+    subject = f"bytes into packs of {size / 1e6:.1f} MB"
+    for threads in THREADS:
+        rival = Rival("plain PUTs of as many bytes, as many at once", plain[threads])
+        yield Figure(subject, f"{threads} at once", packed[threads], "MB/s", rival)
+    rival = Rival("the fastest of plain PUTs", max(plain.values()))
+    yield Figure(subject, "the fastest", max(packed.values()), "MB/s", rival, MUST, None, AIM)
+    megabytes = len(THREADS) * each * size / 1e6
+    rival = Rival("of plain PUTs", 1e3 * spent["plain PUTs"] / megabytes)
+    packs = 1e3 * spent["packs"] / megabytes
+    yield Figure(subject, "CPU of Ceph and client", packs, "ms/MB", rival)

@@ -1,0 +1,88 @@
+"""How large a pack should be: bytes a second and latency, from 4 KiB to 64 MiB.
+
+"Each": one object of that size, and the next when it is acknowledged. "Grouped": cutouts of 15 KB
+gathered until a pack is as large, two packs under way, as `cutouts` does it.
+"""
+
+from collections.abc import Iterator
+from time import perf_counter
+
+from stampede.store.s3 import S3Objects
+from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
+from stampede_bench.servers import empty, objects, servers
+
+SIZES = tuple(4096 * 4**step for step in range(8))  # 4 KiB to 64 MiB
+DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # what the alerts in flight make
+JUSTIFIED = Must(">=", 0.8, ratio=True)
+AT_ONCE = 2
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Every size, and the one that the defaults give."""
+    most, least = context.some(200, 60, least=2), context.some(10, 5, least=2)
+    enough = context.some(300, 100) * 10**6
+    found: dict[int, tuple[float, float]] = {}
+    with servers(context, kafka=False) as running:
+        bucket = objects(running.settings("bench-pack-size"))
+        for size in sorted((*SIZES, DEFAULT)):
+            context.say(f"{named(size)}")
+            count = max(least, min(most, enough // size))
+            each = one_by_one(bucket, size, count)
+            rate, latency = grouped(bucket, size, count)
+            found[size] = rate, latency
+            empty(bucket)
+            subject = f"objects of {named(size)}"
+            yield from figures(subject, "acknowledged each", *each)
+            yield from figures(subject, "cutouts grouped, with index", rate, latency)
+            yield Figure(
+                subject, "cutouts grouped, with index", rate * 1e6 / CUTOUT_BYTES, "cutouts/s"
+            )
+    best = max(found, key=lambda size: found[size][0])
+    rival = Rival(f"the fastest size, {named(best)}", found[best][0])
+    subject = f"the default, {named(DEFAULT)}: {FLUSH_ALERTS} alerts in flight"
+    yield Figure(subject, "throughput", found[DEFAULT][0], "MB/s", rival, JUSTIFIED)
+    slower = Rival(f"at the fastest size, {named(best)}", found[best][1])
+    yield Figure(subject, "until a pack is durable, p50", found[DEFAULT][1], "ms", slower)
+
+
+def figures(subject: str, way: str, rate: float, latency: float) -> Iterator[Figure]:
+    """Throughput and latency."""
+    yield Figure(subject, way, rate, "MB/s")
+    yield Figure(subject, f"{way}, p50", latency, "ms")
+
+
+def one_by_one(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
+    """MB/s and milliseconds (p50) of plain PUTs, one after the other."""
+    spent = []
+
+    def put(number: int) -> None:
+        begin = perf_counter()
+        bucket.put(f"plain/{number}", noise(size, number))
+        spent.append(1e3 * (perf_counter() - begin))
+
+    whole = seconds(put, range(count), 1)
+    return count * size / 1e6 / whole, percentile(spent, 50)
+
+
+def grouped(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
+    """The same of packs and their index runs, two under way."""
+    table = Table(bucket, CUTOUTS, threads=1)
+    items = max(1, size // CUTOUT_BYTES)
+    each, spent = min(size, CUTOUT_BYTES), []
+
+    def pack(number: int) -> None:
+        begin = perf_counter()
+        store(bucket, table, images(number * items, items, each), number)
+        spent.append(1e3 * (perf_counter() - begin))
+
+    whole = seconds(pack, range(count), AT_ONCE)
+    return count * items * each / 1e6 / whole, percentile(spent, 50)
+
+
+def named(size: int) -> str:
+    """A size in words."""
+    if size == DEFAULT:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB"

@@ -1,0 +1,277 @@
+"""Reading by id over HTTP: one item cold and warm, and beside large queries.
+
+The client runs on the same cores, in threads with kept-alive connections. Beside a cutout's time
+stands that of a bare ranged GET of the same bytes by minio from the same threads: the store
+itself, which nobody who reads from it can outrun.
+"""
+
+import asyncio
+import gzip
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.ingest.send import ingest, ways_of
+from stampede.read.lookup import Lookup
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.packs import write_pack
+from stampede.store.s3 import S3Objects
+from stampede.store.tables import CUTOUTS, Table
+from stampede_bench import load
+from stampede_bench.cpu import Cpu
+from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.http_load import Timed, bulk, requests, timed
+from stampede_bench.load import Load
+from stampede_bench.servers import Servers, objects, pids, servers, system
+from stampede_local.system import System
+from stampede_local.up import send
+
+MUST_MS = Must("<=", 50.0)  # p99, warm
+MUST_BESIDE = Must("<=", 200.0)  # p99 of a small query while large ones run
+MUST_ITEMS = Must(">=", 600.0)  # cutouts a second, of each of two large queries
+AIM_ITEMS = Must(">=", 3000.0)
+AIM_BARE = Must("<=", 1.3, ratio=True)  # of a bare ranged GET's time
+ONE_SECOND = Must("<=", 1000.0)
+AT_ONCE = (1, 8)
+BULK_IDS, MANY_IDS = 1000, 100_000
+FIRST_ID = 9_000_000_000  # of the many
+HISTORY = 50  # rows
+IMAGE = 15_000  # bytes
+PACK = 500  # alerts
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Store alerts of both surveys, then read them."""
+    count = context.some(3000, 1500, least=30)
+    given = [
+        load.simulated(survey, count // 2, HISTORY, objects=max(10, count // 4))
+        for survey in ("lsst", "ztf")
+    ]
+    with servers(context, kafka=False) as running:
+        settings = running.settings("bench-read")
+        with system(context, "read", settings, ()) as live:
+            context.say(f"storing {count:,} alerts")
+            for each in given:
+                store(live, settings, context.scratch / each.survey, each)
+            send("compact", live.urls["compact"])
+            url = live.urls["read"]
+            reader = pids([live.processes["read"]])
+            ids = [one for each in given for one in each.ids]
+            yield from cold(url, ids)
+            yield from cutouts_by_id(context, running, settings, url, ids, reader)
+            yield from light_curves_by_id(context, url, ids, running, reader)
+            alone = bare_rate(settings, ids, context.some(1000, 300, least=10))
+            many = picked([alert_id for alert_id, _ in ids], min(BULK_IDS, len(ids)))
+            yield from beside_bulk(context, url, ids, many, alone)
+            if not context.quick:
+                context.say(f"storing {MANY_IDS:,} alerts of noise")
+                fill(objects(settings), MANY_IDS)
+                time.sleep(2 * settings.refresh_seconds)
+                many = list(range(FIRST_ID, FIRST_ID + MANY_IDS))
+                yield from beside_bulk(context, url, ids, many, alone)
+
+
+def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
+    """Store alerts as `stampede ingest` does."""
+    folder.mkdir()
+    for number, message in enumerate(given.messages):
+        (folder / f"{number:06}.avro").write_bytes(message)
+
+    async def run() -> None:
+        ways, stop = ways_of(live.urls), asyncio.Event()
+        await ingest([folder], ways, objects(settings), settings, stop, lambda _: None)
+
+    asyncio.run(run())
+
+
+def cold(url: str, ids: Sequence[tuple[int, str]]) -> Iterator[Figure]:
+    """The first request of all to a process that has just started."""
+    alert_id, object_id = ids[len(ids) // 3]
+    for name, path in (("a cutout", cutout(alert_id)), ("a light curve", curve(object_id))):
+        (first,) = requests(url, [path], 1).milliseconds
+        yield Figure("cold: the first request of a process", name, first, "ms", None, ONE_SECOND)
+
+
+def cutouts_by_id(
+    context: Context,
+    running: Servers,
+    settings: Settings,
+    url: str,
+    ids: Sequence[tuple[int, str]],
+    reader: dict[str, int],
+) -> Iterator[Figure]:
+    """Cutouts, warm, beside bare ranged GETs of the same bytes."""
+    chosen = picked([alert_id for alert_id, _ in ids], context.some(3000, 800, least=20))
+    bare = bare_gets(settings, chosen)
+    requests(url, [cutout(alert_id) for alert_id in chosen[:200]], 1)
+    for threads in AT_ONCE:
+        subject = f"a cutout by id, warm, {threads} at a time"
+        context.say(f"{subject}: {len(chosen):,}, beside bare GETs")
+        store_alone = timed(lambda: bare, chosen, threads)
+        cpu = Cpu(running.pids | reader)
+        found = requests(url, [cutout(alert_id) for alert_id in chosen], threads)
+        yield from latency(subject, found, store_alone)
+        yield from cpu_of(subject, cpu, len(chosen))
+
+
+def light_curves_by_id(
+    context: Context,
+    url: str,
+    ids: Sequence[tuple[int, str]],
+    running: Servers,
+    reader: dict[str, int],
+) -> Iterator[Figure]:
+    """Light curves as JSON, warm."""
+    chosen = picked([object_id for _, object_id in ids], context.some(3000, 800, least=20))
+    requests(url, [curve(object_id) for object_id in chosen[:200]], 1)
+    for threads in AT_ONCE:
+        subject = f"a light curve by id, warm, {threads} at a time"
+        context.say(f"{subject}: {len(chosen):,}")
+        cpu = Cpu(running.pids | reader)
+        yield from latency(subject, requests(url, [curve(one) for one in chosen], threads), None)
+        yield from cpu_of(subject, cpu, len(chosen))
+
+
+def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
+    """What gets the cutout of one of these alerts from the store itself, knowing where it lies."""
+    bucket = objects(settings)
+    lookup = Lookup(bucket, settings)
+    places = {
+        place.alert_id: place
+        for place in lookup.places(list(set(alert_ids)))
+        if place.kind == "science"
+    }
+    lookup.close()
+
+    def bare(alert_id: int) -> None:
+        place = places[alert_id]
+        bucket.get(place.pack or "", place.offset, place.length)
+
+    return bare
+
+
+def bare_rate(settings: Settings, ids: Sequence[tuple[int, str]], count: int) -> float:
+    """Cutouts a second that each of two clients gets from the store itself, one by one."""
+    chosen = picked([alert_id for alert_id, _ in ids], count)
+    bare = bare_gets(settings, chosen)
+    return len(chosen) / timed(lambda: bare, chosen, 2).seconds / 2
+
+
+def fill(bucket: S3Objects, alerts: int) -> None:
+    """Store cutouts of so many alerts: as large as real ones, and what they show is noise."""
+    noise = random.Random(1)
+    images = [gzip.compress(noise.randbytes(IMAGE), 1, mtime=0) for _ in range(97)]
+    table = Table(bucket, CUTOUTS)
+    for start in range(0, alerts, PACK):
+        rows = [
+            {
+                "alert_id": FIRST_ID + number,
+                "survey": "ztf",
+                "kind": kind,
+                "object_id": f"ZTF{number}",
+                "mjd": 61000.0,
+                "band": "r",
+                "ra": 10.0,
+                "dec": -5.0,
+                "fits": images[(len(KINDS) * number + place) % len(images)],
+            }
+            for number in range(start, min(start + PACK, alerts))
+            for place, kind in enumerate(KINDS)
+        ]
+        pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), Coverage())
+        bucket.put(pack.key, memoryview(pack.data))
+        table.append(pack.places, Coverage())
+    table.close()
+
+
+def beside_bulk(
+    context: Context,
+    url: str,
+    ids: Sequence[tuple[int, str]],
+    many: Sequence[int],
+    bare: float,
+) -> Iterator[Figure]:
+    """Two queries about `many` alerts at once, again and again, and small ones meanwhile."""
+    small = picked([alert_id for alert_id, _ in ids], context.some(1000, 300, least=10))
+    context.say(f"two queries of {len(many):,} ids each, and {len(small):,} small ones meanwhile")
+    alone = requests(url, [cutout(alert_id) for alert_id in small], 1)
+    done = threading.Event()
+    rates: list[float] = []
+
+    # Two more processes, as other users would be: threads here would hold up the small queries.
+    others = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+
+    def large() -> None:
+        while not done.is_set():
+            rates.append(len(many) / others.submit(bulk, url, many).result())
+
+    with others, ThreadPoolExecutor(2) as pool:
+        list(others.map(abs, range(2)))  # starts them
+        queries = [pool.submit(large) for _ in range(2)]
+        try:
+            beside = requests(url, [cutout(alert_id) for alert_id in small], 1)
+            while not rates:
+                time.sleep(0.01)
+        finally:
+            done.set()
+        for query in queries:
+            query.result()
+    subject = f"two large queries of {len(many):,} ids at once"
+    one_by_one = Rival("one id after the other", len(small) / alone.seconds)
+    rate = percentile(rates, 50)
+    yield Figure(subject, "of each: alerts", rate, "ids/s", one_by_one)
+    by_hand = Rival("bare ranged GETs of each of two clients", bare)
+    cutouts = rate * len(KINDS)
+    yield Figure(subject, "of each: cutouts", cutouts, "/s", by_hand, MUST_ITEMS, None, AIM_ITEMS)
+    for share in (50, 99):
+        rival = Rival("without the large ones", percentile(alone.milliseconds, share))
+        value = percentile(beside.milliseconds, share)
+        must = MUST_BESIDE if share == 99 else None
+        yield Figure(subject, f"a cutout by id meanwhile, p{share}", value, "ms", rival, must)
+
+
+def latency(subject: str, found: Timed, other: Timed | None) -> Iterator[Figure]:
+    """Percentiles and rate, beside the store's own."""
+    for share in (50, 99):
+        rival = other and Rival("a bare ranged GET", percentile(other.milliseconds, share))
+        value = percentile(found.milliseconds, share)
+        must = MUST_MS if share == 99 else None
+        aim = AIM_BARE if share == 50 and rival else None
+        yield Figure(subject, f"p{share}", value, "ms", rival, must, None, aim)
+    rival = other and Rival("bare ranged GETs", len(other.milliseconds) / other.seconds)
+    yield Figure(subject, "rate", len(found.milliseconds) / found.seconds, "/s", rival)
+
+
+def cpu_of(subject: str, cpu: Cpu, count: int) -> Iterator[Figure]:
+    """CPU time of a request, by process."""
+    for process, seconds in cpu.seconds().items():
+        if process != "ceph-mon":
+            yield Figure(subject, f"CPU of {process}", 1e3 * seconds / count, "ms")
+
+
+def cutout(alert_id: int) -> str:
+    """Path of a cutout."""
+    return f"/v1/alerts/{alert_id}/cutouts/science"
+
+
+def curve(object_id: str) -> str:
+    """Path of a light curve."""
+    return f"/v1/objects/{object_id}/lightcurve"
+
+
+def picked(ids: Sequence, count: int) -> list:
+    """Some ids, the same every time, as often again as it takes."""
+    chance = random.Random(1)
+    return (
+        [chance.choice(ids) for _ in range(count)]
+        if count > len(ids)
+        else chance.sample(ids, count)
+    )

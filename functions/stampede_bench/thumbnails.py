@@ -1,0 +1,48 @@
+"""CPU time per alert of each stage of `thumbnails`, without a store."""
+
+from collections.abc import Iterator
+
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.decoder import Decoder
+from stampede.alerts.framing import Framing
+from stampede.images.thumbnail import thumbnails
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.packs import THUMBNAIL_PACKS, read_rows, write_pack
+from stampede.store.tables import THUMBNAILS
+from stampede_bench import load
+from stampede_bench.decode import UNIT, per_alert, run_of
+from stampede_bench.figures import Context, Figure, Must, over_rounds
+from stampede_bench.load import Load
+
+MUST, AIM = Must("<=", 1.5), Must("<=", 0.7)
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """A pack of either survey's alerts, simulated and, where there are any, real ones."""
+    count, rounds = context.some(300, 100, least=3), context.some(7, 3)
+    loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
+    if context.real:
+        loads += load.real(context.real, count)
+    for given in loads:
+        context.say(f"drawing {len(given.messages)} {given.title}, {rounds} times")
+        list(stages(given))  # memory is had from the kernel once
+        yield from over_rounds([list(stages(given)) for _ in range(rounds)])
+
+
+def stages(given: Load) -> Iterator[Figure]:
+    """One round."""
+    settings = Settings()
+    framing, decoder = Framing(settings.max_alert_bytes), Decoder(settings.spool)
+    cutouts = BatchDecoder(framing, decoder, lambda: float("inf")).cutouts(given.messages).rows
+    source = write_pack(cutouts, Coverage())
+    count, laps = len(given.messages), {}
+    laps["read"], (rows, coverage) = per_alert(lambda: read_rows(source.data), count)
+    laps["draw"], drawn = per_alert(lambda: thumbnails(rows), count)
+    laps["pack"], pack = per_alert(lambda: write_pack(drawn.rows, coverage, THUMBNAIL_PACKS), count)
+    laps["index run"], _ = per_alert(lambda: run_of(THUMBNAILS, pack.places, coverage), count)
+    subject = f"thumbnails: {given.title}"
+    for stage, spent in laps.items():
+        yield Figure(subject, stage, spent, UNIT)
+    yield Figure(subject, "all", sum(laps.values()), UNIT, must=MUST, aim=AIM)
+    yield Figure(subject, "stored", len(pack.data) / count / 1e3, "KB/alert")

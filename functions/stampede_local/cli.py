@@ -1,0 +1,101 @@
+"""The commands that run Stampede on one machine: `stampede up`, `stampede demo`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede.cli.options import DATA, Data, progress_console
+from stampede.logs import configure_logs
+
+if TYPE_CHECKING:
+    from stampede_local.system import SystemPlan
+
+TOPICS = ("lsst-alerts", "ztf-alerts")
+
+
+def plan_of(
+    data: Path,
+    store: str | None,
+    kafka: str | None,
+    topics: str,
+    port: int,
+    install: bool,
+    replica: str | None = None,
+    second_site: bool = False,
+) -> "SystemPlan":
+    """Options as a plan."""
+    from stampede_local.system import SystemPlan
+
+    names = tuple(name.strip() for name in topics.split(",") if name.strip())
+    return SystemPlan(data.absolute(), store, kafka, names, port, install, replica, second_site)
+
+
+def up(
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="http(s)://HOST:PORT/BUCKET of your S3 endpoint (keys in STAMPEDE_ACCESS_KEY, "
+            "STAMPEDE_SECRET_KEY), or file:///DIRECTORY; without it, a local Ceph is started"
+        ),
+    ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT of your Kafka; without it, a local one is started"),
+    ] = None,
+    topics: Annotated[
+        str, typer.Option(help="Kafka topics to read, comma-separated; '' for no Kafka at all")
+    ] = ",".join(TOPICS),
+    replica: Annotated[
+        str | None,
+        typer.Option(
+            help="store of a second site, to which everything is copied, as for --store (keys in "
+            "STAMPEDE_REPLICA_ACCESS_KEY, STAMPEDE_REPLICA_SECRET_KEY)"
+        ),
+    ] = None,
+    second_site: Annotated[
+        bool, typer.Option("--second-site", help="start a second local Ceph and copy to that")
+    ] = False,
+    port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,
+    data: Data = DATA,
+    install: Annotated[
+        bool, typer.Option(help="install Debian packages that are missing (as root)")
+    ] = os.geteuid() == 0,
+) -> None:
+    """Run everything on this machine until Ctrl-C; a second `up` finds its data again.
+
+    Your Kafka and S3 endpoint by URL, or a local Kafka and a local Ceph that are installed and
+    started. Then, in another terminal: stampede simulate, stampede ingest, stampede audit.
+    """
+    from stampede_local import up as local
+
+    configure_logs()
+    plan = plan_of(data, store, kafka, topics, port, install, replica, second_site)
+    local.up(plan, progress_console())
+
+
+def demo(
+    alerts: Annotated[int, typer.Option(min=1, help="how many simulated alerts")] = 2000,
+    alerts_from: Annotated[
+        Path | None, typer.Option(help="Avro files, a folder or a tarball of real alerts instead")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="another seed, another sky")] = 1,
+    port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,
+    data: Annotated[Path, typer.Option(help="where the demo keeps its data")] = Path(".stampede"),
+    install: Annotated[
+        bool, typer.Option(help="install Debian packages that are missing (as root)")
+    ] = os.geteuid() == 0,
+) -> None:
+    """Show it: Kafka, Ceph and all functions here, alerts sent, stored, fetched back, compared.
+
+    With a terminal it stays up for a look until Ctrl-C. The exit status is 0 only if every
+    alert is accounted for and every cutout comes back as it was sent.
+    """
+    from stampede_local.demo import demo as run
+
+    configure_logs()
+    sys.exit(
+        run(plan_of(data, None, None, ",".join(TOPICS), port, install), alerts, alerts_from, seed)
+    )

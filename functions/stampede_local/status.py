@@ -1,0 +1,96 @@
+"""What the processes say of themselves and the store of itself, gathered for the screen."""
+
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPException
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from stampede.functions import ALERT_FUNCTIONS
+from stampede.store import ledger
+from stampede.store.open import open_objects
+from stampede.store.tables import TABLES, Table
+from stampede_local.process import State
+from stampede_local.system import System
+
+Numbers = dict[str, list[tuple[Mapping[str, str], float]]]
+
+
+class Flow(NamedTuple):
+    """One function that takes alerts: what it did, and its table's account."""
+
+    function: str
+    per_second: float
+    stored: int
+    dead_lettered: int
+    missing: int
+    lag: int | None
+
+
+class View(NamedTuple):
+    """All of it at one moment."""
+
+    states: dict[str, State]
+    flows: list[Flow]
+    runs: dict[str, int]
+
+
+class Watch:
+    """Looks at a system again and again."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._objects = open_objects(system.settings)
+        self._tables = {name: Table(self._objects, spec) for name, spec in TABLES.items()}
+        self._before: dict[str, tuple[float, float]] = {}
+
+    def entries(self) -> list[ledger.Entry]:
+        """The ledger as the store has it now. Raises `StoreDown`."""
+        accounts = ledger.accounts(self._objects, self._tables)
+        return ledger.entries(accounts, ledger.expected(self._objects))
+
+    def look(self) -> View:
+        """Gather everything. Raises `StoreDown`."""
+        entries = self.entries()
+        flows = []
+        for function, table in ALERT_FUNCTIONS.items():
+            own = [entry for entry in entries if entry.table == table]
+            source = self._numbers(f"source-{function}")
+            lag = [value for _, value in source.get("stampede_source_lag_events", [])]
+            flows.append(
+                Flow(
+                    function,
+                    self._rate(function),
+                    sum(entry.stored for entry in own),
+                    sum(entry.dead_lettered for entry in own),
+                    sum(entry.missing_count for entry in own),
+                    int(sum(lag)) if lag else None,
+                )
+            )
+        runs = {name: len(table.runs()) for name, table in self._tables.items()}
+        return View(self._system.supervisor.states(), flows, runs)
+
+    def _rate(self, function: str) -> float:
+        """Alerts stored per second since the last look."""
+        samples = self._numbers(function).get("stampede_flush_alerts_total", [])
+        now, total = time.monotonic(), sum(value for _, value in samples)
+        then, before = self._before.get(function, (now, total))
+        self._before[function] = now, total
+        return max(0.0, total - before) / (now - then) if now > then else 0.0
+
+    def _numbers(self, name: str) -> Numbers:
+        """A process's metrics; none while it does not answer."""
+        numbers: Numbers = {}
+        if name not in self._system.urls:
+            return numbers
+        with (
+            suppress(OSError, HTTPException, ValueError),
+            urllib.request.urlopen(f"{self._system.urls[name]}/metrics", timeout=2) as response,
+        ):
+            for family in text_string_to_metric_families(response.read().decode()):
+                for sample in family.samples:
+                    numbers.setdefault(sample.name, []).append((sample.labels, sample.value))
+        return numbers

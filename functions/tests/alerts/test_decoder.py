@@ -1,0 +1,110 @@
+"""Bytes that the vectorised reader must never be alone with, told apart by `check`."""
+
+import random
+import resource
+import signal
+
+import pytest
+
+from stampede.alerts.decoder import PIECES_AT_ONCE, Decoder, DecoderFailed, check
+from stampede.alerts.framing import Framing
+from stampede.errors import Overloaded, Undecodable
+from tests.support import made_alerts
+
+
+def framed(message: bytes):
+    return Framing(16 << 20).take(message)
+
+
+@pytest.mark.parametrize("version", [300, 704, 1101])
+def test_check_accepts_whole_records_only(version: int) -> None:
+    rng = random.Random(version)
+    for seed in range(10):
+        schema, record = framed(
+            made_alerts.confluent(made_alerts.rubin_record(version, seed), version)
+        )
+        check(schema, record)
+        for damaged in (record + b"\0", record + bytes(50), record[: rng.randrange(len(record))]):
+            with pytest.raises(Undecodable, match=r"left over|cut off|do not fit"):
+                check(schema, damaged)
+
+
+def test_check_finds_a_schema_id_that_does_not_fit() -> None:
+    message = made_alerts.confluent(made_alerts.rubin_record(704, 1), 704)
+    schema, record = framed(b"\0" + (1101).to_bytes(4, "big") + message[5:])
+    with pytest.raises(Undecodable):
+        check(schema, record)
+
+
+def test_history_that_claims_to_be_endless() -> None:
+    record = made_alerts.rubin_record(1101, 1) | {"prvDiaSources": [], "prvDiaForcedSources": None}
+    schema, good = framed(made_alerts.confluent(record, 1101))
+    at = good.index(b"\x02\x00", 300)  # the array's branch of the union, then "no items"
+    for claim in (b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x0f"):
+        with pytest.raises(Undecodable):
+            check(schema, good[: at + 1] + claim + good[at + 1 :])
+
+
+def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
+    """An empty record vanishes in the reader without a word; here it is a failure."""
+    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+    with pytest.raises(DecoderFailed):
+        decoder.decode(schema, [[record], [b""], [record]], ["diaSourceId"])
+
+
+def test_batches_of_one_decoder_are_read_each_by_itself(tmp_path) -> None:
+    """Longer, shorter, and of one length, at once after each other: the file is the same."""
+    alerts = [made_alerts.confluent(made_alerts.rubin_record(1101, n), 1101) for n in range(9)]
+    schema, records = framed(alerts[0]).schema, [framed(alert).record for alert in alerts]
+    decoder = Decoder(tmp_path)
+
+    def ids(some: list[int]) -> list[int]:
+        pieces = [[records[n][:99], records[n][99:]] for n in some]
+        return decoder.decode(schema, pieces, ["diaSourceId"])["diaSourceId"].to_pylist()
+
+    all_of_them = ids([*range(9)] * PIECES_AT_ONCE)
+    first = all_of_them[:9]
+    assert len(set(first)) == 9
+    assert all_of_them == first * PIECES_AT_ONCE
+    for some in ([3], [4], [4, 3], [3, 4], [0, 1, 2]):
+        assert ids(some) == [first[n] for n in some]
+
+
+def test_the_spool_is_empty_when_the_decoder_is_gone(tmp_path) -> None:
+    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+    assert len(list(tmp_path.iterdir())) == 1
+    del decoder
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
+    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
+    decoder = Decoder(tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with pytest.raises(Overloaded, match="no room"):
+            decoder.decode(schema, [[record]], ["diaSourceId"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, before)
+    assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
+    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+
+
+def test_a_file_that_somebody_removed_is_made_again(tmp_path) -> None:
+    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    decoder = Decoder(spool)
+    for _ in range(2):
+        assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
+        (file,) = spool.iterdir()
+        file.unlink()
+    spool.rmdir()
+    with pytest.raises(Overloaded, match="No such file"):
+        decoder.decode(schema, [[record]], ["diaSourceId"])

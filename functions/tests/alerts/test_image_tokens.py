@@ -1,0 +1,159 @@
+"""Images pass the decoder by, and nothing else does, whatever a record looks like."""
+
+import gzip
+import random
+
+import pytest
+
+from stampede.alerts import batch_decoder
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.container import varint
+from stampede.alerts.decoder import Decoder
+from stampede.alerts.framing import Framing
+from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
+from tests.alerts.test_batch_decoder import assert_read_alike
+from tests.support import made_alerts
+
+FITS = made_alerts.FITS
+# The length of an image, 10,849 bytes, and how one begins, as a text.
+FORGED = "©\x01" + FITS[:30].decode()
+
+
+class Seen(Decoder):
+    """A decoder that knows how many bytes it was given, batch by batch."""
+
+    def __init__(self, spool) -> None:
+        super().__init__(spool)
+        self.sizes: list[int] = []
+
+    def decode(self, schema, records, columns):
+        self.sizes.append(sum(len(piece) for record in records for piece in record))
+        return super().decode(schema, records, columns)
+
+
+@pytest.fixture
+def decoder(tmp_path) -> Seen:
+    return Seen(tmp_path)
+
+
+@pytest.fixture
+def reader(decoder) -> BatchDecoder:
+    return BatchDecoder(Framing(16 << 20), decoder, lambda: 62000.0)
+
+
+def rubin(**changes) -> bytes:
+    record = made_alerts.rubin_record(1101, 1) | {
+        "prvDiaSources": None,
+        "prvDiaForcedSources": None,
+    }
+    images = {f"cutout{kind}": FITS for kind in ("Difference", "Science", "Template")}
+    return made_alerts.confluent(record | images | changes, 1101)
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def zipped(size: int) -> bytes:
+    return gzip.compress(b"SIMPLE  = " + noise(size), mtime=0)
+
+
+def stamp(data: bytes, name: str = "x.fits.gz") -> dict:
+    return {"fileName": name, "stampData": data}
+
+
+def test_the_decoder_sees_no_images(reader: BatchDecoder, decoder: Seen) -> None:
+    lsst = rubin(cutoutScience=FITS + bytes(100_000))
+    images = {
+        "cutoutScience": stamp(zipped(20_000)),
+        "cutoutTemplate": stamp(zipped(3 * STEP)),
+        "cutoutDifference": stamp(zipped(700)),
+    }
+    assert_read_alike(reader, [lsst, made_alerts.ztf_alert(**images)])
+    assert len(decoder.sizes) == 4  # two schemas, read for cutouts and for light curves
+    assert max(decoder.sizes) < 3000 < 100_000 < len(lsst)
+
+
+@pytest.mark.parametrize("size", [*range(LEAST - 2, LEAST + 2), 8191, 8192, STEP, 1 << 20, 1 << 21])
+def test_images_of_any_length(reader: BatchDecoder, size: int) -> None:
+    fits = FITS[:30] + noise(size - 30)
+    assert_read_alike(reader, [rubin(cutoutScience=fits, cutoutTemplate=None)])
+
+
+@pytest.mark.parametrize("before", [0, *range(STEP - 40, STEP + 5, 3), 3 * STEP - 7])
+def test_images_at_any_place(reader: BatchDecoder, before: int) -> None:
+    """The magic number may lie across the end of what is looked through at once."""
+    messages = [
+        made_alerts.ztf_alert(cutoutScience=stamp(zipped(700), "n" * before)),
+        rubin(cutoutDifference=FITS + bytes(before), cutoutScience=None),
+    ]
+    assert_read_alike(reader, messages)
+
+
+def test_an_image_within_an_image(reader: BatchDecoder) -> None:
+    inner = varint(900) + FITS[:900]
+    assert_read_alike(reader, [rubin(cutoutScience=FITS + inner, cutoutTemplate=inner[2:])])
+
+
+class Clumsy(ImageTokens):
+    """Takes something else for an image."""
+
+    def give_back(self, values):
+        self._images.append(b"one that is nowhere")
+        return super().give_back(values)
+
+
+def test_where_something_else_was_lifted_the_batch_is_decoded_as_it_came(
+    reader: BatchDecoder, decoder: Seen, monkeypatch
+) -> None:
+    monkeypatch.setattr(batch_decoder, "ImageTokens", Clumsy)
+    message = rubin(cutoutTemplate=None)
+    assert_read_alike(reader, [message])
+    assert decoder.sizes == [decoder.sizes[0], len(message) - 5] * 2
+    assert decoder.sizes[0] < 3000
+
+
+def test_what_looks_like_an_image_and_is_none(reader: BatchDecoder, decoder: Seen) -> None:
+    """A text with the length and the beginning of an image: decoded alone as it came."""
+    record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
+    record["diaSource"]["band"] = FORGED
+    message = made_alerts.confluent(record, 1101)
+    for found in (reader.cutouts([message], careful=True), reader.detections([message], True)):
+        assert found.faults == [None]
+    assert set(decoder.sizes) == {len(message) - 5}
+    assert FORGED in found.rows["band"].to_pylist()
+
+
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize(
+    "message", [rubin(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
+)
+def test_nothing_holds_a_message_that_was_read(
+    reader: BatchDecoder, message: bytes, careful
+) -> None:
+    """A worker's messages lie in one map, which is gone when nobody looks at it any more."""
+    for read in (reader.cutouts, reader.detections):
+        data = bytearray(message)
+        assert read([memoryview(data)], careful).faults == [None]
+        data.append(0)  # raises BufferError while anything looks at it
+
+
+def test_a_token_that_does_not_come_back_is_an_error() -> None:
+    lifting = ImageTokens("lsst")
+    pieces = lifting.lift(b"\x02" + varint(len(FITS)) + FITS + b"\x00")
+    token = bytes(pieces[1])[1:]
+    assert lifting.give_back({"science": [token, None]}) == {"science": [FITS, None]}
+    for wrong in (None, token[:-1], token + b"\0", FITS):
+        with pytest.raises(Misplaced, match="1 images were lifted, 0 came back"):
+            lifting.give_back({"science": [wrong]})
+
+
+def test_a_record_of_nothing_but_an_image_is_taken_apart_and_put_together() -> None:
+    lifting = ImageTokens("ztf")
+    image = zipped(5000)
+    record = memoryview(b"name" + varint(len(image)) + image + b"\x02rest")
+    first, token, rest = lifting.lift(record)
+    assert (bytes(first), bytes(rest)) == (b"name", b"\x02rest")
+    assert lifting.give_back({"science": [bytes(token)[1:]]}) == {"science": [image]}
+    assert lifting.lift(b"") == [b""]
+    assert lifting.lift(b"\x1f\x8b\x08") == [b"\x1f\x8b\x08"]

@@ -1,0 +1,159 @@
+"""What S3 endpoints say, and the one event that is made of it."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from stampede.errors import NotAnEvent
+from stampede.events.event import Event, parse
+from stampede.events.s3_events import event_of, headers_of, key_of, stored_event
+from stampede.events.s3_notifications import read, stored_events
+from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, record, records
+
+
+def told(headers: dict[str, str], body: bytes) -> list[Event]:
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return stored_events(read(raw, body).data, "us-east-1")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_becomes_the_same_event(dialect: str) -> None:
+    (event,) = told(*DIALECTS[dialect])
+    assert event.attributes == {
+        "specversion": "1.0",
+        "id": f"{REQUEST}.{HOST}",
+        "source": "aws:s3.us-east-1.stampede",
+        "type": "com.amazonaws.s3.ObjectCreated:Put",
+        "subject": "packs/61000/0a.parquet",
+        "time": "2026-03-01T11:55:12.219226Z",
+        "datacontenttype": "application/json",
+    }
+    assert key_of(event) == "packs/61000/0a.parquet"
+    assert json.loads(event.data)["s3"] == record()["s3"]
+
+
+def test_several_records_become_as_many_events() -> None:
+    events = told(JSON, records(record("packs/1"), record("tables/2"), record("packs/3")))
+    assert [key_of(event) for event in events] == ["packs/1", "tables/2", "packs/3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ObjectCreated:Put", "Put"),
+        ("s3:ObjectCreated:Post", "Post"),
+        ("ObjectCreated:CompleteMultipartUpload", "CompleteMultipartUpload"),
+        ("ObjectCreated:Copy", "Copy"),
+    ],
+)
+def test_however_it_was_stored(name: str, kind: str) -> None:
+    (event,) = told(JSON, records(record(name=name)))
+    assert event.attributes["type"] == f"com.amazonaws.s3.ObjectCreated:{kind}"
+    assert key_of(event)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        records(),
+        records(record(name="ObjectRemoved:Delete")),
+        records(record(name="s3:ObjectRemoved:DeleteMarkerCreated")),
+        records(record(name="ObjectLifecycle:Expiration:Current")),
+        b'{"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "stampede"}',
+    ],
+)
+def test_nothing_was_stored(body: bytes) -> None:
+    assert told(JSON, body) == []
+
+
+def test_removed_among_stored() -> None:
+    events = told(JSON, records(record("a"), record("b", "ObjectRemoved:Delete"), record("c")))
+    assert [key_of(event) for event in events] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"not JSON",
+        b"[" * 100_000,
+        b"[]",
+        b"null",
+        b"7",
+        b"{}",
+        b'{"Records": null}',
+        b'{"Records": 7}',
+        b'{"Records": [null]}',
+        b'{"Records": [{}]}',
+        b'{"Records": [{"eventName": 7}]}',
+        records(record(s3=None)),
+        records(record(s3={"bucket": {"name": "stampede"}, "object": {}})),
+        records(record(s3={"bucket": {"name": "stampede"}, "object": {"key": 7}})),
+        records(record(s3={"bucket": {"name": ""}, "object": {"key": "a"}})),
+        records(record(name="")),
+        records(record(responseElements="?")),
+        records(record(), {"eventName": "ObjectCreated:Put"}),
+    ],
+)
+def test_garbage_is_no_notification(body: bytes) -> None:
+    with pytest.raises(NotAnEvent, match=r"not an S3|it lacks") as caught:
+        told(JSON, body)
+    assert caught.value.status == 400
+    assert "\n" not in caught.value.message
+
+
+def test_an_event_that_is_none() -> None:
+    with pytest.raises(NotAnEvent, match="lacks source"):
+        told({"ce-id": "1", "ce-specversion": "1.0", "ce-type": "t"}, records(record()))
+
+
+def test_a_record_without_a_request_still_has_one_id() -> None:
+    one, same = (event_of(record(responseElements={}), "r") for _ in range(2))
+    other = event_of(record("packs/other", responseElements=None), "r")
+    assert one.attributes["id"] == same.attributes["id"] != other.attributes["id"]
+
+
+@pytest.mark.parametrize("time", [None, "", "yesterday", 7])
+def test_a_time_that_is_none_is_left_out(time: object) -> None:
+    assert "time" not in event_of(record(eventTime=time), "r").attributes
+
+
+def test_the_region_is_the_records_where_it_names_one() -> None:
+    assert event_of(record(awsRegion="eu"), "r").attributes["source"] == "aws:s3.eu.stampede"
+
+
+def test_found_in_a_listing_is_told_like_stored() -> None:
+    when = datetime(2026, 3, 1, tzinfo=UTC)
+    one, same = (stored_event("stampede", "r", "packs/1", 7, "e", when) for _ in range(2))
+    assert one == same
+    assert key_of(one) == "packs/1"
+    assert one.attributes["source"] == "aws:s3.r.stampede"
+    assert one.attributes["type"] == "com.amazonaws.s3.ObjectCreated:Put"
+    assert json.loads(one.data)["s3"]["object"] == {"key": "packs/1", "size": 7, "eTag": "e"}
+    assert stored_events(one.data, "r") == [one]
+    assert one.attributes["id"] != stored_event("stampede", "r", "packs/2").attributes["id"]
+
+
+@pytest.mark.parametrize("key", ["packs/1", 'a b"ü%', "x" * 900])
+def test_what_is_sent_is_what_arrives(key: str) -> None:
+    event = stored_event("stampede", "r", key, modified=datetime(2026, 3, 1, 2, 3, 4, tzinfo=UTC))
+    headers = [(name.encode(), value.encode()) for name, value in headers_of(event).items()]
+    arrived = parse(headers, event.data)
+    assert key_of(arrived) == key
+    assert headers_of(arrived) == headers_of(event)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject"),
+    [
+        ("com.amazonaws.s3.ObjectRemoved:Delete", "packs/1"),
+        ("dev.knative.kafka.event", "partition:0#1"),
+        ("com.amazonaws.s3.ObjectCreated:Put", None),
+        ("com.amazonaws.s3.ObjectCreated:Put", ""),
+    ],
+)
+def test_other_events_have_no_key(kind: str, subject: str | None) -> None:
+    with pytest.raises(NotAnEvent, match="no object was stored"):
+        key_of(Event({"type": kind, "subject": subject, "id": "1", "source": "s"}, b""))

@@ -1,0 +1,142 @@
+"""`audit` against a real Kafka and a store in memory."""
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from stampede.errors import SetupError
+from stampede.functions.audit import Lack, audit, lacks, watermarks
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.ledger import expect
+from stampede.store.memory import MemoryObjects
+from stampede.store.tables import TABLES, Table
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+def settings(kafka) -> Settings:
+    return Settings(kafka=kafka.bootstrap)
+
+
+def produce(settings: Settings, topic: str, counts: dict[int, int]) -> None:
+    producer = Producer({"bootstrap.servers": settings.kafka})
+    for partition, count in counts.items():
+        for _ in range(count):
+            producer.produce(topic, b"alert", partition=partition)
+    assert producer.flush(30) == 0
+
+
+def store(objects: MemoryObjects, table: str, offsets: dict) -> None:
+    empty = pa.Table.from_pylist([], schema=TABLES[table].schema)
+    Table(objects, TABLES[table]).append(empty, Coverage.of(offsets))
+
+
+def missing(entries) -> dict:
+    return {(e.table, e.topic, e.partition): e.missing for e in entries if e.missing}
+
+
+def test_all_that_kafka_has_is_expected_of_both_tables(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 10, 2: 5})
+    store(objects, "cutouts", {(topic, 0): range(10), (topic, 2): range(5)})
+    store(objects, "detections", {(topic, 0): [*range(3), *range(5, 10)], (topic, 2): range(4)})
+    entries = audit(objects, settings, [topic])
+    assert {(each.table, each.partition) for each in entries} == {
+        (table, partition) for table in TABLES for partition in range(4)
+    }
+    assert missing(entries) == {
+        ("detections", topic, 0): [(3, 5)],
+        ("detections", topic, 2): [(4, 5)],
+    }
+
+
+def test_nothing_stored_is_all_missing(objects, settings, topic) -> None:
+    produce(settings, topic, {1: 3})
+    assert missing(audit(objects, settings, [topic])) == {
+        (table, topic, 1): [(0, 3)] for table in TABLES
+    }
+
+
+def test_watermarks(settings, topic) -> None:
+    produce(settings, topic, {3: 2})
+    assert watermarks(settings, [topic]) == {
+        (topic, 0): (0, 0),
+        (topic, 1): (0, 0),
+        (topic, 2): (0, 0),
+        (topic, 3): (0, 2),
+    }
+
+
+def test_everything_is_kafka_s_topics_and_whatever_else_there_is(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 1})
+    expect(objects, "files-night-1", 2)
+    for table in TABLES:
+        store(objects, table, {(topic, 0): [0], ("files-night-1", 0): [0, 1], ("old", 0): [5]})
+    some = audit(objects, settings, [topic])
+    assert {each.topic for each in some} == {topic}
+    every = audit(objects, settings, [topic], everything=True)
+    assert {each.topic for each in every} == {topic, "files-night-1", "old"}
+    assert not missing(every)
+
+
+def test_an_unknown_topic_is_named(objects, settings) -> None:
+    with pytest.raises(SetupError, match="topic no-such-topic"):
+        audit(objects, settings.model_copy(), ["no-such-topic"])
+
+
+def test_the_second_site_is_held_against_the_first_and_kafka(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 10})
+    second = MemoryObjects()
+    for table in TABLES:
+        store(objects, table, {(topic, 0): range(9), ("forgotten", 1): range(5, 20)})
+        store(second, table, {(topic, 0): [*range(6), 8], ("forgotten", 1): range(10, 18)})
+    assert missing(audit(objects, settings, [topic], True)) == {
+        (table, topic, 0): [(9, 10)] for table in TABLES
+    }
+    entries = audit(objects, settings, [topic], True, second)
+    assert missing(entries) == {
+        (table, *at): spans
+        for table in TABLES
+        for at, spans in {
+            (topic, 0): [(6, 8), (9, 10)],
+            ("forgotten", 1): [(5, 10), (18, 20)],
+        }.items()
+    }
+
+
+def test_what_is_not_there_yet_is_named_by_kind() -> None:
+    objects = MemoryObjects()
+    for number in range(5):
+        objects.put(f"packs/60000/{number}", bytes(10))
+    objects.put("deadletters/cutouts/x", b"x")
+    assert lacks(objects.list("")) == [
+        Lack("deadletters", 1, 1, ("deadletters/cutouts/x",)),
+        Lack("packs", 5, 50, ("packs/60000/0", "packs/60000/1", "packs/60000/2")),
+    ]
+
+
+def test_files_need_no_kafka(objects) -> None:
+    nowhere = Settings(kafka="127.0.0.1:1")
+    expect(objects, "files-night-1", 3)
+    store(objects, "cutouts", {("files-night-1", 0): [0, 2]})
+    found = audit(objects, nowhere, ["files-night-1"])
+    assert missing(found) == {
+        ("cutouts", "files-night-1", 0): [(1, 2)],
+        ("detections", "files-night-1", 0): [(0, 3)],
+    }
+    assert audit(objects, nowhere, []) == found
+
+
+def test_a_kafka_that_is_away_is_said_in_one_line(
+    objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("stampede.functions.audit.ANSWER_SECONDS", 0.5)
+    with pytest.raises(
+        SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
+    ):
+        audit(objects, Settings(kafka="127.0.0.1:1"), ["alerts"])
+    assert capfd.readouterr().err == ""

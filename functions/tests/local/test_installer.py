@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import SetupError
+from stampede_local import installer
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts a shell script first on the PATH, and the cache in a new directory."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "bin").mkdir()
+
+    def make(name: str, script: str) -> None:
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return make
+
+
+def test_what_is_here_is_not_installed() -> None:
+    installer.ensure({"sh": "dash"}, install=True, say=pytest.fail)
+
+
+def test_without_consent_it_says_the_command() -> None:
+    with pytest.raises(SetupError) as caught:
+        installer.ensure({"sh": "dash", "no-such-program": "some-package"})
+    assert "lacks no-such-program." in caught.value.message
+    assert "apt-get install --yes --no-install-recommends some-package" in caught.value.message
+
+
+def test_with_consent_it_installs_and_talks(program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    program("apt-get", 'echo "$@"; echo Setting up some-package')
+    said: list[str] = []
+    installer.ensure({"no-such-program": "some-package"}, install=True, say=said.append)
+    assert said == ["installing some-package (about 20 s)", "  Setting up some-package"]
+
+
+def test_a_failed_installation_shows_its_end(program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    program("apt-get", "echo E: no network >&2; exit 100")
+    with pytest.raises(SetupError, match=r"(?s)`apt-get update` failed.*E: no network"):
+        installer.ensure({"no-such-program": "p"}, install=True, say=lambda line: None)
+
+
+def test_an_old_java_is_refused(program) -> None:
+    program("java", "echo 'openjdk version \"11.0.2\"' >&2")
+    with pytest.raises(SetupError, match=r"needs Java 17, .*11\.0\.2"):
+        installer.kafka_jars()
+
+
+def test_jars_are_fetched_whole_once_or_not_at_all(program, tmp_path: Path) -> None:
+    program("java", "echo 'openjdk version \"21.0.1\"' >&2")
+    fetch = 'for a in "$@"; do case $a in -DoutputDirectory=*) d=${a#*=};; esac; done; mkdir $d'
+    program("mvn", f"{fetch}; touch $d/half.jar; echo no network; exit 1")
+    with pytest.raises(SetupError, match="no network"):
+        installer.kafka_jars(lambda line: None)
+    assert not list((tmp_path / "cache" / "stampede").iterdir())
+
+    program("mvn", f"{fetch}; touch $d/kafka.jar")
+    jars = installer.kafka_jars(lambda line: None)
+    assert [jar.name for jar in jars.iterdir()] == ["kafka.jar"]
+    assert installer.kafka_jars(pytest.fail) == jars

@@ -1,0 +1,136 @@
+"""`stampede setup`, on a real Ceph."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import SetupError, StoreDown
+from stampede.settings import Settings
+from stampede.store import bucket_notifications
+from stampede.store.open import open_objects
+from stampede_local.ceph import LocalCeph
+from stampede_local.process import free_port
+from tests.conftest import minio_of
+
+NAMES = ["packs", "thumbnails", "tables", "alerts", "deadletters"]
+
+
+def run(settings: Settings, to: str | None = "http://127.0.0.1:9/", **more: object) -> list[str]:
+    lines: list[str] = []
+    update = {"notifications": to or "", **more}
+    bucket_notifications.setup(settings.model_copy(update=update), lines.append)
+    return lines
+
+
+@pytest.fixture
+def fresh(ceph: LocalCeph) -> Settings:
+    """Settings of a bucket that is not there."""
+    store = f"{ceph.endpoint}/new-{free_port()}-{time.monotonic_ns()}"
+    return Settings(store=store, access_key=ceph.access_key, secret_key=ceph.secret_key)
+
+
+def topics_of(settings: Settings) -> list[str]:
+    site = bucket_notifications.NotifyingBucket(settings)
+    return [topic.endpoint for topic in site.topics() if topic.name == site.topic_name]
+
+
+def prefixes_of(ceph: LocalCeph, settings: Settings) -> list[str]:
+    bucket = settings.store.rpartition("/")[2]
+    found = minio_of(ceph).get_bucket_notification(bucket_name=bucket).topic_config_list
+    return [each.prefix_filter_rule.value for each in found or ()]
+
+
+def test_there_may_be_nothing_to_remove(fresh: Settings) -> None:
+    lines: list[str] = []
+    bucket_notifications.remove(fresh, lines.append)
+    assert lines == ["the buckets, and all that is in them, stay"]
+
+
+def test_it_makes_what_is_lacking_and_says_so(ceph: LocalCeph, fresh: Settings) -> None:
+    bucket, topic, *notifications = run(fresh)
+    assert re.fullmatch(r"bucket new-\S+: made", bucket)
+    assert re.fullmatch(r"topic stampede-new-\S+: made, pushes to http://127.0.0.1:9/.*", topic)
+    assert [re.sub(", for.*", "", line) for line in notifications] == [
+        f"notification stampede-{name}: made" for name in NAMES
+    ]
+    assert sorted(prefixes_of(ceph, fresh)) == sorted(f"{name}/" for name in NAMES)
+    assert topics_of(fresh) == ["http://127.0.0.1:9/"]
+
+
+def test_again_it_changes_nothing(ceph: LocalCeph, fresh: Settings) -> None:
+    first = run(fresh)
+    again = run(fresh)
+    assert len(again) == len(first)
+    assert all(": is there" in line for line in again)
+    assert len(prefixes_of(ceph, fresh)) == len(NAMES)
+
+
+def test_what_is_lacking_is_mended(ceph: LocalCeph, fresh: Settings) -> None:
+    run(fresh)
+    bucket = fresh.store.rpartition("/")[2]
+    bucket_notifications.NotifyingBucket(fresh)._send(
+        "DELETE", f"/{bucket}", {"notification": "stampede-tables"}
+    )
+    assert "tables/" not in prefixes_of(ceph, fresh)
+    made = [line for line in run(fresh) if ": is there" not in line]
+    assert made == [f"notification stampede-tables: made, for {bucket}/tables/*"]
+
+
+def test_remove_takes_away_its_own_and_no_data(ceph: LocalCeph, fresh: Settings) -> None:
+    run(fresh)
+    open_objects(fresh).put("packs/1", b"data")
+    lines: list[str] = []
+    bucket_notifications.remove(fresh, lines.append)
+    assert len([line for line in lines if line.endswith(": removed")]) == len(NAMES) + 1
+    assert not prefixes_of(ceph, fresh)
+    assert not topics_of(fresh)
+    assert open_objects(fresh).get("packs/1") == b"data"
+    again: list[str] = []
+    bucket_notifications.remove(fresh, again.append)
+    assert again == ["the buckets, and all that is in them, stay"]
+    assert all(": is there" in line or ": made" in line for line in run(fresh))
+
+
+def test_without_a_receiver_there_is_just_the_bucket(ceph: LocalCeph, fresh: Settings) -> None:
+    bucket, said = run(fresh, to=None)
+    assert bucket.endswith(": made")
+    assert said.startswith("STAMPEDE_NOTIFICATIONS is not set")
+    assert not topics_of(fresh)
+
+
+def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, fresh: Settings) -> None:
+    replica = fresh.model_copy(update={"store": f"{fresh.store}-copy"})
+    said = run(
+        fresh,
+        replica=replica.store,
+        replica_access_key=fresh.access_key,
+        replica_secret_key=fresh.secret_key,
+    )
+    assert said[1] == f"bucket {replica.store.rpartition('/')[2]}: made"
+    assert not topics_of(replica)
+    assert not prefixes_of(ceph, replica)
+
+
+def test_a_directory_needs_nothing(tmp_path: Path) -> None:
+    (said,) = run(Settings(store=f"file://{tmp_path}"))
+    assert "tells of nothing" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"secret_key": "wrong"}, SetupError, "for bucket new-"),
+        ({"to": "receiver:80"}, SetupError, "STAMPEDE_NOTIFICATIONS is no http.* URL: receiver:80"),
+        ({"store": "http://127.0.0.1:9/bucket"}, StoreDown, "http://127.0.0.1:9/ does not answer"),
+    ],
+)
+def test_what_cannot_work(fresh: Settings, wrong: dict, error: type, said: str) -> None:
+    settings = Settings(
+        store=wrong.pop("store", fresh.store),
+        access_key=fresh.access_key,
+        secret_key=wrong.pop("secret_key", fresh.secret_key.get_secret_value()),
+    )
+    with pytest.raises(error, match=said):
+        run(settings, **wrong)

@@ -1,0 +1,78 @@
+"""Flushers for the tests of the workers: a message says what is to become of its batch.
+
+Only what a worker imports is in here, so that one starts quickly.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from stampede.alerts.decoder import DecoderFailed
+from stampede.errors import SetupError, StoreDown, Undecodable
+from stampede.events.worker import Batch, Flushed, Flusher, deadline
+from stampede.settings import Settings
+
+
+def make(settings: Settings) -> Flusher:
+    """Notes, in the folder that the setting `store` names, each batch and each stored message."""
+    notes = Path(settings.store)
+
+    def note(name: str, text: str) -> None:
+        with (notes / name).open("a") as file:
+            file.write(text + "\n")
+
+    def flush(batch: Batch) -> Flushed:
+        messages = [bytes(message) for message in batch.messages]
+        note("batches", f"{len(messages)} {batch.careful} {os.getpid()}")
+        verdicts = [Undecodable("bad") if m == b"bad" else None for m in messages]
+        for message in messages:
+            fate(message, batch.careful, settings)
+        for message, place in zip(messages, batch.stored(verdicts), strict=False):
+            note("stored", f"{message.decode()} {place.offset if place else None}")
+        return Flushed(verdicts, {"decode": 0.5}, 100)
+
+    return flush
+
+
+def make_none(settings: Settings) -> Flusher:
+    raise SetupError("no such store")
+
+
+def fate(message: bytes, careful: bool, settings: Settings) -> None:
+    """What this message does to the process that has it."""
+    match message:
+        case b"spin":
+            with deadline(0.3):
+                spin()
+        case b"exit":
+            os._exit(7)
+        case b"segfault":
+            ctypes.string_at(0)
+        case b"memory":
+            hoard = []
+            while True:
+                hoard.append(bytes(range(256)) * (1 << 14))
+                time.sleep(0.001)
+        case b"decoder":
+            raise DecoderFailed("a value cannot be read")
+        case b"careless" if not careful:
+            raise DecoderFailed("fewer rows than records")
+        case b"bug":
+            raise KeyError("a bug")
+        case b"killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case b"litter":
+            (settings.spool / "x.avro").write_bytes(bytes(1000))
+            os._exit(7)
+        case b"down":
+            raise StoreDown("away")
+        case b"slow":
+            time.sleep(100)
+
+
+def spin() -> None:
+    """A native call that never returns and holds the interpreter's lock."""
+    re.match(r"(a+)+$", "a" * 60 + "b")

@@ -1,0 +1,81 @@
+"""Two S3 endpoints, each a Ceph of its own, and alerts stored at the first."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.clock import now_mjd
+from stampede.settings import Settings
+from stampede.store.copy import same
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import Pack, write_pack
+from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from stampede_local.ceph import LocalCeph
+from stampede_local.process import free_port
+from tests.support import rows
+from tests.support.fits_files import source, ztf
+
+TODAY = int(now_mjd())
+
+
+@pytest.fixture(scope="module")
+def second_ceph(
+    ceph_packages: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCeph]:
+    """Another site; its keys are its own."""
+    directory = tmp_path_factory.mktemp("second")
+    keys = {"access_key": "second", "secret_key": "second-secret"}
+    with LocalCeph(directory, free_port(2), "memstore", 4, **keys) as server:
+        yield server
+
+
+@pytest.fixture
+def sites(bucket: Settings, second_ceph: LocalCeph) -> Settings:
+    """Settings with two empty stores."""
+    name = bucket.store.rpartition("/")[2]
+    settings = with_replica(bucket, second_ceph, name)
+    open_replica(settings).ensure_bucket()
+    return settings
+
+
+def with_replica(settings: Settings, ceph: LocalCeph, name: str) -> Settings:
+    replica = {
+        "replica": f"{ceph.endpoint}/{name}",
+        "replica_access_key": ceph.access_key,
+        "replica_secret_key": ceph.secret_key,
+    }
+    return Settings(**(settings.model_dump(exclude_unset=True) | replica))
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    found = settings.model_dump(exclude_unset=True)
+    found |= {name: found[name].get_secret_value() for name in found if "secret" in name}
+    return {name.upper(): str(value) for name, value in found.items()}
+
+
+def all_same(settings: Settings) -> bool:
+    first, second = list(open_objects(settings).list("")), list(open_replica(settings).list(""))
+    return len(first) == len(second) and all(map(same, first, second))
+
+
+def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool = True) -> Pack:
+    """What `cutouts` does first; the alerts' ids are their offsets."""
+    cutouts = [
+        rows.cutout(i, kind, ztf(source(seed=i)), night + 0.5) for i in offsets for kind in KINDS
+    ]
+    coverage = Coverage.of({("alerts", 0): offsets} if kafka else {})
+    pack = write_pack(rows.table(cutouts, CUTOUT), coverage)
+    objects.put(pack.key, pack.data)
+    return pack
+
+
+def put_all(objects: Objects, offsets: range, night: int = TODAY) -> Pack:
+    """And what it does then, and `lightcurves`."""
+    pack, coverage = put_pack(objects, offsets, night), Coverage.of({("alerts", 0): offsets})
+    Table(objects, CUTOUTS).append(pack.places, coverage)
+    points = rows.table(rows.detection("1", i) for i in offsets)
+    Table(objects, DETECTIONS).append(points, coverage)
+    return pack
