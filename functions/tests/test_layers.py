@@ -1,0 +1,91 @@
+"""Folders import only those below them, in no circle; others import only what a package offers."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[2]
+OURS = ("stampede", "stampede_local", "stampede_bench")
+
+
+def lint(config: Path, code: Path) -> subprocess.CompletedProcess[str]:
+    """Hold code to the contracts of a configuration file."""
+    return subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
+        + ["--config", str(config), "--no-cache"],
+        capture_output=True,
+        text=True,
+        cwd=code.parent,
+        env=os.environ | {"PYTHONPATH": str(code), "COLUMNS": "200"},
+    )
+
+
+def test_the_contracts_hold() -> None:
+    done = lint(ROOT / "pyproject.toml", ROOT / "functions")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_circle_of_two_files_breaks_a_contract(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    for folder in ("stampede", "stampede/store", "stampede/alerts"):
+        (code / folder).mkdir(parents=True)
+        (code / folder / "__init__.py").touch()
+    (code / "stampede/store/one.py").write_text("import stampede.alerts.two\n")
+    (code / "stampede/alerts/two.py").write_text("import stampede.store.one\n")
+    config = tmp_path / "pyproject.toml"
+    config.write_text(
+        '[tool.importlinter]\nroot_packages = ["stampede"]\n[[tool.importlinter.contracts]]\n'
+        'name = "No circle"\ntype = "acyclic_siblings"\nancestors = ["stampede"]\n'
+    )
+    done = lint(config, code)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "No circle BROKEN" in done.stdout
+
+
+def test_others_import_only_what_a_package_offers() -> None:
+    """The modules in the `__all__` of a package, and no name that begins with `_`."""
+    graph = grimp.build_graph(*OURS, cache_dir=None, exclude_type_checking_imports=True)
+    hidden = set()
+    for imported in graph.modules:
+        package, _, name = imported.rpartition(".")
+        if not package or name in exported(package):
+            continue
+        for importer in graph.find_modules_that_directly_import(imported):
+            if not f"{importer}.".startswith(f"{package}.") and not is_package(imported):
+                hidden.add(f"{importer} imports {imported}, which is not in its package's __all__")
+    assert not hidden, "\n".join(sorted(hidden))
+
+
+def test_what_a_package_offers_is_there() -> None:
+    for package in packages():
+        for name in exported(package):
+            path = ROOT / "functions" / Path(*package.split(".")) / name
+            assert path.with_suffix(".py").exists() or path.is_dir(), f"{package}.{name}"
+
+
+def packages() -> list[str]:
+    """Every package of ours, dotted."""
+    code = ROOT / "functions"
+    return sorted(
+        ".".join(path.parent.relative_to(code).parts)
+        for ours in OURS
+        for path in (code / ours).rglob("__init__.py")
+    )
+
+
+def is_package(module: str) -> bool:
+    """Whether a module is a package."""
+    return (ROOT / "functions" / Path(*module.split(".")) / "__init__.py").exists()
+
+
+def exported(package: str) -> list[str]:
+    """The names in the `__all__` of a package."""
+    tree = ast.parse((ROOT / "functions" / Path(*package.split(".")) / "__init__.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
