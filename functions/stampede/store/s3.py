@@ -99,9 +99,8 @@ class S3Objects:
                 ]
                 self._minio._complete_multipart_upload(self.bucket, key, upload, parts)
             except BaseException:
-                with suppress(
-                    MinioException, HTTPError, OSError
-                ):  # else `forget_uploads`
+                # If this fails too, `forget_uploads` deletes the upload later.
+                with suppress(MinioException, HTTPError, OSError):
                     self._minio._abort_multipart_upload(self.bucket, key, upload)
                 raise
 

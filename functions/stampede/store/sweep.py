@@ -12,8 +12,8 @@ from stampede.store.tables import Table
 def unneeded_parts(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
     """The parts of a table to be deleted, lowest level first.
 
-    Inputs of a run that has been complete for `grace`; and parts of a run that was left half-written
-    at least `grace` ago, once other complete runs hold the rows of all its inputs.
+    Inputs of a run that has been complete for `grace`; and parts of a run that was left
+    half-written at least `grace` ago, once other complete runs hold the rows of all its inputs.
 
     Delete each part before taking the next: whether a part is needed is asked at that time.
     """

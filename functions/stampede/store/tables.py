@@ -173,7 +173,7 @@ class Table:
     def _fetches(
         self, values: list, wanted: np.ndarray, runs: Iterable[RunInfo]
     ) -> Iterator["Fetch"]:
-        """What to read of `runs` for `values`, sorted; `wanted` is the same as `sortable` has it."""
+        """What to read of `runs` for `values`, which are sorted; `wanted` is `sortable(values)`."""
         for run in runs:
             index = self.reader.index(run)
             for groups in adjacent_groups(index, index.groups(wanted).tolist()):
