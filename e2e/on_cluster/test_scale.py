@@ -30,7 +30,8 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 objects, none = open_objects(Settings()), Coverage.of({{}})
 noise = random.Random(1)
 images = [gzip.compress(noise.randbytes(5_000), 1, mtime=0) for _ in range(97)]

@@ -23,7 +23,8 @@ from stampede.simulator import SimulatedAlert, Simulator
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
-from stampede.store.tables import THUMBNAILS, Table
+from stampede.store.schema import THUMBNAILS
+from stampede.store.tables import Table
 from stampede_local.process import free_port
 from stampede_local.system import USUAL_PORTS, answers
 from tests.support import stored_alerts

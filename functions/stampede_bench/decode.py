@@ -24,7 +24,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
 from stampede.store.raw import write_raw
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table, TableSpec
+from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.load import Load

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stampede.settings import Settings
+from stampede.store.cache import Cache
 from stampede.store.compaction import compact
 from stampede.store.memory import MemoryObjects
-from stampede.store.reader import Cache
 from stampede.store.runs import prefix
-from stampede.store.tables import CUTOUTS, DETECTIONS, TABLES, Table, TableSpec
+from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
+from stampede.store.tables import Table
 from stampede_bench import synthetic
 from stampede_bench.counting_store import Counted
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile

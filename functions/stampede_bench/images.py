@@ -12,7 +12,8 @@ from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.packs import write_pack
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 
 KB = 1000
 CUTOUT_BYTES = 15 * KB  # as the users' tables have it

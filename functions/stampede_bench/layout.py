@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.store.s3 import S3Objects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, KB, NIGHT, images, noise, seconds, store

@@ -19,7 +19,8 @@ from stampede.settings import Settings
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.s3 import S3Objects
-from stampede.store.tables import DETECTIONS, Table
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
 from stampede_bench.counting_store import Counted
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.images import KB, noise, seconds

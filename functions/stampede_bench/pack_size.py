@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from stampede.store.s3 import S3Objects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
 from stampede_bench.servers import empty, objects, servers

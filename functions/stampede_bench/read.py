@@ -24,7 +24,8 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.packs import write_pack
 from stampede.store.s3 import S3Objects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile

@@ -14,7 +14,8 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from stampede.errors import StampedeError
 from stampede.settings import Settings
-from stampede.store.conformance import CHECKS
+from stampede.store.conformance import run_checks
+from stampede.store.open import first_site
 from stampede.store.s3 import S3Objects
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.servers import objects, servers
@@ -72,15 +73,10 @@ def measure(context: Context) -> Iterator[Figure]:
 
 def works(context: Context, bucket: S3Objects, prefix: str) -> Iterator[Figure]:
     """What Stampede asks of an S3 endpoint, one thing after the other."""
-    for number, check in enumerate(CHECKS):
-        name = (check.__doc__ or check.__name__).strip().rstrip(".")
-        try:
-            check(bucket, f"{prefix}works/{number}/")
-            found = 1.0
-        except (AssertionError, StampedeError) as error:
-            context.say(f"{name}: NOT SO: {error}")
-            found = 0.0
-        yield Figure("what works", name, found, "yes or no", must=WORKS)
+    for name, fault in run_checks(bucket, prefix):
+        if fault:
+            context.say(f"{name}: NOT SO: {fault}")
+        yield Figure("what works", name, float(not fault), "yes or no", must=WORKS)
 
 
 def clients(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]:
@@ -187,14 +183,7 @@ def work(
     settings: Settings, what: str, keys: list[str], clients: int, seconds: float
 ) -> tuple[list[Done], int]:
     """What one process does: its requests, and how many failed."""
-    bucket = S3Objects(
-        settings.store,
-        settings.access_key,
-        settings.secret_key.get_secret_value(),
-        settings.region,
-        settings.ca_file,
-        connections=clients,
-    )
+    bucket = S3Objects(first_site(settings), connections=clients)
     data = os.urandom(ITEM)
     deadline = time.monotonic() + seconds
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
 from stampede.store.coverage import Coverage
-from stampede.store.merge import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.objects import Objects
-from stampede.store.runs import RunName, RunWriter, digest
+from stampede.store.run_format import RunWriter
+from stampede.store.runs import RunName, digest
+from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 
 FLUSH = 300  # alerts, as a source has so many in flight
 POINTS = 2  # that an alert adds to a light curve: its own, and one of forced photometry

@@ -8,8 +8,8 @@ from stampede.alerts.framing import Framing
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
-from stampede.store.packs import THUMBNAIL_PACKS, read_rows, write_pack
-from stampede.store.tables import THUMBNAILS
+from stampede.store.packs import read_rows, write_pack
+from stampede.store.schema import THUMBNAIL_PACKS, THUMBNAILS
 from stampede_bench import load
 from stampede_bench.decode import UNIT, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must, over_rounds

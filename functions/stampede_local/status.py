@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.store import ledger
 from stampede.store.open import open_objects
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 from stampede_local.process import State
 from stampede_local.system import System
 

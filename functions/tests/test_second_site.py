@@ -6,7 +6,8 @@ import pytest
 
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
-from stampede.store.tables import DETECTIONS, Table
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
 from tests.cli.test_cli import run
 from tests.support.receiver import Receiver
 from tests.support.two_sites import put_all, put_pack

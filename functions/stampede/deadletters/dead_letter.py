@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from stampede.errors import Damaged
 from stampede.events.event import Event, Position, coverage_of
 from stampede.events.record import extension_headers
+from stampede.store.coverage import COVERAGE
 from stampede.store.ledger import DEAD_LETTERS
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.packs import COVERAGE
 from stampede.store.runs import digest
-from stampede.store.tables import TABLES
+from stampede.store.schema import TABLES
 
 DEAD_LETTER = pa.schema(
     [

@@ -12,7 +12,8 @@ from stampede.store import ledger
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.runs import digest
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 
 Stored = Mapping[str, Coverage]
 
@@ -133,7 +134,7 @@ class DeadLetterReader:
         if self._wanted is not None:
             wanted = self._wanted.get(table, Coverage())
             try:
-                held = ledger.coverage_of(self._objects, info)
+                held = ledger.read_coverage(self._objects, info)
             except (pa.ArrowException, OSError, LookupError, TypeError, ValueError):
                 return read_rows(self._objects, info)  # which says what is wrong
             if wanted - held == wanted:

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from stampede.errors import SetupError
 from stampede.settings import Settings
 from stampede.store import ledger
-from stampede.store.coverage import Coverage
+from stampede.store.coverage import Coverage, Interval
 from stampede.store.objects import ObjectInfo, Objects
 
 ANSWER_SECONDS = 15.0
@@ -49,8 +49,8 @@ def audit(
 
 
 def widened(
-    known: dict[ledger.PartitionId, ledger.Span], seen: Coverage
-) -> dict[ledger.PartitionId, ledger.Span]:
+    known: dict[ledger.PartitionId, Interval], seen: Coverage
+) -> dict[ledger.PartitionId, Interval]:
     """The spans that hold both what is known of each partition and what was seen of it."""
     spans = dict(known)
     for partition in seen.partitions():
@@ -82,7 +82,7 @@ def lacks(missing: Iterable[ObjectInfo], some: int = 3) -> list[Lack]:
     return [lack for _, lack in sorted(found.items())]
 
 
-def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.PartitionId, ledger.Span]:
+def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.PartitionId, Interval]:
     """Offsets ``[low, high)`` that Kafka holds of each partition. Raises `SetupError`."""
     options: dict[str, Any] = {
         "bootstrap.servers": settings.kafka,

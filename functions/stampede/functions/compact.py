@@ -14,7 +14,8 @@ from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
 from stampede.store.open import open_objects
 from stampede.store.runs import RunInfo
-from stampede.store.tables import DERIVED, TABLES, Table
+from stampede.store.schema import DERIVED, TABLES
+from stampede.store.tables import Table
 
 log = structlog.get_logger()
 

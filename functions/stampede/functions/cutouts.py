@@ -12,7 +12,8 @@ from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 
 
 def make_flusher(settings: Settings) -> Flusher:

@@ -13,7 +13,7 @@ from stampede.errors import NotAnEvent
 from stampede.events.batching import Outcome
 from stampede.events.event import Event
 from stampede.store.objects import Objects
-from stampede.store.tables import TABLES
+from stampede.store.schema import TABLES
 
 
 def table_of_path(path: str) -> str:

@@ -11,7 +11,8 @@ from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
-from stampede.store.tables import DETECTIONS, Table
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
 
 
 def make_flusher(settings: Settings) -> Flusher:

@@ -28,14 +28,9 @@ from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.pack_index_check import PackIndexCheck, index
-from stampede.store.packs import (
-    CUTOUT_PACKS,
-    THUMBNAIL_PACKS,
-    expired,
-    night_of,
-)
-from stampede.store.replica import unneeded
-from stampede.store.tables import CUTOUTS, THUMBNAILS
+from stampede.store.packs import expired, night_of
+from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.sweep import unneeded_at_second_site
 
 log = structlog.get_logger()
 
@@ -199,7 +194,7 @@ class Reconciler:
                 for _ in range(site.forget_uploads(self._now - timedelta(hours=UPLOAD_HOURS))):
                     self._note("cut-off", "an upload")
         for site in self._sites[1:]:
-            for key in unneeded(self._objects, site, self._now, self._grace):
+            for key in unneeded_at_second_site(self._objects, site, self._now, self._grace):
                 self._remove("superseded", site, key)
 
     # -- how

@@ -21,15 +21,9 @@ from stampede.events.s3_events import key_of
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
 from stampede.store.open import open_objects
-from stampede.store.packs import (
-    CUTOUT_PACKS,
-    THUMBNAIL_PACKS,
-    expired,
-    night_of,
-    read_rows,
-    write_pack,
-)
-from stampede.store.tables import THUMBNAILS, Table
+from stampede.store.packs import expired, night_of, read_rows, write_pack
+from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.tables import Table
 
 log = structlog.get_logger()
 

@@ -25,7 +25,8 @@ from stampede.read.problems import (
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.packs import expired, night_of
-from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table
+from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
+from stampede.store.tables import Table
 
 GAP = 16 << 10
 """Bytes between two cutouts that are read over rather than asked for twice: about what comes
@@ -87,7 +88,7 @@ class RefreshingTable:
         too_old = self._listed < time.monotonic() - self._max_age
         if too_old and (not self._lock.locked() or self._patience()):
             return None
-        rows = self.table.kept(values)
+        rows = self.table.cached(values)
         return rows if rows is not None and rows.num_rows else None
 
     def list_since(self, moment: float, to_its_end: bool = True) -> bool:

@@ -1,9 +1,10 @@
-"""`stampede setup`: the bucket, and that the store tells of everything that is put into it.
+"""`stampede setup`: make the bucket, and make the store send a notification for each new object.
 
-Topics are made by the subset of Amazon's SNS API that Ceph's RGW has, notifications by S3's.
-What RGW (16.2) does there: a notification keeps a copy of its topic, so it is made again when
-the topic changes; PutBucketNotification adds and never removes; DELETE ``?notification``, which
-S3 has not, removes them all; a topic removed first leaves them behind.
+Topics are made through the subset of Amazon's SNS API that Ceph's RGW has, notifications through
+S3's API. RGW (16.2) behaves as follows. A notification holds a copy of its topic, so it must be
+made again when the topic changes. PutBucketNotification adds notifications and never removes any.
+DELETE ``?notification``, which S3 does not have, removes all of them, or one by its name. A topic
+that is deleted first leaves its notifications behind.
 """
 
 import hashlib
@@ -23,18 +24,19 @@ from urllib3.exceptions import HTTPError
 
 from stampede.errors import SetupError, StoreDown
 from stampede.settings import Settings
-from stampede.store.open import open_objects
+from stampede.store.address import StoreAddress
+from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3 import S3Objects
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]  # takes a line for the user
 
-# What is told of: everything that is kept. One notification each, so that one may be taken away.
+# Everything that is stored. One notification for each prefix, so that one can be removed.
 PREFIXES = ("packs/", "thumbnails/", "tables/", "alerts/", "deadletters/")
 EVENTS = ["s3:ObjectCreated:*"]
 
 
 class Topic(NamedTuple):
-    """Where an S3 endpoint pushes notifications to."""
+    """A destination to which an S3 endpoint pushes notifications."""
 
     arn: str
     name: str
@@ -42,114 +44,107 @@ class Topic(NamedTuple):
     persistent: bool
 
 
-def setup(settings: Settings, say: Say) -> None:
-    """Make what is lacking: the bucket, the topic, its notifications; the second site's bucket.
+def setup(settings: Settings, progress: Progress) -> None:
+    """Make what is missing: the bucket, the topic, its notifications; the second site's bucket.
 
     Harmless to repeat. Raises `SetupError`, `StoreDown`.
     """
-    for each in sites(settings):
-        if isinstance(open_objects(each), S3Objects):
-            NotifyingBucket(each).make_bucket(say)
+    store = first_site(settings)
+    for site in (store, second_site(settings)) if settings.replica else (store,):
+        if _is_bucket(site):
+            NotifyingBucket(site).make_bucket(progress)
         else:
-            say(f"{each.store}: nothing to make, and it tells of nothing that is stored")
-    if not isinstance(open_objects(settings), S3Objects):
+            progress(f"{site.url}: no bucket to make, and no notifications from this kind of store")
+    if not _is_bucket(store):
         return
     if not settings.notifications:
-        say("STAMPEDE_NOTIFICATIONS is not set: the store tells nobody what is stored")
+        progress("STAMPEDE_NOTIFICATIONS is not set: the store sends no notifications")
         return
     if not settings.notifications.startswith(("http://", "https://")):
         raise SetupError(f"STAMPEDE_NOTIFICATIONS is no http(s) URL: {settings.notifications}")
-    site = NotifyingBucket(settings)
-    site.make_notifications(site.make_topic(settings.notifications, say), say)
+    bucket = NotifyingBucket(store)
+    topic = bucket.make_topic(settings.notifications, progress)
+    bucket.make_notifications(topic, progress)
 
 
-def remove(settings: Settings, say: Say) -> None:
-    """Take away what `setup` made, but for buckets and data. Harmless to repeat."""
-    if isinstance(open_objects(settings), S3Objects):
-        NotifyingBucket(settings).remove(say)
-    say("the buckets, and all that is in them, stay")
+def remove(settings: Settings, progress: Progress) -> None:
+    """Remove what `setup` made, except buckets and data. Harmless to repeat."""
+    store = first_site(settings)
+    if _is_bucket(store):
+        NotifyingBucket(store).remove(progress)
+    progress("the buckets and all objects in them stay")
 
 
-def sites(settings: Settings) -> Iterator[Settings]:
-    """The store, and the second site if there is one, each as settings of a store."""
-    yield settings
-    if settings.replica:
-        yield settings.model_copy(
-            update={
-                "store": settings.replica,
-                "access_key": settings.replica_access_key,
-                "secret_key": settings.replica_secret_key,
-                "region": settings.replica_region,
-                "ca_file": settings.replica_ca_file,
-            }
-        )
+def _is_bucket(site: StoreAddress) -> bool:
+    return isinstance(open_store(site), S3Objects)
 
 
 class NotifyingBucket:
-    """One bucket of an S3 endpoint, and what the endpoint tells of it."""
+    """One bucket of an S3 endpoint, with its topic and notifications."""
 
-    def __init__(self, settings: Settings) -> None:
-        parts = urlsplit(settings.store)
-        self._bucket = parts.path.strip("/")
-        self._url = parts._replace(path="/", query="", fragment="")
-        self._region = settings.region
-        self._keys = Credentials(settings.access_key, settings.secret_key.get_secret_value())
+    def __init__(self, site: StoreAddress) -> None:
+        url = urlsplit(site.url)
+        self._bucket = url.path.strip("/")
+        self._url = url._replace(path="/", query="", fragment="")
+        self._region = site.region
+        self._keys = Credentials(site.access_key, site.secret_key)
         self._pool = urllib3.PoolManager(
-            ca_certs=str(settings.ca_file) if settings.ca_file else None,
+            ca_certs=str(site.ca_file) if site.ca_file else None,
             timeout=urllib3.Timeout(connect=3, read=30),
         )
         self._minio = Minio(
-            endpoint=parts.netloc,
-            access_key=self._keys.access_key,
-            secret_key=self._keys.secret_key,
-            region=settings.region,
-            secure=parts.scheme == "https",
+            endpoint=url.netloc,
+            access_key=site.access_key,
+            secret_key=site.secret_key,
+            region=site.region,
+            secure=url.scheme == "https",
             http_client=self._pool,
         )
 
     @property
     def topic_name(self) -> str:
-        """Of the topic: RGW's are common to all buckets, so it is called after this one."""
+        """RGW's topics are common to all buckets, so the name includes this bucket's."""
         return f"stampede-{self._bucket}"
 
-    def make_bucket(self, say: Say) -> None:
-        """Make the bucket if there is none."""
+    def make_bucket(self, progress: Progress) -> None:
+        """Make the bucket if it does not exist."""
         with self._errors():
             if self._minio.bucket_exists(bucket_name=self._bucket):
-                say(f"bucket {self._bucket}: is there")
+                progress(f"bucket {self._bucket}: is there")
                 return
             self._minio.make_bucket(bucket_name=self._bucket)
-            say(f"bucket {self._bucket}: made")
+            progress(f"bucket {self._bucket}: made")
 
-    def make_topic(self, endpoint: str, say: Say) -> Topic:
-        """The topic that pushes to `endpoint`; made, or changed, where there is none."""
+    def make_topic(self, endpoint: str, progress: Progress) -> Topic:
+        """The topic that pushes to `endpoint`; made or changed if necessary."""
         found = next((t for t in self.topics() if t.name == self.topic_name), None)
         if found and found.endpoint == endpoint and found.persistent:
-            say(f"topic {found.name}: is there, pushes to {endpoint}")
+            progress(f"topic {found.name}: is there, pushes to {endpoint}")
             return found
-        # What they copied is wrong now. First, so that a break leaves nothing that looks right.
-        self._remove_notifications(say)
+        # They hold a copy of the old topic. Remove them first: after an interruption nothing
+        # then looks right but is wrong.
+        self._remove_notifications(progress)
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
         fields = {
-            f"Attributes.entry.{place}.{part}": text
-            for place, pair in enumerate(attributes.items(), 1)
+            f"Attributes.entry.{number}.{part}": text
+            for number, pair in enumerate(attributes.items(), 1)
             for part, text in zip(("key", "value"), pair, strict=True)
         }
-        answer = self._ask(Action="CreateTopic", Name=self.topic_name, **fields)
-        arn = answer.findtext(".//{*}TopicArn") or ""
-        say(
+        reply = self._call(Action="CreateTopic", Name=self.topic_name, **fields)
+        arn = reply.findtext(".//{*}TopicArn") or ""
+        progress(
             f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {endpoint}; "
             "a new one is served within 30 s"
         )
         return Topic(arn, self.topic_name, endpoint, True)
 
-    def make_notifications(self, topic: Topic, say: Say) -> None:
-        """Have every prefix told to the topic."""
+    def make_notifications(self, topic: Topic, progress: Progress) -> None:
+        """Make the notification of every prefix, sent to `topic`."""
         found = self._notifications()
         for prefix in PREFIXES:
             name = f"stampede-{prefix.strip('/')}"
             if found.get(name) == (topic.arn, prefix):
-                say(f"notification {name}: is there")
+                progress(f"notification {name}: is there")
                 continue
             notification = TopicConfig(
                 topic=topic.arn,
@@ -162,52 +157,52 @@ class NotifyingBucket:
                     bucket_name=self._bucket,
                     config=NotificationConfig(topic_config_list=[notification]),
                 )
-            say(f"notification {name}: made, for {self._bucket}/{prefix}*")
+            progress(f"notification {name}: made, for {self._bucket}/{prefix}*")
 
-    def remove(self, say: Say) -> None:
-        """Take away this bucket's notifications that are ours, then the topic."""
+    def remove(self, progress: Progress) -> None:
+        """Remove Stampede's notifications from this bucket, then its topic."""
         with self._errors():
-            there = self._minio.bucket_exists(bucket_name=self._bucket)
-        if there:
-            self._remove_notifications(say)
+            exists = self._minio.bucket_exists(bucket_name=self._bucket)
+        if exists:
+            self._remove_notifications(progress)
         for topic in self.topics():
             if topic.name == self.topic_name:
-                self._ask(Action="DeleteTopic", TopicArn=topic.arn)
-                say(f"topic {topic.name}: removed")
+                self._call(Action="DeleteTopic", TopicArn=topic.arn)
+                progress(f"topic {topic.name}: removed")
 
     def topics(self) -> list[Topic]:
         """All topics of the endpoint."""
         topics: list[Topic] = []
         token: str | None = ""
         while token is not None:
-            answer = self._ask(Action="ListTopics", **({"NextToken": token} if token else {}))
-            topics += map(topic_of, answer.iterfind(".//{*}member"))
-            token = answer.findtext(".//{*}NextToken") or None
+            reply = self._call(Action="ListTopics", **({"NextToken": token} if token else {}))
+            topics += map(topic_of, reply.iterfind(".//{*}member"))
+            token = reply.findtext(".//{*}NextToken") or None
         return topics
 
-    def _remove_notifications(self, say: Say) -> None:
+    def _remove_notifications(self, progress: Progress) -> None:
         for name in self._notifications():
             if name.startswith("stampede-"):
                 self._send("DELETE", f"/{self._bucket}", {"notification": name})
-                say(f"notification {name}: removed")
+                progress(f"notification {name}: removed")
 
     def _notifications(self) -> dict[str, tuple[str, str]]:
-        """Topic and prefix of every notification of the bucket, by name."""
+        """Topic ARN and prefix of every notification of the bucket, by name."""
         with self._errors():
             config = self._minio.get_bucket_notification(bucket_name=self._bucket)
         return {
-            each.config_id or "": (
-                each.topic or "",
-                (each.prefix_filter_rule and each.prefix_filter_rule.value) or "",
+            notification.config_id or "": (
+                notification.topic or "",
+                (notification.prefix_filter_rule and notification.prefix_filter_rule.value) or "",
             )
-            for each in config.topic_config_list or ()
+            for notification in config.topic_config_list or ()
         }
 
-    def _ask(self, **fields: str) -> ElementTree.Element:
+    def _call(self, **fields: str) -> ElementTree.Element:
         return ElementTree.fromstring(self._send("POST", "/", {}, urlencode(fields).encode()))
 
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes = b"") -> bytes:
-        """A signed request. Raises `SetupError` where the endpoint refuses it."""
+        """Send a signed request and return the body. Raises `SetupError` if it is refused."""
         url = self._url._replace(path=path, query=urlencode(query))
         now, digest = time.utcnow(), hashlib.sha256(body).hexdigest()
         headers: dict[str, Any] = {
@@ -226,15 +221,15 @@ class NotifyingBucket:
             date=now,
         )
         with self._errors():
-            answer = self._pool.request(method, url.geturl(), body=body, headers=headers)
-        if answer.status >= 500:
-            raise StoreDown(f"{self._url.geturl()} answered {answer.status}")
-        if answer.status >= 300:
+            response = self._pool.request(method, url.geturl(), body=body, headers=headers)
+        if response.status >= 500:
+            raise StoreDown(f"{self._url.geturl()} answered {response.status}")
+        if response.status >= 300:
             raise SetupError(
-                f"{self._url.geturl()} has no topics for notifications as Ceph's RGW has them, or "
-                f"not for this user: it answered {answer.status} {answer.data.decode()[:200]}"
+                f"{self._url.geturl()} does not have the topics API of Ceph's RGW, or "
+                f"not for this user: it answered {response.status} {response.data.decode()[:200]}"
             )
-        return answer.data
+        return response.data
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -251,7 +246,7 @@ class NotifyingBucket:
 
 
 def topic_of(member: ElementTree.Element) -> Topic:
-    """A topic as RGW lists it."""
+    """A topic from an entry of RGW's listing."""
     return Topic(
         member.findtext("{*}TopicArn") or "",
         member.findtext("{*}Name") or "",

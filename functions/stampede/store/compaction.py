@@ -1,48 +1,50 @@
-"""Compaction: runs of one level merged into one of the next, old ones removed.
+"""Compaction: merge the runs of one level into one run of the next, and delete old runs.
 
-Any number of compactors may run, with views as old as they like, and stop anywhere: see
-docs/store.md for why that is harmless.
+Any number of compactors may run, with listings of any age, and may stop anywhere: docs/store.md
+explains why that is harmless.
 """
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
-from stampede.store.merge_plan import Bound, Groups, Run, plan
-from stampede.store.reader import RunFile
-from stampede.store.runs import RunInfo, RunWriter, prefix, sortable
-from stampede.store.tables import Table, complete, live
+from stampede.store.merge_plan import plan
+from stampede.store.run_format import RunWriter
+from stampede.store.run_stream import RunStream
+from stampede.store.runs import Run, live
+from stampede.store.sweep import unneeded_parts
+from stampede.store.tables import Table
 
-# Rows merged at once: what bounds the memory, with one written part.
+# Rows merged at once. They and one written part bound the memory.
 SLICE_ROWS = 128 * 1024
-# How many merges in a row may find their inputs gone.
+# Number of merges that may find their inputs gone.
 _TRIES = 5
 
 
 @dataclass
 class Report:
-    """What a compaction did: runs and levels, rows, bytes, keys."""
+    """What a compaction did.
 
-    merged: list[tuple[int, int, int]] = field(default_factory=list)  # runs, levels from and to
+    `merged` has an entry per merge: number of runs, the lowest level among them, the new level.
+    """
+
+    merged: list[tuple[int, int, int]] = field(default_factory=list)
     rows_read: int = 0
     rows_written: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    bytes_new: int = 0  # of those read, in runs that had never been merged
-    parts_found: int = 0  # written by another compactor, or before a crash
+    bytes_new: int = 0  # the share of `bytes_read` from runs of level 0
+    parts_found: int = 0  # already written, by another compactor or before a crash
     written: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    overtaken: int = 0  # merges given up because another compactor was faster
+    overtaken: int = 0  # merges that another compactor finished first
 
 
 Progress = Callable[[Report], None]
@@ -59,12 +61,12 @@ def compact(
     slice_rows: int = SLICE_ROWS,
     progress: Progress = lambda report: None,
 ) -> Report:
-    """Remove what was merged more than `grace` ago, then merge until no level is full.
+    """Delete what was merged at least `grace` ago, then merge until no level is full.
 
     Parameters
     ----------
     now
-        The time, by the store's clock, against which `grace` is measured.
+        The time by the store's clock; `grace` counts from it.
     fanout
         Runs of one level that are merged into one of the next.
     run_rows
@@ -74,60 +76,25 @@ def compact(
     progress
         Called after every part written and every key deleted.
 
-    Raises `StoreDown`; what was done until then stays done.
+    Raises `StoreDown`; what was done before stays done.
     """
     report = Report()
     table.refresh()
-    sweep(table, now, grace, report, progress)
+    for part in unneeded_parts(table, now, grace):
+        table.objects.delete(part.key)
+        report.deleted.append(part.key)
+        progress(report)
     table.refresh()
     while picked := _pick(live(table.listed()), fanout, run_rows, major):
+        runs, level = picked
         try:
-            merge(table, *picked, run_rows, slice_rows, report, progress)
+            merge(table, runs, level, run_rows, slice_rows, report, progress)
         except NotFound as error:
             report.overtaken += 1
             if report.overtaken == _TRIES:
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
         table.refresh()
     return report
-
-
-def sweep(
-    table: Table, now: datetime, grace: timedelta, report: Report, progress: Progress
-) -> None:
-    """Delete the parts that nobody needs any more, lowest level first.
-
-    Inputs of a run that has been complete for `grace`; and parts of a run that somebody left
-    half-written at least `grace` ago, once other complete runs hold the rows of all its inputs.
-    """
-    parts = table.listed()
-    whole = complete(parts)
-    finished = {run[0].name.run for run in whole}
-    held = {name for run in whole for name in run[0].inputs}
-    settled = {
-        name
-        for run in whole
-        if all(now - part.object.modified >= grace for part in run)
-        for name in run[0].inputs
-    }
-
-    def there(run: str) -> int:
-        return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
-
-    def abandoned(part: RunInfo) -> bool:
-        # The listing is old by now. Only in this order do new ones prove that no input went
-        # because this very run was complete.
-        return (
-            part.name.run not in finished
-            and now - part.object.modified >= grace
-            and all(name in held or not there(name) for name in part.inputs)
-            and there(part.name.run) < part.name.parts
-        )
-
-    for part in parts:
-        if part.name.run in settled or abandoned(part):
-            table.objects.delete(part.key)
-            report.deleted.append(part.key)
-            progress(report)
 
 
 def merge(
@@ -139,24 +106,24 @@ def merge(
     report: Report,
     progress: Progress,
 ) -> None:
-    """Merge `runs` into one of `level`, part by part, in memory that does not grow with them.
+    """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
-    Raises `NotFound` where an input is gone, so that nothing is merged without its rows.
+    Raises `NotFound` if an input is gone, so that nothing is merged without its rows.
     """
-    streams = [_Stream(table, run) for run in runs]
+    streams = [RunStream(table, run) for run in runs]
     planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
     coverage = Coverage.union(run[0].coverage for run in runs)
-    there = {part.key for part in table.listed()}
+    written_before = {part.key for part in table.listed()}
     for number, bounds in enumerate(planned.parts):
         key = planned.name(number).key(table.spec.name)
-        if key in there:
+        if key in written_before:
             report.parts_found += 1
             for stream in streams:
                 stream.skip(bounds[-1])
             continue
         writer = RunWriter(table.spec)
         for bound in bounds:
-            rows = pa.concat_tables(table.map(partial(_Stream.take, bound=bound), streams))
+            rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
             report.rows_read += rows.num_rows
             writer.add(sort_unique(rows, table.spec))
         data = writer.close(level, planned.inputs, coverage)
@@ -175,75 +142,25 @@ def merge(
 
 
 def _pick(runs: list[Run], fanout: int, run_rows: int, major: bool) -> tuple[list[Run], int] | None:
-    """The runs to be merged next, and the level they go to.
+    """The runs to merge next, and the level of the result; None if no level is full.
 
-    The oldest of the lowest full level. Of a backlog of small ones fanout² at once go up two
-    levels: read and written once, not twice.
+    The oldest runs of the lowest full level. If a backlog of fanout² small ones has built up, they
+    rise two levels at once: read and written once, not twice.
     """
     levels: dict[int, list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=_age):
+    for run in sorted(runs, key=_order):
         levels[run[0].name.level].append(run)
-    for level, some in sorted(levels.items()):
-        many = some[: fanout**2]
-        if len(many) == fanout**2 and sum(part.rows for run in many for part in run) <= run_rows:
-            return many, level + 2
-        if len(some) >= fanout:
-            return some[:fanout], level + 1
+    for level, of_level in sorted(levels.items()):
+        backlog = of_level[: fanout**2]
+        rows = sum(part.rows for run in backlog for part in run)
+        if len(backlog) == fanout**2 and rows <= run_rows:
+            return backlog, level + 2
+        if len(of_level) >= fanout:
+            return of_level[:fanout], level + 1
     if major and len(runs) > 1:
-        return [run for _, some in sorted(levels.items()) for run in some], max(levels) + 1
+        return [run for _, of_level in sorted(levels.items()) for run in of_level], max(levels) + 1
     return None
 
 
-def _age(run: Run) -> tuple[datetime, str]:
+def _order(run: Run) -> tuple[datetime, str]:
     return max(part.object.modified for part in run), run[0].name.run
-
-
-class _Stream:
-    """The rows of one run in key order, slice by slice."""
-
-    def __init__(self, table: Table, run: Run) -> None:
-        self.groups = Groups(table.reader, run)
-        self._reader = table.reader
-        self._leading = table.spec.schema.field(table.spec.leading)
-        self._spec = table.spec
-        self._file: RunFile | None = None
-        self._at = 0  # row groups read
-        self._rest = table.spec.schema.empty_table().replace_schema_metadata()
-
-    def take(self, bound: Bound) -> pa.Table:
-        """The rows after those taken before and below `bound`."""
-        end = self._below(bound)
-        wanted = self.groups.places[self._at : end]
-        tables = [self._rest]
-        for part, places in itertools.groupby(wanted, lambda place: place[0]):
-            numbers = [number for _, number in places]
-            tables += self._open(part).read(numbers)
-        self._at = max(self._at, end)
-        rows = pa.concat_tables(tables)
-        below = rows.num_rows
-        if bound is not None:
-            is_below = pc.less(rows[self._leading.name], pa.scalar(bound, self._leading.type))
-            below = pc.sum(is_below).as_py() or 0
-        self._rest = rows.slice(below)
-        return rows.slice(0, below)
-
-    def skip(self, bound: Bound) -> None:
-        """Go on as if all rows below `bound` had been taken."""
-        end = self._below(bound)
-        if end > self._at:
-            # Only the last row group that begins below the bound may go on beyond it.
-            self._at = end - 1
-            self._rest = self._rest.slice(0, 0)
-        self.take(bound)
-
-    def _open(self, part: RunInfo) -> RunFile:
-        """The part, its index held: the cache may be too small for those of all inputs."""
-        if self._file is None or self._file.run is not part:
-            self._file = self._reader.open(part)
-        return self._file
-
-    def _below(self, bound: Bound) -> int:
-        """How many row groups begin below `bound`."""
-        if bound is None:
-            return len(self.groups.places)
-        return int(np.searchsorted(self.groups.firsts, sortable([bound], self._spec)[0]))

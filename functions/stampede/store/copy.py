@@ -1,39 +1,33 @@
-"""Copies objects from one store to another, and believes nothing until it was checked.
+"""Copies objects from one store to another, and checks every copy at both ends.
 
-What is read is held against the etag and, where the name is a digest of the content, against the
-name; what was written against the etag that the target gives it. An object that is at the target
-already is not read at all, so whatever was cut short is simply begun again.
+What is read is compared with the source's etag and, if the name is a digest of the content, with
+the name. What was written is compared with the etag that the target reports. An object that is
+already at the target is not read, so after an interruption simply copy everything again.
 """
 
 import ctypes
 import itertools
-import re
 import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from hashlib import md5, sha256
 from typing import NamedTuple
 
-from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.errors import NotFound, StoreDown
+from stampede.store.digests import Digests, same
 from stampede.store.objects import ObjectInfo, Objects
 
 WHOLE = 32 << 20
-"""An object of no more bytes is one GET and one PUT: to a far site each request is a round trip."""
+"""Objects up to this size are one GET and one PUT: to a far site each request is a round trip."""
 PIECE = 8 << 20
-"""Bytes of a larger one asked for, and sent, at once; S3 takes parts from 5 MiB on."""
+"""Bytes of a larger object per GET and per part of its upload; S3 takes parts from 5 MiB on."""
 AHEAD = 2
-"""Pieces fetched beside the one that is being sent."""
-ROOM = 128 << 20
-"""Bytes that copies under way hold, where nothing else is said."""
+"""Pieces fetched while another is sent."""
+MAX_BYTES = 128 << 20
+"""Default for the bytes held by all copies under way."""
 
-# Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
-_NAMED = re.compile(
-    r"(?:(?:packs|thumbnails|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})\.parquet"
-)
 _MMAP_THRESHOLD = -3  # glibc's malloc.h
-_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class Copied(NamedTuple):
@@ -49,43 +43,45 @@ class Copier:
     Parameters
     ----------
     most_bytes
-        Bytes that all copies under way hold at most; a copy waits for room only when its two
-        sites have said what they have. Many copies and little room do for a site that is far:
-        most of a copy's time it waits for an answer and holds nothing.
+        Bytes that all copies under way hold at most. A copy reserves its bytes after the two
+        HEADs that show it is needed. Many copies and few bytes suit a far site: for most of its
+        time a copy waits for an answer and holds nothing.
     """
 
-    def __init__(self, source: Objects, target: Objects, most_bytes: int = ROOM) -> None:
+    def __init__(self, source: Objects, target: Objects, most_bytes: int = MAX_BYTES) -> None:
         self.source, self.target = source, target
-        self._room = _Room(most_bytes)
-        _give_back()
+        self._budget = _ByteBudget(most_bytes)
+        _return_freed_memory()
         self._fetchers = ThreadPoolExecutor(
             AHEAD * max(1, most_bytes // ((AHEAD + 1) * PIECE)), "fetch"
         )
 
     def copy(self, key: str) -> Copied:
-        """Have an object at the target; when this returns it was seen there, whole.
+        """Copy an object unless the target has it. When this returns, the target has all of it.
 
         Raises
         ------
         NotFound
-            The source has no such object, or has it no more.
+            The source has no such object, or no longer has it.
         Damaged
-            What the source gives is not what it was given.
+            The source returns other bytes than were stored.
         StoreDown
-            One of the two does not answer, or the copy is not what was sent.
+            A site does not answer, or the copy is not what was sent.
         """
         info = self.source.head(key)
         if same(info, find(self.target, key)):
             return Copied(info.size, False)
-        sums = _Sums(info)
-        if info.size <= WHOLE:
-            with self._room.of(info.size):
-                self._whole(key, sums)
+        in_parts = info.size > WHOLE
+        digests = Digests(info, in_parts)
+        if in_parts:
+            with self._budget.reserve((AHEAD + 1) * PIECE):
+                self.target.put_stream(key, digests.checked(self._fetch(info)))
         else:
-            with self._room.of((AHEAD + 1) * PIECE):
-                self.target.put_stream(key, sums.over(self._fetch(info)))
+            with self._budget.reserve(info.size):
+                self._copy_whole(key, digests)
         stored = self.target.head(key)
-        if stored.size != info.size or not (stored.etag in sums.etags or self._reads_as(sums)):
+        same_etag = stored.etag in digests.etags
+        if stored.size != info.size or not (same_etag or self._reads_back(digests, in_parts)):
             raise StoreDown(f"the copy of {key} is not what was sent: {stored}")
         return Copied(info.size, True)
 
@@ -93,10 +89,10 @@ class Copier:
         """Stop the threads."""
         self._fetchers.shutdown()
 
-    def _whole(self, key: str, sums: "_Sums") -> None:
+    def _copy_whole(self, key: str, digests: Digests) -> None:
         data = self.source.get(key)
-        sums.add(data)
-        sums.check()
+        digests.add(data)
+        digests.check()
         self.target.put(key, data)
 
     def _fetch(self, info: ObjectInfo) -> Iterator[bytes]:
@@ -106,72 +102,61 @@ class Copier:
             return self.source.get(info.key, start, min(PIECE, info.size - start))
 
         starts = iter(range(0, info.size, PIECE))
-        coming: deque[Future[bytes]] = deque(
-            self._fetchers.submit(piece, start) for start in itertools.islice(starts, AHEAD)
-        )
+        pieces: deque[Future[bytes]] = deque()
+
+        def fetch_next(count: int) -> None:
+            for start in itertools.islice(starts, count):
+                pieces.append(self._fetchers.submit(piece, start))
+
+        fetch_next(AHEAD)
         try:
-            while coming:
-                data = coming.popleft().result()
-                coming.extend(
-                    self._fetchers.submit(piece, start) for start in itertools.islice(starts, 1)
-                )
+            while pieces:
+                data = pieces.popleft().result()
+                fetch_next(1)
                 yield data
         finally:
-            for future in coming:
+            for future in pieces:
                 future.cancel()
 
-    def _reads_as(self, sums: "_Sums") -> bool:
-        """Whether the copy reads as what was sent: asked where an etag is no digest."""
-        again = _Sums(sums.info)
-        for start in range(0, sums.info.size, PIECE):
-            again.add(self.target.get(sums.info.key, start, PIECE))
-        return again.etags == sums.etags
+    def _reads_back(self, sent: Digests, in_parts: bool) -> bool:
+        """Whether the copy reads as what was sent: needed if the target's etag is no digest."""
+        read = Digests(sent.info, in_parts)
+        for start in range(0, sent.info.size, PIECE):
+            read.add(self.target.get(sent.info.key, start, PIECE))
+        return read.etags == sent.etags
 
 
-def _give_back() -> None:
-    """Have glibc give large blocks back to the kernel when they are freed, for ever after.
+def _return_freed_memory() -> None:
+    """Make glibc return large blocks to the kernel when they are freed, from now on.
 
-    By itself it would, once it has seen some, keep tens of MB of them for each thread.
+    By default glibc raises its threshold when it sees such blocks, and then keeps tens of MB of
+    them per thread.
     """
     with suppress(AttributeError):  # another libc
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
 
 
 def find(objects: Objects, key: str) -> ObjectInfo | None:
-    """An object's size and etag, None where there is none. Raises `StoreDown`."""
+    """An object's size and etag; None if the store has no such object. Raises `StoreDown`."""
     try:
         return objects.head(key)
     except NotFound:
         return None
 
 
-def same(one: ObjectInfo, other: ObjectInfo | None) -> bool:
-    """Whether two stores have the same under one name.
-
-    A name has one content here, and a PUT is whole or nothing, so the size would do; two etags
-    that are both a digest of the content tell damage.
-    """
-    return (
-        other is not None
-        and one.size == other.size
-        and (
-            one.etag == other.etag or not (_MD5.fullmatch(one.etag) and _MD5.fullmatch(other.etag))
-        )
-    )
-
-
-class _Room:
-    """Bytes that may be held at once; who asks for more than all of them gets all."""
+class _ByteBudget:
+    """Bytes that may be held at once. A request for more than all of them gets all."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
         self._turn, self._change = threading.Lock(), threading.Condition()
 
     @contextmanager
-    def of(self, size: int) -> Iterator[None]:
-        """Wait for room for so many bytes, and have it meanwhile."""
+    def reserve(self, size: int) -> Iterator[None]:
+        """Wait until `size` bytes are free, and reserve them for the context."""
         size = min(size, self._most)
-        with self._turn, self._change:  # one waits at a time: else small ones overtake a large one
+        # One waits at a time; otherwise small requests would overtake a large one for ever.
+        with self._turn, self._change:
             self._change.wait_for(lambda: self._left >= size)
             self._left -= size
         try:
@@ -180,51 +165,3 @@ class _Room:
             with self._change:
                 self._left += size
                 self._change.notify_all()
-
-
-class _Sums:
-    """Digests of an object that goes by in pieces."""
-
-    def __init__(self, info: ObjectInfo) -> None:
-        self.info = info
-        self._size = 0
-        self._md5 = md5(usedforsecurity=False)
-        self._parts: list[bytes] = []
-        named = _NAMED.fullmatch(info.key)
-        self._name = named and named[1]
-        self._sha256 = sha256()
-
-    def add(self, piece: bytes) -> None:
-        """Take the next piece."""
-        self._size += len(piece)
-        self._md5.update(piece)
-        if self.info.size > WHOLE:
-            self._parts.append(md5(piece, usedforsecurity=False).digest())
-        if self._name:
-            self._sha256.update(piece)
-
-    def over(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass the pieces on; raises `Damaged` at their end if they are not the object.
-
-        So whoever stores them never comes to an end, and stores nothing.
-        """
-        for piece in pieces:
-            self.add(piece)
-            yield piece
-        self.check()
-
-    def check(self) -> None:
-        """Raise `Damaged` if what went by is not the object."""
-        etag = self.info.etag
-        if self._name:
-            sound = self._name == self._sha256.hexdigest()[:32]
-        else:
-            sound = not _MD5.fullmatch(etag) or etag == self._md5.hexdigest()
-        if not sound or self._size != self.info.size:
-            raise Damaged(f"{self.info.key} does not read as it was stored: it is damaged")
-
-    @property
-    def etags(self) -> tuple[str, str]:
-        """What S3 calls such an object: stored by one PUT, or in parts of `PIECE`."""
-        whole = md5(b"".join(self._parts), usedforsecurity=False).hexdigest()
-        return self._md5.hexdigest(), f"{whole}-{len(self._parts)}"

@@ -1,7 +1,7 @@
-"""Coverage: which Kafka offsets something holds, as intervals per topic partition.
+"""Coverage: a set of Kafka offsets, as intervals per topic partition.
 
-Every run, pack and dead letter carries one in its Parquet footer, so that ``received = stored +
-dead-lettered`` can be proved from a handful of footers.
+Every run, pack and object of dead letters carries one in its Parquet footer, so that
+``received = stored + dead-lettered`` can be proved from a handful of footers.
 """
 
 import json
@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-PartitionId = tuple[str, int]
-Interval = tuple[int, int]
+COVERAGE = b"stampede.coverage"  # its key in a Parquet footer
+PartitionId = tuple[str, int]  # topic and number of the partition
+Interval = tuple[int, int]  # offsets [low, high)
 
 
 class Coverage:
@@ -23,25 +24,27 @@ class Coverage:
     __slots__ = ("_spans",)
 
     def __init__(self, spans: Mapping[PartitionId, np.ndarray] | None = None) -> None:
-        self._spans = {at: one for at, one in sorted((spans or {}).items()) if len(one)}
+        self._spans = {
+            partition: array for partition, array in sorted((spans or {}).items()) if len(array)
+        }
 
     @classmethod
     def of(cls, offsets: Mapping[PartitionId, Iterable[int]]) -> "Coverage":
         """Coverage of single offsets, in any order, repeats allowed."""
         spans = {}
-        for at, some in offsets.items():
-            starts = np.fromiter(some, np.int64)
-            spans[at] = _united(np.stack([starts, starts + 1], axis=1))
+        for partition, numbers in offsets.items():
+            starts = np.fromiter(numbers, np.int64)
+            spans[partition] = _united(np.stack([starts, starts + 1], axis=1))
         return cls(spans)
 
     @classmethod
     def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
         """All of `parts` in one, at the cost of one sort per partition."""
-        gathered: dict[PartitionId, list[np.ndarray]] = {}
+        arrays: dict[PartitionId, list[np.ndarray]] = {}
         for part in parts:
-            for at, spans in part._spans.items():
-                gathered.setdefault(at, []).append(spans)
-        return cls({at: _united(np.concatenate(some)) for at, some in gathered.items()})
+            for partition, spans in part._spans.items():
+                arrays.setdefault(partition, []).append(spans)
+        return cls({partition: _united(np.concatenate(a)) for partition, a in arrays.items()})
 
     def __or__(self, other: "Coverage") -> "Coverage":
         return Coverage.union((self, other))
@@ -49,8 +52,10 @@ class Coverage:
     def __sub__(self, other: "Coverage") -> "Coverage":
         return Coverage(
             {
-                at: _without(spans, other._spans[at]) if at in other._spans else spans
-                for at, spans in self._spans.items()
+                partition: _without(spans, other._spans[partition])
+                if partition in other._spans
+                else spans
+                for partition, spans in self._spans.items()
             }
         )
 
@@ -70,7 +75,8 @@ class Coverage:
         if not isinstance(other, Coverage):
             return NotImplemented
         return self._spans.keys() == other._spans.keys() and all(
-            np.array_equal(spans, other._spans[at]) for at, spans in self._spans.items()
+            np.array_equal(spans, other._spans[partition])
+            for partition, spans in self._spans.items()
         )
 
     def __hash__(self) -> int:
@@ -80,7 +86,7 @@ class Coverage:
         return f"Coverage({self.to_json()})"
 
     def partitions(self) -> list[PartitionId]:
-        """The (topic, partition) pairs of which any offset is held, sorted."""
+        """The (topic, partition) pairs with any offset held, sorted."""
         return list(self._spans)
 
     def intervals(self, topic: str, partition: int) -> list[Interval]:
@@ -92,8 +98,8 @@ class Coverage:
         """The offsets of ``[low, high)`` that are not held, as half-open intervals."""
         if low >= high:
             return []
-        asked = Coverage({(topic, partition): np.array([[low, high]], np.int64)})
-        return (asked - self).intervals(topic, partition)
+        wanted = Coverage({(topic, partition): np.array([[low, high]], np.int64)})
+        return (wanted - self).intervals(topic, partition)
 
     def to_json(self) -> str:
         """``{"topic/0": [[start, end], ...], ...}``; equal coverages give equal text."""
@@ -106,33 +112,34 @@ class Coverage:
     def from_json(cls, text: str | bytes) -> "Coverage":
         """Read `to_json`'s text; intervals may come in any order and overlap."""
         spans = {}
-        for name, some in json.loads(text).items():
+        for name, intervals in json.loads(text).items():
             topic, _, number = name.rpartition("/")
-            spans[topic, int(number)] = _united(np.array(some, np.int64).reshape(-1, 2))
+            spans[topic, int(number)] = _united(np.array(intervals, np.int64).reshape(-1, 2))
         return cls(spans)
 
 
 def _united(spans: np.ndarray) -> np.ndarray:
-    """Any intervals of shape (n, 2), sorted, with those that touch or overlap made one."""
+    """Intervals of shape (n, 2), sorted; those that touch or overlap are joined."""
     spans = spans[spans[:, 0] < spans[:, 1]]
     if len(spans) < 2:
         return spans
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     reach = np.maximum.accumulate(spans[:, 1])
-    fresh = np.flatnonzero(spans[1:, 0] > reach[:-1]) + 1
-    starts = spans[np.concatenate([[0], fresh]), 0]
-    ends = reach[np.concatenate([fresh - 1, [len(spans) - 1]])]
+    gaps = np.flatnonzero(spans[1:, 0] > reach[:-1]) + 1
+    starts = spans[np.concatenate([[0], gaps]), 0]
+    ends = reach[np.concatenate([gaps - 1, [len(spans) - 1]])]
     return np.stack([starts, ends], axis=1)
 
 
 def _without(spans: np.ndarray, holes: np.ndarray) -> np.ndarray:
-    """What of `spans` lies in no interval of `holes`; both united, shape (n, 2)."""
-    # Every edge of either set cuts the line; a piece stays if it lies in spans and in no hole.
+    """The part of `spans` outside `holes`; both united, shape (n, 2)."""
+    # Every edge of either set cuts the line. A piece stays if it lies in `spans`, not in `holes`.
     edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
     pieces = np.stack([edges[:-1], edges[1:]], axis=1)
     return _united(pieces[_inside(pieces[:, 0], spans) & ~_inside(pieces[:, 0], holes)])
 
 
 def _inside(points: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    at = np.searchsorted(spans[:, 0], points, side="right") - 1
-    return (at >= 0) & (points < spans[np.maximum(at, 0), 1])
+    """Whether each of `points` lies in an interval of `spans`, which are united."""
+    before = np.searchsorted(spans[:, 0], points, side="right") - 1
+    return (before >= 0) & (points < spans[np.maximum(before, 0), 1])

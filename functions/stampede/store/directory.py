@@ -1,4 +1,4 @@
-"""Objects as files of a directory: a store for one machine, and for looking at by hand."""
+"""Objects as files of a directory: a store for one machine, easy to inspect by hand."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from stampede.errors import NotFound, StoreDown
 from stampede.store.objects import ObjectInfo
 
-# A key has no segment that starts with a dot, so what is being written is never listed.
+# No segment of a key starts with a dot, so files under way are never listed.
 _UNDER_WAY = ".under-way"
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
@@ -19,10 +19,10 @@ _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 class DirectoryObjects:
     """`Objects` as files: a key is a path below `root`.
 
-    An object is written to a temporary file, synced, renamed, and its directory synced, so it
-    is whole or not there even after a power cut. An etag is the file's size and the nanosecond
-    of its last change; it tells two writes apart, not two contents. Unlike in S3, a key cannot
-    go on below another key (``a`` and ``a/b``).
+    `put` writes a temporary file, syncs it, renames it and syncs its directory, so an object is
+    whole or absent even after a power cut. An etag is the file's size and the nanosecond of its
+    last change: it distinguishes two writes, not two contents. Unlike in S3, one key cannot be the
+    directory of another (``a`` and ``a/b``).
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,19 +38,19 @@ class DirectoryObjects:
         """See `Objects.put_stream`."""
         path = self._path(key)
         with self._lock:
-            fresh = self.root / _UNDER_WAY / next(self._names)
+            temporary = self.root / _UNDER_WAY / next(self._names)
         with _failing(key):
-            fresh.parent.mkdir(parents=True, exist_ok=True)
-            self._make(path.parent)
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            self._make_directory(path.parent)
             try:
-                with open(fresh, "xb") as file:
+                with open(temporary, "xb") as file:
                     for piece in pieces:
                         file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(fresh, path)
+                os.replace(temporary, path)
             finally:
-                fresh.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             _sync(path.parent)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
@@ -91,7 +91,7 @@ class DirectoryObjects:
     def _walk(self, below: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
         try:
             with os.scandir(self.root / below) as entries:
-                # A directory sorts as its keys do: with the slash that follows its name.
+                # A directory sorts as its keys do: with the slash after its name.
                 names = sorted(
                     (below + entry.name + "/" * entry.is_dir(), entry)
                     for entry in entries
@@ -116,10 +116,10 @@ class DirectoryObjects:
             raise ValueError(f"not a key: {key!r}")
         return self.root / key
 
-    def _make(self, directory: Path) -> None:
+    def _make_directory(self, directory: Path) -> None:
         if not directory.is_dir():
             if directory != self.root:
-                self._make(directory.parent)
+                self._make_directory(directory.parent)
             directory.mkdir(exist_ok=True, parents=True)
             _sync(directory.parent)
 

@@ -1,9 +1,9 @@
-"""Parquet footers in pieces: what a run says of itself, and one row group's description at a time.
+"""Parquet footers in pieces: a run's metadata, and one row group's description at a time.
 
-The footer of 4 M rows is 2 MB, and parsed it takes 29 MB of memory: a table of a billion rows
-would need gigabytes to be looked up in. But it is a Thrift structure in the compact protocol, the
-row groups' descriptions in a list of their own and what the run says of itself behind them. A
-footer that holds one description, or none, is made by leaving out the others, and Arrow reads it.
+The footer of 4 M rows is 2 MB and takes 29 MB of memory when parsed, so lookups in a table of a
+billion rows would need gigabytes. But a footer is a Thrift structure in the compact protocol: a
+list of the row groups' descriptions, then the run's metadata. Leaving out all descriptions but
+one, or all, makes a smaller footer, which Arrow reads.
 
 Thrift: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_LIST = b"\x19"  # a field that is a list, the next after the one before
+_LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
-# What a run says of itself begins with the key `stampede.level`. In the values control characters
-# are escaped, so that this is found nowhere else.
-_SAID = b"\x18\x0estampede.level"
-# Descriptions compressed together: 16 take 2.5 KB, and 14 to 50 microseconds to be had again.
+# A run's metadata begins with the key `stampede.level`. Control characters in the values are
+# escaped, so these bytes occur nowhere else.
+_METADATA = b"\x18\x0estampede.level"
+# Descriptions compressed together: 16 take 2.5 KB, and 14 to 50 microseconds to decompress.
 _TOGETHER = 16
 
 
@@ -31,56 +31,59 @@ def metadata_of(footer: bytes) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(b"".join((footer, end))))
 
 
-def said(tail: bytes, schema: pa.Schema) -> pq.FileMetaData | None:
-    """What a run says of itself, without its row groups, from the last bytes of its footer.
+def run_metadata(tail: bytes, schema: pa.Schema) -> pq.FileMetaData | None:
+    """A run's metadata without its row groups, from the last bytes of its footer.
 
-    None where these are too few.
+    None if `tail` is too short.
     """
-    at = tail.rfind(_SAID) - 2  # the list's own two bytes
-    return metadata_of(_empty(schema) + tail[at:]) if at >= 0 else None
+    start = tail.rfind(_METADATA) - 2  # the list's own two bytes
+    return metadata_of(_empty(schema) + tail[start:]) if start >= 0 else None
 
 
 class Descriptions:
-    """The descriptions of row groups, compressed: 80 B each, a hundredth of what they are parsed.
+    """The descriptions of row groups, compressed: 80 B each, a hundredth of their parsed size.
 
     Parameters
     ----------
     footer
-        Of one part of a run.
+        The footer of one part of a run.
     metadata
-        The same, parsed.
+        The same footer, parsed.
     """
 
     def __init__(self, footer: bytes, metadata: pq.FileMetaData) -> None:
         count = metadata.num_row_groups
-        begins = _begins(footer, metadata)
-        self._whole = None if len(begins) == count else metadata
+        starts = _description_starts(footer, metadata)
+        self._parsed: pq.FileMetaData | None = None  # if the footer cannot be taken apart
         self._blocks: list[_Block] = []
+        if len(starts) != count:
+            self._parsed = metadata
+            return
+        if not count:
+            return
         header = _LIST + _list_of(count)
-        if self._whole or not count:
+        if not footer.endswith(header, 0, starts[0]):  # written by another program
+            self._parsed = metadata
             return
-        if not footer.endswith(header, 0, begins[0]):  # written by something else
-            self._whole = metadata
-            return
-        self._head = footer[: begins[0] - len(header)] + _LIST + _list_of(1)
-        ends = [*begins[1:], len(footer)]  # behind the last lies what the run says of itself
+        self._head = footer[: starts[0] - len(header)] + _LIST + _list_of(1)
+        ends = [*starts[1:], len(footer)]  # the run's metadata follows the last description
         for first in range(0, count, _TOGETHER):
-            start, end = begins[first], ends[min(first + _TOGETHER, count) - 1]
-            bounds = np.array([*begins[first : first + _TOGETHER], end]) - start
+            start, end = starts[first], ends[min(first + _TOGETHER, count) - 1]
+            bounds = np.array([*starts[first : first + _TOGETHER], end]) - start
             packed = pa.compress(footer[start:end], "zstd", asbytes=True)
             self._blocks.append(_Block(packed, bounds.astype(np.int32)))
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        if self._whole:
-            return 14 * self._whole.serialized_size  # measured
+        if self._parsed:
+            return 14 * self._parsed.serialized_size  # measured
         return sum(len(block.packed) + block.bounds.nbytes + 200 for block in self._blocks)
 
     def of(self, group: int) -> tuple[pq.FileMetaData, int]:
-        """Metadata of a file, and the number in it that the row group has there."""
-        if self._whole:
-            return self._whole, group
+        """File metadata that describes a row group, and the group's number in that metadata."""
+        if self._parsed:
+            return self._parsed, group
         block = self._blocks[group // _TOGETHER]
         start, end = block.bounds[group % _TOGETHER :][:2].tolist()
         pieces = pa.decompress(block.packed, int(block.bounds[-1]), "zstd", asbytes=True)
@@ -92,13 +95,13 @@ class _Block(NamedTuple):
     bounds: np.ndarray
 
 
-def _begins(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
-    """Where each row group's description begins, found by how its first column's does."""
+def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
+    """Where each row group's description starts, found by how its first column starts."""
     name = metadata.schema.names[0].encode() if metadata.num_columns else b""
     first = re.compile(
         _LIST
         + re.escape(_list_of(metadata.num_columns))
-        + rb"\x26[\x80-\xff]*[\0-\x7f]\x1c"  # offset of the file, the column's own structure:
+        + rb"\x26[\x80-\xff]*[\0-\x7f]\x1c"  # offset in the file, then the column's structure:
         rb"\x15.\x19.{1,8}?\x19\x18"  # type, encodings, path
          + re.escape(_varint(len(name)) + name),
         re.DOTALL,
@@ -107,7 +110,7 @@ def _begins(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
 
 
 def _list_of(count: int) -> bytes:
-    """How a list of so many structures begins."""
+    """How a list of `count` structures begins."""
     return bytes([count << 4 | 0xC]) if count < 15 else b"\xfc" + _varint(count)
 
 
@@ -118,10 +121,10 @@ def _varint(number: int) -> bytes:
 
 @lru_cache
 def _empty(schema: pa.Schema) -> bytes:
-    """The footer of a file without rows, as far as the list of its row groups, which is empty."""
+    """The footer of a file without rows, up to its empty list of row groups."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema.remove_metadata(), version="2.6", store_schema=False).close()
     data = sink.getvalue().to_pybytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
-    none = _LIST + _list_of(0)
-    return footer[: footer.rindex(none) + len(none)]
+    no_groups = _LIST + _list_of(0)
+    return footer[: footer.rindex(no_groups) + len(no_groups)]

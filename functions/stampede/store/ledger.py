@@ -1,8 +1,7 @@
 """The completeness ledger: which offsets are stored, which are dead letters, which are neither.
 
-It is read from the footers in the store alone: those of a table's runs, and of its dead letters.
-``received = stored + dead-lettered`` is thus a statement about what is durable, not about what
-some counter said.
+It is read only from footers in the store: those of a table's runs and of its dead letters. So
+``received = stored + dead-lettered`` is a statement about durable objects, not about a counter.
 """
 
 from collections.abc import Mapping
@@ -13,21 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.errors import NotFound
-from stampede.store.coverage import Coverage
+from stampede.store.coverage import COVERAGE, Coverage, Interval, PartitionId
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.packs import COVERAGE
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 
 DEAD_LETTERS = "deadletters/"
-EXPECTED = "expected/"  # how many alerts there are of what is no Kafka topic
-TAIL = 16 << 10  # of such an object: far more than its footer, far less than its alerts
-
-PartitionId = tuple[str, int]
-Span = tuple[int, int]  # offsets [low, high)
+EXPECTED = "expected/"  # the number of alerts of each source that is no Kafka topic
+TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far less than its alerts
 
 
 class Account(NamedTuple):
-    """What one table's coverage says."""
+    """The offsets that one table accounts for."""
 
     stored: Coverage
     dead_lettered: Coverage
@@ -39,7 +35,7 @@ class Account(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One partition, as one table accounts for it: numbers of offsets, and what is missing."""
+    """One partition in one table: numbers of offsets, and the missing intervals."""
 
     table: str
     topic: str
@@ -48,7 +44,7 @@ class Entry(NamedTuple):
     high: int
     stored: int
     dead_lettered: int
-    missing: list[Span]
+    missing: list[Interval]
 
     @property
     def missing_count(self) -> int:
@@ -57,10 +53,10 @@ class Entry(NamedTuple):
 
 
 def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dict[str, Account]:
-    """The account of every table, as the store is now. Raises `StoreDown`."""
+    """The account of every table, from the store's present state. Raises `StoreDown`."""
     found = {}
     for name, spec in TABLES.items():
-        # In this order: a letter is purged when its alert is stored, never the other way round.
+        # Dead letters first: a letter may be purged once its alert is stored, never before.
         dead = dead_lettered(objects, name)
         table = tables[name] if tables else Table(objects, spec)
         table.refresh()
@@ -69,22 +65,25 @@ def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dic
 
 
 def dead_lettered(objects: Objects, table: str) -> Coverage:
-    """Offsets that lie among the dead letters of a table. Raises `StoreDown`.
+    """The offsets of a table's dead letters. Raises `StoreDown`.
 
-    Listed twice, as a purge may be under way: what is to stay of an object it writes into
-    another before it deletes the one, but there a listing may have been already.
+    List twice: a concurrent purge may copy the letters that stay to a key this listing has passed,
+    then delete the original.
     """
     found: dict[str, Coverage] = {}
     for _ in range(2):
         for info in objects.list(f"{DEAD_LETTERS}{table}/"):
             if info.key not in found:
                 with suppress(NotFound):
-                    found[info.key] = coverage_of(objects, info)
+                    found[info.key] = read_coverage(objects, info)
     return Coverage.union(found.values())
 
 
-def coverage_of(objects: Objects, info: ObjectInfo) -> Coverage:
-    """What the footer of a pack or of an object of dead letters says it holds."""
+def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
+    """The coverage in the footer of a pack or of an object of dead letters.
+
+    Raises `NotFound`, `StoreDown`.
+    """
     tail = objects.get(info.key, max(0, info.size - TAIL))
     if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
         tail = objects.get(info.key)
@@ -92,37 +91,37 @@ def coverage_of(objects: Objects, info: ObjectInfo) -> Coverage:
 
 
 def expect(objects: Objects, topic: str, count: int) -> None:
-    """Put on record that `topic`, which Kafka does not know, has `count` alerts in partition 0."""
+    """Record that `topic`, which Kafka does not know, has `count` alerts in partition 0."""
     objects.put(f"{EXPECTED}{topic}", str(count).encode())
 
 
-def expected(objects: Objects) -> dict[PartitionId, Span]:
-    """What `expect` put on record."""
+def expected(objects: Objects) -> dict[PartitionId, Interval]:
+    """The offsets of each partition that `expect` recorded."""
     found = [info.key for info in objects.list(EXPECTED)]
     return {(key.removeprefix(EXPECTED), 0): (0, int(objects.get(key))) for key in found}
 
 
 def entries(
-    found: Mapping[str, Account], known: Mapping[PartitionId, Span] | None = None
+    found: Mapping[str, Account], known: Mapping[PartitionId, Interval] | None = None
 ) -> list[Entry]:
-    """The ledger, a line per table and partition.
+    """The ledger: an entry per table and partition.
 
     Parameters
     ----------
     found
-        As `accounts` gives it.
+        As `accounts` returns it.
     known
-        Offsets ``[low, high)`` that each partition has, say by Kafka. Partitions not in it are
-        taken to reach from the lowest to the highest offset that any table accounts for. What
-        lies below `low` but above an offset that was stored is expected as well: Kafka has
-        forgotten it, the ledger has not.
+        Offsets ``[low, high)`` of each partition, for example from Kafka. Other partitions are
+        taken to reach from the lowest to the highest offset that any table accounts for. Offsets
+        below `low` but above a stored offset are expected too: Kafka has deleted them, the ledger
+        still counts them.
     """
-    spans_of = dict(known or {})
+    ranges = dict(known or {})
     seen = Coverage.union(account.all for account in found.values())
-    for partition in {*seen.partitions(), *spans_of}:
+    for partition in {*seen.partitions(), *ranges}:
         spans = seen.intervals(*partition)
-        low, high = spans_of.get(partition, (spans[0][0], spans[-1][1]) if spans else (0, 0))
-        spans_of[partition] = (min(low, spans[0][0]) if spans else low, high)
+        low, high = ranges.get(partition, (spans[0][0], spans[-1][1]) if spans else (0, 0))
+        ranges[partition] = (min(low, spans[0][0]) if spans else low, high)
     return [
         Entry(
             table,
@@ -130,14 +129,14 @@ def entries(
             partition,
             low,
             high,
-            _count(account.stored, topic, partition),
-            _count(account.dead_lettered - account.stored, topic, partition),
+            _count_offsets(account.stored, topic, partition),
+            _count_offsets(account.dead_lettered - account.stored, topic, partition),
             account.all.missing(topic, partition, low, high),
         )
         for table, account in found.items()
-        for (topic, partition), (low, high) in sorted(spans_of.items())
+        for (topic, partition), (low, high) in sorted(ranges.items())
     ]
 
 
-def _count(coverage: Coverage, topic: str, partition: int) -> int:
+def _count_offsets(coverage: Coverage, topic: str, partition: int) -> int:
     return sum(high - low for low, high in coverage.intervals(topic, partition))

@@ -1,4 +1,4 @@
-"""Objects in this process's memory: the twin that tests and simulations run on."""
+"""Objects in this process's memory, for tests and simulations."""
 
 import threading
 from bisect import bisect_left, insort
@@ -34,22 +34,22 @@ class MemoryObjects:
         self._put(key, bytes(data), _md5(data).hex())
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-        """See `Objects.put_stream`; the etag is that of S3's uploads in parts."""
+        """See `Objects.put_stream`; the etag is the one S3 gives an upload in parts."""
         parts = list(pieces)
         etag = f"{_md5(b''.join(map(_md5, parts))).hex()}-{len(parts)}"
         self._put(key, b"".join(parts), etag)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See `Objects.get`."""
-        data, _ = self._at(key)
+        data, _ = self._entry(key)
         return data[start:] if length is None else data[start : start + length]
 
     def head(self, key: str) -> ObjectInfo:
         """See `Objects.head`."""
-        return self._at(key)[1]
+        return self._entry(key)[1]
 
     def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
-        """See `Objects.list`; what it gives is the state of the moment it is first asked."""
+        """See `Objects.list`; a snapshot, taken when the first key is requested."""
         with self._lock:
             first = bisect_left(self._keys, max(prefix, after))
             found = []
@@ -67,7 +67,7 @@ class MemoryObjects:
                 del self._keys[bisect_left(self._keys, key)]
 
     def forget_uploads(self, before: datetime) -> int:
-        """See `Objects.forget_uploads`: there is never any."""
+        """See `Objects.forget_uploads`; there are none."""
         return 0
 
     def _put(self, key: str, data: bytes, etag: str) -> None:
@@ -76,7 +76,7 @@ class MemoryObjects:
                 insort(self._keys, key)
             self._objects[key] = data, ObjectInfo(key, len(data), etag, self._clock())
 
-    def _at(self, key: str) -> tuple[bytes, ObjectInfo]:
+    def _entry(self, key: str) -> tuple[bytes, ObjectInfo]:
         try:
             return self._objects[key]
         except KeyError:

@@ -1,7 +1,7 @@
 """The plan of a merge: where its output is cut, decided before a row is read.
 
-The plan follows from the row groups of the inputs alone, and the output's name from the plan:
-whoever writes an object of that name writes the same rows in the same bytes.
+The plan follows from the row groups of the inputs alone, and the output's name from the plan.
+So every compactor that writes an object of that name writes the same rows in the same bytes.
 """
 
 import json
@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.store.reader import RunReader
-from stampede.store.runs import RunInfo, RunName, digest
+from stampede.store.runs import Run, RunName, digest
 
-# The bytes of a merged run depend on the program too. A change of how runs are written or
-# versions of a row are compared counts this up.
+# The bytes of a merged run depend on the program too. Increase this number when you change how
+# runs are written or how versions of a row are compared.
 FORMAT = f"1 {pa.__version__}"
 
-Run = tuple[RunInfo, ...]  # all parts of one run, in key order
-Bound = Any  # a leading key, int or str; None at the end of all keys
+Bound = Any  # a leading key, int or str; None is after all keys
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,11 @@ class MergePlan:
         return RunName(self.level, digest(text), part, len(self.parts))
 
 
-class Groups:
+class RowGroups:
     """The row groups of one run, all its parts in a row.
 
-    `firsts`, shape (row groups,), ascending: the least leading key of each; `rows`: how many;
-    `places`: part and number in the part.
+    `firsts`, shape (row groups,), ascending: the least leading key of each; `rows`: its number of
+    rows; `places`: its part and its number in the part.
     """
 
     def __init__(self, reader: RunReader, run: Run) -> None:
@@ -56,30 +55,32 @@ class Groups:
 
 
 def plan(
-    runs: Sequence[Run], groups: Sequence[Groups], level: int, run_rows: int, slice_rows: int
+    runs: Sequence[Run], groups: Sequence[RowGroups], level: int, run_rows: int, slice_rows: int
 ) -> MergePlan:
-    """Cut the merge of `runs` into parts of about `run_rows`, these into slices to be held at once.
+    """Cut the merge of `runs` into parts of about `run_rows`, and these into slices.
 
-    Rows are counted by the row groups they begin in and before versions merge. A leading key is
-    never cut, however many rows it has.
+    A slice is what a merge holds in memory at once. Rows are counted by the row groups they begin
+    in, before versions merge. A leading key is never cut, even if it has more rows.
     """
-    firsts = np.concatenate([some.firsts for some in groups])
+    firsts = np.concatenate([of_run.firsts for of_run in groups])
+    rows = np.concatenate([of_run.rows for of_run in groups])
     order = np.argsort(firsts, kind="stable")
     firsts = firsts[order]
-    before = np.cumsum(np.concatenate([[0], np.concatenate([g.rows for g in groups])[order]]))
+    rows_before = np.cumsum(np.concatenate([[0], rows[order]]))
     parts: list[list[Bound]] = [[]]
-    at = begun = 0  # the row groups at which this slice and this part begin
-    while at < len(firsts):
-        end = int(np.searchsorted(before, before[at] + min(slice_rows, run_rows), "right")) - 1
+    slice_start = part_start = 0  # row groups
+    while slice_start < len(firsts):
+        most = rows_before[slice_start] + min(slice_rows, run_rows)
+        end = int(np.searchsorted(rows_before, most, "right")) - 1
         if end < len(firsts):
             end = int(np.searchsorted(firsts, firsts[end], "left"))
-        if end <= at:  # one key fills the slice
-            end = int(np.searchsorted(firsts, firsts[at], "right"))
-        if parts[-1] and before[end] - before[begun] > run_rows:
+        if end <= slice_start:  # one key fills the slice
+            end = int(np.searchsorted(firsts, firsts[slice_start], "right"))
+        if parts[-1] and rows_before[end] - rows_before[part_start] > run_rows:
             parts.append([])
-            begun = at
+            part_start = slice_start
         parts[-1].append(_bound(firsts[end]) if end < len(firsts) else None)
-        at = end
+        slice_start = end
     return MergePlan(
         level,
         tuple(sorted(run[0].name.run for run in runs)),

@@ -1,21 +1,17 @@
-"""The narrow protocol behind which an object store lies.
+"""The narrow protocol of an object store.
 
-Every name written is new or has the same content as before, so there is no conditional write,
-no rename and no update here. Twins: `s3.S3Objects`, `directory.DirectoryObjects`,
-`memory.MemoryObjects`; one set of contract tests holds all three.
+A key is written once, or again with the same content, so the protocol needs no conditional write,
+no rename and no update. Implemented by `s3.S3Objects`, `directory.DirectoryObjects` and
+`memory.MemoryObjects`; one set of contract tests runs on all three.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from stampede.errors import NotFound, StoreDown
-
-__all__ = ["NotFound", "ObjectInfo", "Objects", "StoreDown"]
-
 
 class ObjectInfo(NamedTuple):
-    """One object as a listing shows it."""
+    """One entry of a listing."""
 
     key: str
     size: int
@@ -26,26 +22,26 @@ class ObjectInfo(NamedTuple):
 class Objects(Protocol):
     """Whole objects in, ranges out, keys in order. Safe to share between threads.
 
-    Every method raises `StoreDown` where the store does not answer as it should.
+    Every method raises `StoreDown` if the store does not answer as it should.
     """
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
-        """Store `data` under `key`, durable when this returns; all of it is seen, or nothing.
+        """Store `data` under `key`, durable when this returns. Readers see all of it or nothing.
 
-        `sha256` is that of `data`, in hexadecimal, where it is known: S3 need not make it again.
+        `sha256` is the digest of `data` in hexadecimal, if known: S3 need not compute it again.
         """
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-        """Store what `pieces` make together, holding one of them at a time; else as `put`.
+        """As `put`, for the concatenation of `pieces`, with one of them in memory at a time.
 
-        Each but the last has the same size, of at least 5 MiB, as S3 wants the parts of an
-        upload. An error that `pieces` raises passes through, and nothing is stored.
+        All but the last have the same size, at least 5 MiB: S3 requires that of the parts of an
+        upload. An error that `pieces` raises is passed on, and nothing is stored.
         """
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Bytes ``[start, start + length)`` of an object, to its end where `length` is None.
+        """Bytes ``[start, start + length)`` of an object, or to its end if `length` is None.
 
-        Raises `NotFound` where there is no such object.
+        Raises `NotFound`.
         """
 
     def head(self, key: str) -> ObjectInfo:
@@ -55,10 +51,10 @@ class Objects(Protocol):
         """Every object whose key starts with `prefix` and sorts after `after`, in key order."""
 
     def delete(self, key: str) -> None:
-        """Remove an object; harmless where there is none."""
+        """Delete an object; harmless if it does not exist."""
 
     def forget_uploads(self, before: datetime) -> int:
-        """Remove what was begun before that time and never stored; how many.
+        """Delete uploads that began before that time and never ended; returns their number.
 
-        A process that is killed leaves such pieces: no listing shows them, but they take room.
+        A killed process leaves such uploads. No listing shows them, but they take space.
         """

@@ -1,23 +1,20 @@
-"""From a store's address to its objects."""
+"""From settings to the stores of the two sites."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from stampede.errors import SetupError
 from stampede.settings import Settings
+from stampede.store.address import StoreAddress
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.s3 import S3Objects
 
 
-def open_objects(settings: Settings) -> Objects:
-    """The objects at `settings.store`: an S3 bucket, ``file:///DIRECTORY``, or ``memory:``.
-
-    Nothing is asked of the store yet. Raises `SetupError` for any other address, and
-    for keys or a region that cannot be.
-    """
-    return _open(
+def first_site(settings: Settings) -> StoreAddress:
+    """The address of the store."""
+    return StoreAddress(
         settings.store,
         settings.access_key,
         settings.secret_key.get_secret_value(),
@@ -26,13 +23,9 @@ def open_objects(settings: Settings) -> Objects:
     )
 
 
-def open_replica(settings: Settings) -> Objects:
-    """The objects of the second site, `settings.replica`. Raises `SetupError` where it is none."""
-    if not settings.replica:
-        raise SetupError("there is no second site: set STAMPEDE_REPLICA to its store")
-    if settings.replica == settings.store:
-        raise SetupError("STAMPEDE_REPLICA is the first site itself")
-    return _open(
+def second_site(settings: Settings) -> StoreAddress:
+    """The address of the second site's store; its `url` is empty if there is none."""
+    return StoreAddress(
         settings.replica,
         settings.replica_access_key,
         settings.replica_secret_key.get_secret_value(),
@@ -41,16 +34,36 @@ def open_replica(settings: Settings) -> Objects:
     )
 
 
-def _open(url: str, access_key: str, secret_key: str, region: str, ca_file: Path | None) -> Objects:
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https") and parts.netloc and parts.path.strip("/"):
+def open_objects(settings: Settings) -> Objects:
+    """The objects of the store. Raises `SetupError` as `open_store` does."""
+    return open_store(first_site(settings))
+
+
+def open_replica(settings: Settings) -> Objects:
+    """The objects of the second site. Raises `SetupError` if there is none, or as `open_store`."""
+    if not settings.replica:
+        raise SetupError("there is no second site: set STAMPEDE_REPLICA to its store")
+    if settings.replica == settings.store:
+        raise SetupError("STAMPEDE_REPLICA is the first site itself")
+    return open_store(second_site(settings))
+
+
+def open_store(address: StoreAddress) -> Objects:
+    """The objects at an address, without a request to the store.
+
+    Raises `SetupError` if the URL is of no known kind, or if keys or region are malformed.
+    """
+    url = urlsplit(address.url)
+    if url.scheme in ("http", "https") and url.netloc and url.path.strip("/"):
         try:
-            return S3Objects(url, access_key, secret_key, region, ca_file)
-        except ValueError as error:  # not the whole address, which may have a password in it
-            where = f"{parts.hostname}{parts.path}"
+            return S3Objects(address)
+        except ValueError as error:  # leave out the rest of the URL: it may hold a password
+            where = f"{url.hostname}{url.path}"
             raise SetupError(f"the store at {where} cannot be used: {error}") from None
-    if parts.scheme == "file" and parts.path.strip("/") and not parts.netloc:
-        return DirectoryObjects(Path(unquote(parts.path)))
-    if parts.scheme == "memory":
+    if url.scheme == "file" and url.path.strip("/") and not url.netloc:
+        return DirectoryObjects(Path(unquote(url.path)))
+    if url.scheme == "memory":
         return MemoryObjects()
-    raise SetupError(f"not a store: {url!r}; give http(s)://HOST:PORT/BUCKET or file:///DIRECTORY")
+    raise SetupError(
+        f"not a store: {address.url!r}; give http(s)://HOST:PORT/BUCKET or file:///DIRECTORY"
+    )

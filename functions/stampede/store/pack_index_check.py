@@ -1,4 +1,4 @@
-"""Looks into packs: does a table have what they hold?"""
+"""Finds packs whose alerts a table lacks, and indexes them again."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -7,23 +7,24 @@ import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
-from stampede.store.ledger import coverage_of
+from stampede.store.ledger import read_coverage
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import read_pack, read_rows
-from stampede.store.tables import CUTOUTS, Table, TableSpec
+from stampede.store.schema import CUTOUTS, TableSpec
+from stampede.store.tables import Table
 
-AT_ONCE = 256  # packs looked into before the next are listed
-# What reading a pack raises that is none.
+AT_ONCE = 256  # packs checked before the next are listed
+# What reading an object that is no pack raises.
 NO_PACK = (pa.ArrowException, OSError, KeyError, TypeError, ValueError)
 
 
 class PackIndexCheck:
-    """Which packs a table lacks; those found in order are remembered, and not looked into again.
+    """Finds the packs that a table lacks. A pack found in order is not checked again.
 
     Parameters
     ----------
     damaged
-        Called with the key of what should be a pack and is none.
+        Called with the key of an object that should be a pack but cannot be read as one.
     """
 
     def __init__(self, objects: Objects, spec: TableSpec, damaged: Callable[[str], None]) -> None:
@@ -33,23 +34,22 @@ class PackIndexCheck:
         self._good: set[str] = set()
 
     def lacking(self, packs: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
-        """Those of `packs` of whose alerts the table lacks any. Raises `StoreDown`.
+        """Those of `packs` that hold alerts which the table lacks. Raises `StoreDown`.
 
-        A sender that was told nothing sends again, and that may have come into another pack: a
-        pack is judged by its alerts, not by whether a row points into it. What is remembered is
-        what was among the last `packs`.
+        An unacknowledged event is resent and may land in another pack, so compare alerts, not pack
+        names. Only packs among the last `packs` are remembered.
         """
         table = Table(self._objects, self._spec)
         table.refresh()
         covered, good = table.coverage(), set[str]()
         try:
-            while some := list(islice(packs, AT_ONCE)):
-                good.update(info.key for info in some)
-                new = [info for info in some if info.key not in self._good]
+            while group := list(islice(packs, AT_ONCE)):
+                good.update(info.key for info in group)
+                new = [info for info in group if info.key not in self._good]
                 for info, held in zip(new, table.map(self._coverage, new), strict=True):
                     if held is None:
                         good.remove(info.key)
-                    elif held - covered or (not held and self._unknown(table, info.key)):
+                    elif held - covered or (not held and self._lacks_ids(table, info.key)):
                         good.remove(info.key)
                         yield info
             self._good = good
@@ -57,17 +57,17 @@ class PackIndexCheck:
             table.close()
 
     def _coverage(self, info: ObjectInfo) -> Coverage | None:
-        """What a pack holds by its footer; None where it is gone, or no pack."""
+        """The coverage of a pack; None if the object is gone or is no pack."""
         try:
-            return coverage_of(self._objects, info)
+            return read_coverage(self._objects, info)
         except NotFound:
             return None
         except NO_PACK:
             self._damaged(info.key)
             return None
 
-    def _unknown(self, table: Table, key: str) -> bool:
-        """Whether the table lacks any id of a pack: asked where its alerts came from no Kafka."""
+    def _lacks_ids(self, table: Table, key: str) -> bool:
+        """Whether the table lacks any alert id of a pack: for alerts that came from no Kafka."""
         try:
             rows, _ = read_rows(self._objects.get(key))
         except NotFound:
@@ -80,7 +80,7 @@ class PackIndexCheck:
 
 
 def index(objects: Objects, key: str) -> None:
-    """Write the run that `cutouts` would have written after a pack.
+    """Write the run that `cutouts` writes after a pack.
 
     Raises `Damaged`, `NotFound`, `StoreDown`.
     """

@@ -1,9 +1,9 @@
-"""Raw alerts: what a survey says of an alert, in its own columns, for those who mine the bucket.
+"""Raw alerts: all fields of each alert in the survey's own columns, for bulk analysis.
 
-``alerts/<survey>/<schema>/<night>/<digest>.parquet``: one row per alert, nested as the survey
-nests it, without cutouts (they are in the packs) and without history (each point of it was an
-alert of its own). Files of one schema lie together, so that any tool reads them as one table;
-an alert that came twice may be there twice.
+``alerts/<survey>/<schema>/<night>/<digest>.parquet``: one row per alert, nested as in the survey's
+schema, without cutouts (they are in the packs) and without history (each of its points was an
+alert of its own). Files of one schema lie together, so that any tool reads them as one table. An
+alert that was sent twice may be there twice.
 """
 
 import pyarrow as pa
@@ -16,14 +16,14 @@ PREFIX = "alerts/"
 
 
 def write_raw(alerts: RawAlerts) -> tuple[str, memoryview]:
-    """Key and bytes of the Parquet object; the same alerts give the same."""
+    """Key and bytes of the Parquet object. The same alerts give the same key and bytes."""
     schema = alerts.table.schema
     sink = pa.BufferOutputStream()
-    # zstd, as these are read in bulk, never one by one; no dictionaries, since with hundreds of
+    # zstd, because these are read in bulk, never row by row. No dictionaries: with hundreds of
     # columns and a few hundred rows they cost more than they save.
     pq.write_table(
         alerts.table, sink, compression="zstd", use_dictionary=False, write_statistics=False
     )
     data = memoryview(sink.getvalue())
-    kind, name = digest(str(schema))[:8], digest(data)
-    return f"{PREFIX}{alerts.survey}/{kind}/{alerts.night}/{name}.parquet", data
+    of_schema, name = digest(str(schema))[:8], digest(data)
+    return f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name}.parquet", data

@@ -1,11 +1,9 @@
-"""Reading runs: footers and row groups by ranged GETs, the last used kept in memory."""
+"""Reads runs: footers and row groups by ranged GETs, with a cache in memory."""
 
-import threading
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,26 +11,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stampede.errors import StoreDown
-from stampede.store.footers import metadata_of, said
-from stampede.store.merge import TableSpec
+from stampede.store.cache import Cache
+from stampede.store.footers import metadata_of, run_metadata
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.runs import RunIndex, RunInfo, parse_footer, parse_index
+from stampede.store.range_file import MemoryRange
+from stampede.store.run_format import RunIndex, parse_footer, parse_index
+from stampede.store.runs import RunInfo
+from stampede.store.schema import TableSpec
 
 MIB = 1 << 20
-# Row groups that lie side by side are fetched at once, up to so many bytes.
+# Adjacent row groups are fetched at once, up to so many bytes.
 GET_BYTES = 4 * MIB
-# What a run says of itself lies in the last 32 KB of its footer: coverage is intervals. Of up to
-# 60,000 rows that is the whole footer, so that looking things up there takes no request more.
-SAID_BYTES = 32 << 10
+# Run metadata fits in the footer's last 32 KB. For runs up to 60,000 rows that is the whole footer,
+# so lookups need no extra request.
+TAIL_BYTES = 32 << 10
 
 
 class RunReader:
-    """Reads the runs of one table; what it keeps, indexes included, has one limit.
+    """Reads the runs of one table.
 
     Parameters
     ----------
     cache_bytes
-        Most bytes kept; 0 keeps nothing.
+        Most bytes of row groups and indexes in the cache; 0 caches nothing.
     """
 
     def __init__(self, objects: Objects, spec: TableSpec, cache_bytes: int) -> None:
@@ -41,16 +42,16 @@ class RunReader:
         self.cache = Cache(cache_bytes)
 
     def footer(self, info: ObjectInfo) -> RunInfo:
-        """What a part says of itself, for which its end is enough.
+        """A part's metadata, from the end of the object.
 
         Raises `NotFound`, `StoreDown`.
         """
-        tail, need = self._tail(info, min(info.size, SAID_BYTES))
+        tail, need = self._tail(info, min(info.size, TAIL_BYTES))
         with _parquet(info.key):
-            metadata = None if need <= len(tail) else said(tail, self.spec.schema)
+            metadata = None if need <= len(tail) else run_metadata(tail, self.spec.schema)
             if metadata is None:
                 footer = tail[-need:] if need <= len(tail) else self._footer(info)
-                self._keep(info.key, footer)
+                self._cache_index(info.key, footer)
                 metadata = metadata_of(footer)
         return parse_footer(metadata, info)
 
@@ -59,7 +60,7 @@ class RunReader:
         index = self.cache.get(("index", run.key))
         if index is None:
             with _parquet(run.key):
-                index = self._keep(run.key, self._footer(run.object))
+                index = self._cache_index(run.key, self._footer(run.object))
         if index.rows.sum() != run.rows:
             raise StoreDown(f"{run.key} has not the rows it says it has")
         return index
@@ -69,38 +70,38 @@ class RunReader:
         return RunFile(self.objects, run, self.index(run))
 
     def read(self, run: RunInfo, groups: Sequence[int]) -> "list[Block]":
-        """The rows of each of `groups`, ascending, from memory where they are kept.
+        """The rows of each of `groups`, ascending, from the cache if they are there.
 
         Raises `NotFound`, `StoreDown`.
         """
-        kept = {group: self.cache.get((group, run.key)) for group in groups}
-        if missing := [group for group, rows in kept.items() if rows is None]:
+        cached = {group: self.cache.get((group, run.key)) for group in groups}
+        if missing := [group for group, rows in cached.items() if rows is None]:
             file = self.open(run)
             for group, block in file.fetch(missing):
-                # Decoded, though that takes four times the memory: decoding again at each lookup
-                # was half of what `read` does (`stampede bench read`).
-                kept[group] = rows = Block.of(file.decode(group, block), self.spec.leading)
+                # Cached as decoded rows, though they take four times the memory: decoding at each
+                # lookup was half of the time of `read` (`stampede bench read`).
+                cached[group] = rows = Block.of(file.decode(group, block), self.spec.leading)
                 self.cache.put((group, run.key), rows, rows.nbytes)
-        return list(kept.values())
+        return list(cached.values())
 
     def has(self, run: RunInfo, groups: Sequence[int]) -> bool:
-        """Whether all of `groups` are in memory."""
+        """Whether all of `groups` are in the cache."""
         return all(self.cache.holds((group, run.key)) for group in groups)
 
-    def _keep(self, key: str, footer: bytes) -> RunIndex:
+    def _cache_index(self, key: str, footer: bytes) -> RunIndex:
         index = parse_index(footer, self.spec)
         self.cache.put(("index", key), index, index.nbytes)
         return index
 
     def _footer(self, info: ObjectInfo) -> bytes:
-        """A footer's bytes, by one GET, or two where it is longer than they usually are."""
+        """A footer's bytes, by one GET, or by two if it is longer than usual."""
         tail, need = self._tail(info, min(info.size, (40 << 10) + info.size // 64))
         if need > len(tail):
             tail, _ = self._tail(info, need + 8)
         return tail[-need:]
 
     def _tail(self, info: ObjectInfo, length: int) -> tuple[bytes, int]:
-        """The last of `length` bytes of Parquet that are footer, and how many it has.
+        """The last `length` bytes without Parquet's own 8, and the length of the whole footer.
 
         Raises `NotFound`, `StoreDown`.
         """
@@ -112,7 +113,7 @@ class RunReader:
 
 
 class Block(NamedTuple):
-    """The rows of a row group: those of the leading key `keys[i]` end before `ends[i]`."""
+    """The rows of a row group. Those of leading key `keys[i]` end before row `ends[i]`."""
 
     rows: pa.Table
     keys: Sequence
@@ -120,7 +121,7 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, rows: pa.Table, leading: str) -> "Block":
-        """Of rows that are sorted by their leading key."""
+        """A block of rows that are sorted by their leading key."""
         runs = pc.run_end_encode(rows[leading].combine_chunks())
         numbers = pa.types.is_integer(runs.values.type)
         keys = runs.values.to_numpy() if numbers else runs.values.to_pylist()
@@ -151,21 +152,21 @@ class RunFile:
         return [self.decode(group, block) for group, block in self.fetch(groups)]
 
     def fetch(self, groups: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """The bytes of each of `groups`, ascending; neighbours come by one GET."""
+        """Number and bytes of each of `groups`, ascending; one GET fetches adjacent ones."""
         starts, ends = self._index.starts, self._index.ends
-        for some in stretches(self._index, groups):
-            start, end = int(starts[some[0]]), int(ends[some[-1]])
+        for adjacent in adjacent_groups(self._index, groups):
+            start, end = int(starts[adjacent[0]]), int(ends[adjacent[-1]])
             data = self._objects.get(self.run.key, start, end - start)
             if len(data) != end - start:
                 raise StoreDown(f"{self.run.key} is shorter than its footer says")
-            for group in some:
+            for group in adjacent:
                 yield group, data[int(starts[group]) - start : int(ends[group]) - start]
 
     def decode(self, group: int, block: bytes) -> pa.Table:
         """The rows of a row group from its bytes."""
-        stretch = _Stretch(block, int(self._index.starts[group]), self.run.object.size)
+        source = MemoryRange(block, int(self._index.starts[group]), self.run.object.size)
         metadata, number = self._index.descriptions.of(group)
-        file = pq.ParquetFile(stretch, metadata=metadata, pre_buffer=False)
+        file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False)
         return file.read_row_group(number, use_threads=False)
 
 
@@ -177,86 +178,16 @@ def _parquet(key: str) -> Iterator[None]:
         raise StoreDown(f"{key} is not Parquet: {error}") from error
 
 
-def stretches(index: RunIndex, groups: Sequence[int]) -> list[list[int]]:
-    """`groups`, ascending, by what one GET fetches: side by side and not too many bytes."""
-    some: list[list[int]] = []
+def adjacent_groups(index: RunIndex, groups: Sequence[int]) -> list[list[int]]:
+    """`groups`, ascending, split into lists that one GET each fetches: adjacent, not too large."""
+    fetches: list[list[int]] = []
     for group in groups:
         if (
-            some
-            and some[-1][-1] == group - 1
-            and index.ends[group] - index.starts[some[-1][0]] <= GET_BYTES
+            fetches
+            and fetches[-1][-1] == group - 1
+            and index.ends[group] - index.starts[fetches[-1][0]] <= GET_BYTES
         ):
-            some[-1].append(group)
+            fetches[-1].append(group)
         else:
-            some.append([group])
-    return some
-
-
-class Cache:
-    """What was used last, up to so many bytes. Safe to share between threads."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.bytes = 0
-        self._kept: OrderedDict[tuple, tuple] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, name: tuple) -> Any:
-        """What is kept under `name`, or None."""
-        with self._lock:
-            if name not in self._kept:
-                return None
-            self._kept.move_to_end(name)
-            return self._kept[name][0]
-
-    def holds(self, name: tuple) -> bool:
-        """Whether something is kept under `name`; does not count as use."""
-        return name in self._kept
-
-    def put(self, name: tuple, value: object, size: int) -> None:
-        """Keep `value`, and drop what was not used for longest."""
-        with self._lock:
-            _, old = self._kept.pop(name, (None, 0))
-            self._kept[name] = value, size
-            self.bytes += size - old
-            while self.bytes > self.limit:
-                _, (_, size) = self._kept.popitem(last=False)
-                self.bytes -= size
-
-
-class _Stretch:
-    """A file of which one stretch is there: all that decoding a row group reads.
-
-    (A sparse mapping of the whole file, which needs no Python, measured slower: page faults.)
-    """
-
-    closed = False
-
-    def __init__(self, data: bytes, start: int, size: int) -> None:
-        self._data, self._start, self._size, self._at = memoryview(data), start, size, 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, length: int) -> bytes:
-        at = self._at - self._start
-        if at < 0 or at + length > len(self._data):
-            raise ValueError("a read outside the row group")
-        self._at += length
-        return bytes(self._data[at : at + length])
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
+            fetches.append([group])
+    return fetches

@@ -1,47 +1,47 @@
-"""The second site: a copy of the first that is right at every moment, if not always the newest.
+"""The second site: a copy of the first that is consistent at every moment, if not up to date.
 
-What a reader there may rely on, at any moment: a run is there only after the packs that its rows
-point into, so its coverage is as good a proof as at the first site. The order is kept in two ways:
+A run is listed there only after the packs that its rows point into, so its coverage proves as much
+as at the first site. Two ways of copying keep that order:
 
-- one run alone: its rows say which packs it needs, and these are copied first;
-- all that is missing: the runs are listed, *then* the packs. A run was written after its packs,
-  so that listing of packs has all that those runs need: they are copied, and then the runs.
+- one run alone: its rows name the packs it needs, which are copied first;
+- all that is missing: list the runs, *then* the packs. A run is written after its packs, so that
+  listing of packs holds all that those runs need. Copy the packs, and then the runs.
 
-A run that is gone when it is to be copied was merged: its rows are in a run that comes too. What
-a complete run at the second site was merged from is not wanted there any more.
+A run that is gone before it is copied was merged: its rows are in a run that will be copied too.
+The inputs of a run that is complete at the second site are not copied any more.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 
-from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.copy import ROOM, Copied, Copier, find, same
+from stampede.errors import Damaged, NotFound
+from stampede.store.copy import MAX_BYTES, Copied, Copier, find
+from stampede.store.digests import same
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.runs import RunInfo, RunName, prefix
-from stampede.store.tables import DERIVED, TABLES, Table, complete
+from stampede.store.range_file import ObjectFile
+from stampede.store.runs import RunInfo, RunName, complete
+from stampede.store.schema import ALL_TABLES
+from stampede.store.tables import Table
 
 log = structlog.get_logger()
-
-SPECS = TABLES | DERIVED
 
 Progress = Callable[[str, Copied], None]
 
 
 class Replica:
-    """Brings what is at `source` to `target`. Safe to share between threads.
+    """Copies what is at `source` to `target`. Safe to share between threads.
 
     Parameters
     ----------
     at_once
-        Copies under way in `catch_up`.
+        Concurrent copies in `catch_up`.
     expired
-        Whether an object of that key is past its retention: it is not copied.
+        Whether an object of that key is past its retention. Then it is not copied.
     most_bytes
         Bytes that all copies under way hold at most.
     """
@@ -52,7 +52,7 @@ class Replica:
         target: Objects,
         at_once: int,
         expired: Callable[[str], bool] = lambda key: False,
-        most_bytes: int = ROOM,
+        most_bytes: int = MAX_BYTES,
     ) -> None:
         self.source, self.target = source, target
         self._at_once = at_once
@@ -64,10 +64,9 @@ class Replica:
         self._copier.close()
 
     def bring(self, key: str) -> Copied:
-        """Have one object at the target, and before it what it points to.
+        """Copy one object, and before it the packs it points into.
 
-        An object that is gone or past its retention is none to be brought. Raises `StoreDown`,
-        `Damaged`.
+        Does nothing if the object is gone or past its retention. Raises `StoreDown`, `Damaged`.
         """
         if self._expired(key):
             return Copied(0, False)
@@ -77,66 +76,66 @@ class Replica:
                 if same(info, find(self.target, key)):  # and so are its packs
                     return Copied(info.size, False)
                 for pack in packs_of(self.source, info):
-                    self._bring_pack(pack, key)
+                    self._copy_pack(pack, key)
             return self._copier.copy(key)
         except NotFound:
             return Copied(0, False)
 
     def catch_up(self, progress: Progress = lambda key, copied: None) -> None:
-        """Bring everything that is missing, in an order that is safe to stop anywhere.
+        """Copy everything that is missing, in an order that is safe to stop anywhere.
 
-        Raises `StoreDown`; and `Damaged` when all that is sound was brought.
+        Raises `StoreDown`; and `Damaged` after all undamaged objects were copied.
         """
-        # The runs before the packs: see above.
+        # List the runs before the packs: see above.
         runs = self._listed_runs()
-        damaged = self._bring_all(self.missing_objects(), self._copier.copy, progress)
-        # A run that points into a damaged pack does not come: it would point to nothing.
+        damaged = self._copy_all(self.missing_objects(), self._copier.copy, progress)
+        # A run that points into a damaged pack is not copied: it would point to nothing.
         copy = self.bring if damaged else self._copier.copy
-        damaged += self._bring_all(self._missing_of(runs), copy, progress)
+        damaged += self._copy_all(self._missing_of(runs), copy, progress)
         if damaged:
             raise damaged[0]
 
     def missing(self) -> Iterator[ObjectInfo]:
-        """All that is at the source, wanted at the target, and not there. Raises `StoreDown`."""
+        """All objects at the source that the target needs and lacks. Raises `StoreDown`."""
         runs = self._listed_runs()
         yield from self.missing_objects()
         yield from self._missing_of(runs)
 
     def missing_objects(self) -> Iterator[ObjectInfo]:
-        """Of what is no run, in key order, what is missing: two listings read side by side."""
-        there = iter(self.target.list(""))
-        other = next(there, None)
+        """The missing objects other than runs, in key order: two listings read side by side."""
+        at_target_in_order = iter(self.target.list(""))
+        other = next(at_target_in_order, None)
         for info in self.source.list(""):
             while other and other.key < info.key:
-                other = next(there, None)
+                other = next(at_target_in_order, None)
             at_target = other if other and other.key == info.key else None
             if not (is_run(info.key) or self._expired(info.key) or same(info, at_target)):
                 yield info
 
     def _listed_runs(self) -> list[RunInfo]:
         runs = []
-        for spec in SPECS.values():
+        for spec in ALL_TABLES.values():
             table = Table(self.source, spec, cache_bytes=0, threads=self._at_once)
             runs += table.runs()
             table.close()
         return runs
 
     def _missing_of(self, runs: Iterable[RunInfo]) -> Iterator[ObjectInfo]:
-        """The runs among `runs`, older ones first, that the target lacks and still needs."""
-        there: dict[str, ObjectInfo] = {}
+        """Those of `runs` that the target lacks and still needs, in the order given."""
+        at_target: dict[str, ObjectInfo] = {}
         superseded: set[tuple[str, str]] = set()
-        for spec in SPECS.values():
+        for spec in ALL_TABLES.values():
             table = Table(self.target, spec, cache_bytes=0, threads=self._at_once)
             parts = table.listed()
             table.close()
-            there |= {part.key: part.object for part in parts}
+            at_target |= {part.key: part.object for part in parts}
             superseded |= {(spec.name, name) for run in complete(parts) for name in run[0].inputs}
         for run in runs:
             wanted = (table_of(run.key), run.name.run) not in superseded
-            if wanted and not same(run.object, there.get(run.key)):
+            if wanted and not same(run.object, at_target.get(run.key)):
                 yield run.object
 
-    def _bring_pack(self, pack: str, run: str) -> None:
+    def _copy_pack(self, pack: str, run: str) -> None:
         try:
             if not self._expired(pack):
                 self._copier.copy(pack)
@@ -144,10 +143,10 @@ class Replica:
             if find(self.target, pack) is None and find(self.source, run):
                 log.error("a pack is at neither site", pack=pack, run=run)
 
-    def _bring_all(
+    def _copy_all(
         self, infos: Iterator[ObjectInfo], copy: Callable[[str], Copied], progress: Progress
     ) -> list[Damaged]:
-        """Copy a few at a time; no more is listed ahead than is under way."""
+        """Copy `at_once` objects at a time, and list no further ahead. Returns what was damaged."""
         damaged: list[Damaged] = []
 
         def one(info: ObjectInfo) -> None:
@@ -175,54 +174,24 @@ class Replica:
         return damaged
 
 
-def unneeded(source: Objects, target: Objects, now: datetime, grace: timedelta) -> Iterator[str]:
-    """The runs that the target needs no more, by the keys of their parts, lowest level first.
-
-    Inputs of a run that has been complete there for `grace`; and, after the grace, parts of a run
-    that is not complete there and of which the source has nothing any more, so never will be.
-    (`compaction.sweep` knows that a half-written run's missing inputs went for its own sake or
-    another's; here they may never have come.)
-    """
-    for spec in SPECS.values():
-        table = Table(target, spec, cache_bytes=0)
-        parts = table.listed()
-        table.close()
-        whole = complete(parts)
-        finished = {run[0].name.run for run in whole}
-        settled = {
-            name
-            for run in whole
-            if all(now - part.object.modified >= grace for part in run)
-            for name in run[0].inputs
-        }
-        for part in parts:
-            name = part.name.run
-            if name in settled or (
-                name not in finished
-                and now - part.object.modified >= grace
-                and next(source.list(prefix(spec.name) + name), None) is None
-            ):
-                yield part.key
-
-
 def is_run(key: str) -> bool:
-    """Whether a key is that of a part of a run."""
-    return table_of(key) in SPECS and RunName.parse(key) is not None
+    """Whether a key is that of a part of a run of a known table."""
+    return table_of(key) in ALL_TABLES and RunName.parse(key) is not None
 
 
 def table_of(key: str) -> str:
-    """Name of the table that a run's key says."""
+    """The name of the table in a run's key."""
     return key.removeprefix("tables/").partition("/")[0]
 
 
 def packs_of(objects: Objects, info: ObjectInfo) -> set[str]:
     """The packs that the rows of a run point into. Raises `NotFound`, `Damaged`, `StoreDown`.
 
-    Of each row group only that column is fetched.
+    Fetches only that column of each row group.
     """
     packs: set[str] = set()
     try:
-        file = pq.ParquetFile(_Ranged(objects, info), pre_buffer=False)
+        file = pq.ParquetFile(ObjectFile(objects, info), pre_buffer=False)
         if "pack" in file.schema_arrow.names:
             for group in range(file.num_row_groups):
                 column = file.read_row_group(group, columns=["pack"], use_threads=False)["pack"]
@@ -230,38 +199,3 @@ def packs_of(objects: Objects, info: ObjectInfo) -> set[str]:
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{info.key} is no run: {error}") from error
     return packs
-
-
-class _Ranged:
-    """An object as a file to read from, a request for each read."""
-
-    closed = False
-
-    def __init__(self, objects: Objects, info: ObjectInfo) -> None:
-        self._objects, self._info, self._at = objects, info, 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._info.size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, length: int) -> bytes:
-        data = self._objects.get(self._info.key, self._at, length)
-        if len(data) != min(length, self._info.size - self._at):
-            raise StoreDown(f"{self._info.key} is shorter than it was listed")
-        self._at += length
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass

@@ -1,34 +1,27 @@
-"""Runs: sorted immutable Parquet files, and what their names and footers say.
+"""Runs: sorted immutable Parquet files, their names, and which of them count.
 
 A run is one file, or several parts cut by ranges of the leading key. Keys sort by level, so a
 listing, which goes on in key order, shows a run before any run it was merged into: rows that
-move up while it is read are seen twice, never missed.
+move up during a listing are seen twice, never missed.
 """
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from hashlib import sha256
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from stampede.errors import StoreDown
 from stampede.store.coverage import Coverage
-from stampede.store.footers import Descriptions, metadata_of
-from stampede.store.merge import TableSpec
 from stampede.store.objects import ObjectInfo
 
-# Rows per row group: what one lookup fetches and decodes, 60 to 140 KB in 0.2 ms.
-GROUP_ROWS = 2000
 _NAME = re.compile(r"(?P<level>\d{4})-(?P<digest>[0-9a-f]{32})(-(?P<part>\d+)of(?P<parts>\d+))?")
 
 
 @dataclass(frozen=True)
 class RunName:
-    """What a run's key says: ``tables/<table>/<level>-<digest>[-<part>of<parts>].parquet``."""
+    """A run's key in pieces: ``tables/<table>/<level>-<digest>[-<part>of<parts>].parquet``."""
 
     level: int
     digest: str
@@ -47,7 +40,7 @@ class RunName:
 
     @classmethod
     def parse(cls, key: str) -> "RunName | None":
-        """Read a key; None where it is not a run's."""
+        """Read a key; None if it is not a run's."""
         found = _NAME.fullmatch(key.rpartition("/")[2].removesuffix(".parquet"))
         if not found:
             return None
@@ -57,7 +50,7 @@ class RunName:
 
 @dataclass(frozen=True, eq=False)
 class RunInfo:
-    """One part of a run as its key, its listing and its footer show it."""
+    """One part of a run: what its key, its listing and its footer show."""
 
     name: RunName
     object: ObjectInfo
@@ -72,33 +65,12 @@ class RunInfo:
         """Where the part lies in the store."""
         return self.object.key
 
+    def age(self, now: datetime) -> timedelta:
+        """Time since the part was written."""
+        return now - self.object.modified
 
-@dataclass(frozen=True, eq=False)
-class RunIndex:
-    """The row groups of one part: all arrays of shape (row groups,).
 
-    `firsts` and `lasts` are the least and greatest leading key, as `sortable` has them; `starts`
-    and `ends` the bytes in the file; `rows` how many; `descriptions` what decoding them takes.
-    """
-
-    firsts: np.ndarray
-    lasts: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    rows: np.ndarray
-    descriptions: Descriptions
-
-    @property
-    def nbytes(self) -> int:
-        """Memory taken."""
-        arrays = self.firsts.nbytes + self.lasts.nbytes + 3 * self.rows.nbytes
-        return arrays + self.descriptions.nbytes
-
-    def groups(self, wanted: np.ndarray) -> np.ndarray:
-        """Numbers of the row groups that may hold any of `wanted`, which is sorted."""
-        low = np.searchsorted(wanted, self.firsts, side="left")
-        high = np.searchsorted(wanted, self.lasts, side="right")
-        return np.flatnonzero(low < high)
+Run = tuple[RunInfo, ...]  # all parts of one run, in key order
 
 
 def prefix(table: str) -> str:
@@ -106,116 +78,41 @@ def prefix(table: str) -> str:
     return f"tables/{table}/"
 
 
-def digest(*parts: bytes | str | pa.Buffer) -> str:
-    """The first half of the SHA-256, hex, as in every name of the store.
+def digest(*pieces: bytes | str | pa.Buffer) -> str:
+    """The first half of the SHA-256, in hexadecimal, as in every name of the store.
 
-    SHA-256, as S3's signature wants that of what is put: `Pack` keeps it for both.
+    SHA-256, because S3's signature needs that of every PUT: `Pack` uses one digest for both.
     """
     state = sha256()
-    for part in parts:
-        state.update(part.encode() if isinstance(part, str) else part)
+    for piece in pieces:
+        state.update(piece.encode() if isinstance(piece, str) else piece)
     return state.hexdigest()[:32]
 
 
-def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
-    """Leading keys for numpy to sort and search: int64, or UTF-8 bytes, as Parquet sorts.
-
-    numpy drops a string's trailing NULs. That keeps order, so a search may find a row group too
-    many, never one too few.
-    """
-    if pa.types.is_string(spec.schema.field(spec.leading).type):
-        return np.array([value.encode() for value in values] or [b""], np.bytes_)[: len(values)]
-    return np.array(values, np.int64)
-
-
-class RunWriter:
-    """Writes one part of a run into memory."""
-
-    def __init__(self, spec: TableSpec) -> None:
-        self.rows = 0
-        self._ends: list[int | str] = []
-        self._leading = spec.leading
-        self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            spec.schema.remove_metadata(),
-            version="2.6",
-            compression="LZ4",
-            # Numbers hardly repeat, and a dictionary would take -0.0 for 0.0.
-            use_dictionary=[f.name for f in spec.schema if pa.types.is_string(f.type)],
-            write_statistics=[spec.leading],
-            store_schema=False,
-        )
-
-    def add(self, rows: pa.Table) -> None:
-        """Append rows that sort after all before them."""
-        if rows.num_rows:
-            self._writer.write_table(rows, row_group_size=GROUP_ROWS)
-            self.rows += rows.num_rows
-            leading = rows[self._leading]
-            self._ends = [*self._ends[:1], leading[0].as_py(), leading[-1].as_py()]
-
-    def close(self, level: int, inputs: Sequence[str], coverage: Coverage) -> pa.Buffer:
-        """Write the footer; the file's bytes."""
-        said = {
-            "level": level,
-            "inputs": list(inputs),
-            "rows": self.rows,
-            "first": self._ends[0] if self._ends else None,
-            "last": self._ends[-1] if self._ends else None,
-        }
-        footer = {f"stampede.{name}": json.dumps(value) for name, value in said.items()}
-        self._writer.add_key_value_metadata(footer | {"stampede.coverage": coverage.to_json()})
-        self._writer.close()
-        return self._sink.getvalue()
+def complete(parts: Iterable[RunInfo]) -> list[Run]:
+    """The runs all of whose parts are among `parts`."""
+    runs: dict[str, list[RunInfo]] = {}
+    for part in parts:
+        runs.setdefault(part.name.run, []).append(part)
+    return [
+        tuple(sorted(found, key=lambda part: part.name.part))
+        for found in runs.values()
+        if len(found) == found[0].name.parts
+    ]
 
 
-def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo) -> RunInfo:
-    """What a part's footer says. Raises `StoreDown` where the object is not a run."""
-    name = RunName.parse(info.key)
-    try:
-        said = {key: json.loads(metadata.metadata[b"stampede." + key]) for key in _SAID}
-        coverage = Coverage.from_json(metadata.metadata[b"stampede.coverage"])
-    except (KeyError, TypeError, ValueError):
-        raise StoreDown(f"{info.key} has not the footer of a run") from None
-    if name is None:
-        raise StoreDown(f"{info.key} has not the name of a run")
-    return RunInfo(
-        name,
-        info,
-        tuple(said[b"inputs"]),
-        coverage,
-        said[b"rows"],
-        said[b"first"],
-        said[b"last"],
-    )
+def inputs_of(runs: Iterable[Run]) -> set[str]:
+    """Names of all runs that `runs` were merged from."""
+    return {name for run in runs for name in run[0].inputs}
 
 
-_SAID = (b"inputs", b"rows", b"first", b"last")
+def live(parts: Iterable[RunInfo]) -> list[Run]:
+    """The complete runs among `parts` that are input of no complete run."""
+    complete_runs = complete(parts)
+    superseded = inputs_of(complete_runs)
+    return [run for run in complete_runs if run[0].name.run not in superseded]
 
 
-def parse_index(footer: bytes, spec: TableSpec) -> RunIndex:
-    """Where a part's row groups lie and which leading keys they hold.
-
-    Raises `pa.ArrowException` or `OSError` where it is not the footer of Parquet.
-    """
-    metadata = metadata_of(footer)
-    firsts, lasts, places = [], [], []
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        head, tail = group.column(0), group.column(metadata.num_columns - 1)
-        statistics = head.statistics
-        firsts.append(statistics.min)
-        lasts.append(statistics.max)
-        start = head.dictionary_page_offset or head.data_page_offset
-        end = (tail.dictionary_page_offset or tail.data_page_offset) + tail.total_compressed_size
-        places.append((start, end, group.num_rows))
-    starts, ends, rows = np.array(places, np.int64).reshape(-1, 3).T
-    return RunIndex(
-        sortable(firsts, spec),
-        sortable(lasts, spec),
-        starts,
-        ends,
-        rows,
-        Descriptions(footer, metadata),
-    )
+def settled_inputs(runs: Iterable[Run], now: datetime, grace: timedelta) -> set[str]:
+    """Names of the inputs of those complete `runs` that have been complete for `grace`."""
+    return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))

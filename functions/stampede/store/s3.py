@@ -1,10 +1,9 @@
-"""Objects in an S3 endpoint: Ceph's RGW first, by minio-py."""
+"""Objects in a bucket of an S3 endpoint, Ceph's RGW above all, through minio-py."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -15,12 +14,13 @@ from minio.helpers import DictType, check_bucket_name
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import NotFound, StoreDown
+from stampede.store.address import StoreAddress
 from stampede.store.objects import ObjectInfo
 
-# More than any process has threads; a connection more than this is made and thrown away.
+# More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
-# Every write here may be repeated, so a PUT is tried again like a GET. Three tries, then 503:
-# whoever sent the event tries again later and for longer.
+# Every write here may be repeated, so a PUT is retried like a GET. After three tries the function
+# answers 503, and the sender of the event retries later and for longer.
 RETRY = urllib3.Retry(
     total=2, backoff_factor=0.1, status_forcelist=(500, 502, 503, 504), allowed_methods=None
 )
@@ -34,58 +34,50 @@ class S3Objects:
 
     Parameters
     ----------
-    url
-        ``http(s)://HOST:PORT/BUCKET``.
-    ca_file
-        PEM of the authority that signed an https endpoint's certificate, if not a public one.
+    address
+        Its `url` is ``http(s)://HOST:PORT/BUCKET``.
+    connections
+        Idle connections kept open.
 
     Raises
     ------
     ValueError
-        No bucket can be called that, or address, keys or region cannot be.
+        The bucket's name, the URL, the keys or the region are malformed.
     """
 
-    def __init__(
-        self,
-        url: str,
-        access_key: str,
-        secret_key: str,
-        region: str = "us-east-1",
-        ca_file: Path | None = None,
-        connections: int = CONNECTIONS,
-    ) -> None:
-        parts = urlsplit(url)
-        self.bucket = parts.path.strip("/")
+    def __init__(self, address: StoreAddress, connections: int = CONNECTIONS) -> None:
+        url = urlsplit(address.url)
+        self.bucket = url.path.strip("/")
         check_bucket_name(self.bucket)
-        self.endpoint = f"{parts.scheme}://{parts.netloc}"
+        self.endpoint = f"{url.scheme}://{url.netloc}"
         self._pool = urllib3.PoolManager(
             maxsize=connections,
             retries=RETRY,
             timeout=TIMEOUT,
-            ca_certs=str(ca_file) if ca_file else None,
+            ca_certs=str(address.ca_file) if address.ca_file else None,
         )
         self._minio = _Minio(
-            parts.netloc,
-            access_key=access_key or None,
-            secret_key=secret_key or None,
-            region=region,  # given, so that no request is spent on asking for it
-            secure=parts.scheme == "https",
+            url.netloc,
+            access_key=address.access_key or None,
+            secret_key=address.secret_key or None,
+            region=address.region,  # otherwise minio-py spends a request on it
+            secure=url.scheme == "https",
             http_client=self._pool,
         )
 
     def ensure_bucket(self) -> None:
-        """Create the bucket if there is none."""
+        """Create the bucket if it does not exist."""
         with self._errors(self.bucket):
             if not self._minio.bucket_exists(self.bucket):
                 try:
                     self._minio.make_bucket(self.bucket)
                 except S3Error as error:
-                    if error.code != "BucketAlreadyOwnedByYou":  # someone was faster
+                    if error.code != "BucketAlreadyOwnedByYou":  # another process was faster
                         raise
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
-        """See `Objects.put`; one PUT, whatever the size (S3 takes 5 GB)."""
-        # The public put_object reads a stream, so it copies the data: 5 to 25 % longer for a pack.
+        """See `Objects.put`; one PUT for any size (S3 takes up to 5 GB)."""
+        # The public put_object reads a stream and so copies the data: 5 to 25 % longer for a pack.
         with self._errors(key):
             headers: DictType = {"Content-Type": "application/octet-stream"}
             if sha256:
@@ -94,7 +86,7 @@ class S3Objects:
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
         """See `Objects.put_stream`; an upload in parts, one request each."""
-        # The public put_object reads from a file, so it would hold each part twice.
+        # The public put_object reads from a file and so would hold each part twice.
         with self._errors(key):
             upload = self._minio._create_multipart_upload(self.bucket, key, {})
             try:
@@ -107,7 +99,8 @@ class S3Objects:
                 ]
                 self._minio._complete_multipart_upload(self.bucket, key, upload, parts)
             except BaseException:
-                with suppress(MinioException, HTTPError, OSError):  # else `forget_uploads`
+                # If this fails too, `forget_uploads` deletes the upload later.
+                with suppress(MinioException, HTTPError, OSError):
                     self._minio._abort_multipart_upload(self.bucket, key, upload)
                 raise
 
@@ -147,12 +140,12 @@ class S3Objects:
             self._minio.remove_object(self.bucket, key)
 
     def forget_uploads(self, before: datetime) -> int:
-        """See `Objects.forget_uploads`; the first thousand uploads, so call it now and then."""
+        """See `Objects.forget_uploads`; one call removes at most the first thousand uploads."""
         forgotten = 0
         with self._errors("an upload"):
             for upload in self._minio._list_multipart_uploads(self.bucket).uploads:
                 if upload.initiated_time and upload.initiated_time < before:
-                    # Ceph encodes the key and does not say so; no key here has a % of its own.
+                    # Ceph encodes the key without declaring it. No key here contains a %.
                     self._minio._abort_multipart_upload(
                         self.bucket, unquote(upload.object_name), cast(str, upload.upload_id)
                     )
@@ -178,9 +171,11 @@ class S3Objects:
 
 
 class _Minio(Minio):
-    """Believes a SHA-256 it is given, in place of making it again (or over TLS an MD5)."""
+    """Uses the SHA-256 that it is given instead of computing it again (or, over TLS, an MD5)."""
 
-    def _build_headers(self, host, headers=None, body=None, creds=None):
+    def _build_headers(
+        self, host: Any, headers: Any = None, body: Any = None, creds: Any = None
+    ) -> Any:
         if not (creds and body and headers and _SHA256 in headers):
             return super()._build_headers(host, headers, body, creds)
         given = {_SHA256: headers[_SHA256], "Content-Length": str(len(body))}
@@ -196,4 +191,4 @@ def _info(found: Object) -> ObjectInfo:
 
 
 class _BeyondTheEnd(Exception):
-    """A range that starts at or after the object's end: no bytes."""
+    """The range starts at or after the object's end: it has no bytes."""

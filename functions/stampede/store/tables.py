@@ -1,14 +1,14 @@
-"""Tables of sorted runs: append, look up, and what the whole table covers.
+"""Tables of sorted runs: append, look up, and the coverage of a whole table.
 
-No manifest and no lock. What is there is what a listing shows; a run whose merged run is
-visible is left out; reading is a union in which the versions of one key merge.
+No manifest and no lock. A table is what a listing shows, without the runs whose merged run is
+listed too. Reading is a union in which the versions of one key merge.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,29 +16,15 @@ import pyarrow.compute as pc
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.coverage import Coverage
-from stampede.store.merge import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec, sort_unique
-from stampede.store.merge_plan import Run
+from stampede.store.keys import between, overlapping, sortable
+from stampede.store.merge import sort_unique
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.reader import MIB, RunReader, stretches
-from stampede.store.runs import RunInfo, RunName, RunWriter, digest, prefix, sortable
+from stampede.store.reader import MIB, RunReader, adjacent_groups
+from stampede.store.run_format import RunWriter
+from stampede.store.runs import RunInfo, RunName, digest, live, prefix
+from stampede.store.schema import TableSpec
 
-__all__ = [
-    "CUTOUTS",
-    "DERIVED",
-    "DETECTIONS",
-    "TABLES",
-    "THUMBNAILS",
-    "Run",
-    "Table",
-    "TableSpec",
-]
-
-# What alerts are stored as, each held to account for every Kafka offset by the ledger ...
-TABLES = {spec.name: spec for spec in (CUTOUTS, DETECTIONS)}
-# ... and what is made of that, and can be made again.
-DERIVED = {spec.name: spec for spec in (THUMBNAILS,)}
-
-# How often a listing or a lookup starts again because runs went away under it.
+# How often a listing or a lookup starts again because runs were deleted meanwhile.
 _TRIES = 5
 
 A = TypeVar("A")
@@ -46,14 +32,14 @@ B = TypeVar("B")
 
 
 class Table:
-    """One table, as this process saw it at the last `refresh`. Safe to share between threads.
+    """One table, as of the last `refresh`. Safe to share between threads.
 
     Parameters
     ----------
     cache_bytes
-        Most bytes of row groups and footers kept in memory.
+        Most bytes of row groups and footers in the cache.
     threads
-        Requests to the store at once.
+        Most concurrent requests to the store.
     """
 
     def __init__(
@@ -69,7 +55,7 @@ class Table:
         self._spans = Spans((), spec)
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
-        """Write `rows` as one run of level 0; its key. Durable when this returns.
+        """Write `rows` as one run of level 0 and return its key. Durable when this returns.
 
         Rows may come in any order and in several versions. Raises `StoreDown`.
         """
@@ -82,7 +68,7 @@ class Table:
         return key
 
     def refresh(self) -> None:
-        """List the runs and read the footers not read before. Raises `StoreDown`."""
+        """List the runs and read the footers that were not read before. Raises `StoreDown`."""
         with self._refreshing:
             seen = dict(self._seen or {})
             for _ in range(_TRIES):
@@ -96,22 +82,24 @@ class Table:
                     for info in listed
                     if info.key in seen and seen[info.key].object[:3] == info[:3]
                 ]
-                have = {run.key for run in known}
-                new = [info for info in listed if info.key not in have]
-                fresh = [run for run in self.map(self._footer, new) if run]
-                if len(fresh) < len(new):
-                    # Gone since it was listed: the run it was merged into is there now. What was
-                    # read need not be read again, however long others go on deleting.
-                    seen |= {run.key: run for run in fresh}
+                known_keys = {part.key for part in known}
+                new = [info for info in listed if info.key not in known_keys]
+                read = [part for part in self.map(self._footer, new) if part]
+                if len(read) < len(new):
+                    # A part was deleted since it was listed: the run it was merged into is there
+                    # now. Keep the footers already read, so that each is read once even if other
+                    # processes keep deleting.
+                    seen |= {part.key: part for part in read}
                     continue
-                self._seen = {run.key: run for run in sorted(known + fresh, key=lambda r: r.key)}
-                parts = [part for run in live(self._seen.values()) for part in run]
-                self._live, self._spans = parts, Spans(parts, self.spec)
+                parts = sorted(known + read, key=lambda part: part.key)
+                self._seen = {part.key: part for part in parts}
+                self._live = [part for run in live(parts) for part in run]
+                self._spans = Spans(self._live, self.spec)
                 return
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be listed")
 
     def runs(self) -> list[RunInfo]:
-        """The parts of all live runs: complete, and input of no complete run."""
+        """The parts of all live runs: they are complete, and input of no complete run."""
         if self._seen is None:
             self.refresh()
         return self._live
@@ -122,13 +110,13 @@ class Table:
         return list((self._seen or {}).values())
 
     def coverage(self) -> Coverage:
-        """The offsets that all live runs hold together."""
+        """The offsets that the live runs hold."""
         return Coverage.union(run.coverage for run in self.runs())
 
     def lookup(self, values: Sequence) -> pa.Table:
         """All rows whose leading key is in `values`: sorted by key, one version of each.
 
-        Sees what the last `refresh` saw, or newer. Raises `StoreDown`.
+        Reads the runs of the last `refresh`, or newer ones. Raises `StoreDown`.
         """
         values = sorted(set(values))
         for _ in range(_TRIES):
@@ -138,8 +126,8 @@ class Table:
                 self.refresh()
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be read")
 
-    def kept(self, values: Sequence) -> pa.Table | None:
-        """As `lookup`, of what is in memory; None where that takes the store."""
+    def cached(self, values: Sequence) -> pa.Table | None:
+        """As `lookup`, from the cache alone; None if that needs a request to the store."""
         if self._seen is None:
             return None
         values = sorted(set(values))
@@ -158,13 +146,13 @@ class Table:
             self._pool.shutdown()
 
     def map(self, function: Callable[[A], B], items: Sequence[A]) -> list[B]:
-        """`function` of each item, on the table's threads if there are several."""
+        """`function` of each item, on the table's threads if it has several."""
         if self._pool is None or len(items) < 2:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
     def _footer(self, info: ObjectInfo) -> RunInfo | None:
-        """What a part's footer says; None where it is gone."""
+        """A part's footer; None if the part is gone."""
         try:
             return self.reader.footer(info)
         except NotFound:
@@ -174,9 +162,9 @@ class Table:
         self.runs()
         wanted = sortable(values, self.spec)
         found, cold = [], []
-        # The first test spares the index, and most runs of a large table.
+        # `holding` rules out most runs of a large table without their indexes.
         for fetch in self._fetches(values, wanted, self._spans.holding(wanted)):
-            if self.reader.has(fetch.run, fetch.groups):  # not worth handing to a thread
+            if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
                 found.append(self._matching(fetch))
             else:
                 cold.append(fetch)
@@ -185,12 +173,12 @@ class Table:
     def _fetches(
         self, values: list, wanted: np.ndarray, runs: Iterable[RunInfo]
     ) -> Iterator["Fetch"]:
-        """What to read of `runs` for `values`, which are sorted; `wanted` is these, `sortable`."""
+        """What to read of `runs` for `values`, which are sorted; `wanted` is `sortable(values)`."""
         for run in runs:
             index = self.reader.index(run)
-            for some in stretches(index, index.groups(wanted).tolist()):
-                here = _between(wanted, index.firsts[some[0]], index.lasts[some[-1]])
-                yield Fetch(run, some, values[here.start : here.stop])
+            for groups in adjacent_groups(index, index.groups(wanted).tolist()):
+                here = between(wanted, index.firsts[groups[0]], index.lasts[groups[-1]])
+                yield Fetch(run, groups, values[here])
 
     def _matching(self, fetch: "Fetch") -> pa.Table:
         values = fetch.values
@@ -216,7 +204,7 @@ class Fetch(NamedTuple):
 
 
 class Spans:
-    """From which leading key to which each of many parts reaches."""
+    """The ranges of leading keys of many parts."""
 
     def __init__(self, parts: Iterable[RunInfo], spec: TableSpec) -> None:
         self._parts = [part for part in parts if part.rows]
@@ -225,31 +213,4 @@ class Spans:
 
     def holding(self, wanted: np.ndarray) -> list[RunInfo]:
         """The parts that may hold any of `wanted`, which is sorted."""
-        low = np.searchsorted(wanted, self._firsts, "left")
-        high = np.searchsorted(wanted, self._lasts, "right")
-        return [self._parts[number] for number in np.flatnonzero(low < high)]
-
-
-def live(parts: Iterable[RunInfo]) -> list[Run]:
-    """Of all parts seen, the complete runs that no complete run has as an input."""
-    whole = complete(parts)
-    superseded = {name for run in whole for name in run[0].inputs}
-    return [run for run in whole if run[0].name.run not in superseded]
-
-
-def complete(parts: Iterable[RunInfo]) -> list[Run]:
-    """The runs all of whose parts are among `parts`."""
-    runs: dict[str, list[RunInfo]] = {}
-    for part in parts:
-        runs.setdefault(part.name.run, []).append(part)
-    return [
-        tuple(sorted(some, key=lambda part: part.name.part))
-        for some in runs.values()
-        if len(some) == some[0].name.parts
-    ]
-
-
-def _between(wanted: np.ndarray, first: Any, last: Any) -> range:
-    """Which of `wanted`, which is sorted, lie in ``[first, last]``."""
-    low, high = np.searchsorted(wanted, first, "left"), np.searchsorted(wanted, last, "right")
-    return range(int(low), int(high))
+        return [self._parts[i] for i in overlapping(self._firsts, self._lasts, wanted)]

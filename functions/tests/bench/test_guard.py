@@ -22,7 +22,8 @@ from stampede.settings import Settings
 from stampede.store.compaction import compact
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import read_rows
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables import Table
 from stampede_bench import decode, load
 from stampede_bench.load import Load
 from tests.support.watched_objects import Watched

@@ -30,7 +30,8 @@ from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.runs import digest
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 
 
 @pytest.fixture

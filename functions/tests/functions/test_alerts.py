@@ -18,7 +18,8 @@ import pytest
 from stampede.deadletters.dead_letter import reason_of
 from stampede.store import ledger
 from stampede.store.open import open_objects
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables import Table
 from stampede_local.process import wait_until
 from tests.alerts.test_image_tokens import FORGED
 from tests.support import alert_oracle, made_alerts

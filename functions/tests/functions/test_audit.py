@@ -10,7 +10,8 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.ledger import expect
 from stampede.store.memory import MemoryObjects
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 
 
 @pytest.fixture

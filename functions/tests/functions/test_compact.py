@@ -7,7 +7,8 @@ import pytest
 from stampede.alerts import columns
 from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from tests.functions.test_alerts import metrics
 
 pytestmark = pytest.mark.integration

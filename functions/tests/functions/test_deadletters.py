@@ -22,7 +22,8 @@ from stampede.events.source import connections
 from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.open import open_objects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from tests.support import alert_oracle, made_alerts
 from tests.support.receiver import Received, Receiver, Reply
 

@@ -14,7 +14,8 @@ from stampede.events.record import CloudEventHeaders, Record
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
-from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table
+from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
+from stampede.store.tables import Table
 from tests.support import alert_oracle
 from tests.support.event_examples import ALERTS, LETTER, STORED, event_of, example
 from tests.support.receiver import Receiver

@@ -16,7 +16,8 @@ from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
+from stampede.store.schema import CUTOUTS, THUMBNAILS
+from stampede.store.tables import Table
 from stampede_local.process import free_port
 from tests.support.receiver import Receiver
 from tests.support.two_sites import (
@@ -93,7 +94,7 @@ def test_packs_in_order_are_looked_into_once(settings: Settings, monkeypatch) ->
     reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}))
     assert reconciler.run() == {}
     monkeypatch.setattr(
-        "stampede.store.pack_index_check.coverage_of", lambda *_: pytest.fail("again")
+        "stampede.store.pack_index_check.read_coverage", lambda *_: pytest.fail("again")
     )
     assert reconciler.run() == {}
 

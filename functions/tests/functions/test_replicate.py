@@ -20,7 +20,8 @@ from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.tables import CUTOUTS, TABLES, Table
+from stampede.store.schema import CUTOUTS, TABLES
+from stampede.store.tables import Table
 from stampede_bench.replicate import Site, joined
 from stampede_local.ceph import LocalCeph
 from stampede_local.process import free_port, wait_until

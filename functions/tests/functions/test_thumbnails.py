@@ -22,7 +22,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.packs import Pack, night_of, write_pack
-from stampede.store.tables import CUTOUTS, THUMBNAILS, Table
+from stampede.store.schema import CUTOUTS, THUMBNAILS
+from stampede.store.tables import Table
 from tests.support.fits_files import lsst, source, ztf
 from tests.support.rows import cutout
 

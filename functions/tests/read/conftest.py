@@ -16,8 +16,9 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.packs import THUMBNAIL_PACKS, write_pack
-from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table
+from stampede.store.packs import write_pack
+from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.tables import Table
 from tests.support.fits_files import lsst, source, ztf
 
 NAN = float("nan")

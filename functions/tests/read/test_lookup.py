@@ -10,7 +10,8 @@ import pytest
 from stampede.read.lookup import RefreshingTable
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.tables import DETECTIONS, Table
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
 from tests.store.test_tables import many
 
 AGE = 2.0  # seconds

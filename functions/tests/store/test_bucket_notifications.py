@@ -9,7 +9,7 @@ import pytest
 from stampede.errors import SetupError, StoreDown
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
-from stampede.store.open import open_objects
+from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
 from stampede_local.process import free_port
 from tests.conftest import minio_of
@@ -32,7 +32,7 @@ def fresh(ceph: LocalCeph) -> Settings:
 
 
 def topics_of(settings: Settings) -> list[str]:
-    site = bucket_notifications.NotifyingBucket(settings)
+    site = bucket_notifications.NotifyingBucket(first_site(settings))
     return [topic.endpoint for topic in site.topics() if topic.name == site.topic_name]
 
 
@@ -45,7 +45,7 @@ def prefixes_of(ceph: LocalCeph, settings: Settings) -> list[str]:
 def test_there_may_be_nothing_to_remove(fresh: Settings) -> None:
     lines: list[str] = []
     bucket_notifications.remove(fresh, lines.append)
-    assert lines == ["the buckets, and all that is in them, stay"]
+    assert lines == ["the buckets and all objects in them stay"]
 
 
 def test_it_makes_what_is_lacking_and_says_so(ceph: LocalCeph, fresh: Settings) -> None:
@@ -70,7 +70,7 @@ def test_again_it_changes_nothing(ceph: LocalCeph, fresh: Settings) -> None:
 def test_what_is_lacking_is_mended(ceph: LocalCeph, fresh: Settings) -> None:
     run(fresh)
     bucket = fresh.store.rpartition("/")[2]
-    bucket_notifications.NotifyingBucket(fresh)._send(
+    bucket_notifications.NotifyingBucket(first_site(fresh))._send(
         "DELETE", f"/{bucket}", {"notification": "stampede-tables"}
     )
     assert "tables/" not in prefixes_of(ceph, fresh)
@@ -89,7 +89,7 @@ def test_remove_takes_away_its_own_and_no_data(ceph: LocalCeph, fresh: Settings)
     assert open_objects(fresh).get("packs/1") == b"data"
     again: list[str] = []
     bucket_notifications.remove(fresh, again.append)
-    assert again == ["the buckets, and all that is in them, stay"]
+    assert again == ["the buckets and all objects in them stay"]
     assert all(": is there" in line or ": made" in line for line in run(fresh))
 
 
@@ -115,7 +115,7 @@ def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, fresh: Settin
 
 def test_a_directory_needs_nothing(tmp_path: Path) -> None:
     (said,) = run(Settings(store=f"file://{tmp_path}"))
-    assert "tells of nothing" in said
+    assert "no notifications" in said
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store import compaction, runs, tables
+from stampede.store import compaction, run_format, tables
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
-from stampede.store.merge import DETECTIONS, sort_unique
+from stampede.store.merge import sort_unique
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
+from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.store.test_tables import ids, many
 from tests.support.watched_objects import Watched
@@ -133,7 +134,7 @@ def test_parts_are_cut_between_objects() -> None:
 
 
 def test_what_a_crash_left_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
     store, other = store_at(), store_at()
     for one in (store, other):
         rows = pa.concat_tables(
@@ -172,7 +173,7 @@ def test_a_half_written_run_is_completed_while_another_thinks_it_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The listing shows a half-written run; by the time it is removed it holds the only copy."""
-    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
     store = store_at()
     rows = fill(Table(store, DETECTIONS), 8, 300)
     with pytest.raises(StoreDown, match="crashed"):
@@ -195,7 +196,7 @@ def test_a_half_written_run_is_completed_while_another_thinks_it_abandoned(
 def test_a_half_written_run_that_may_yet_be_completed_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runs, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
     store = store_at()
     fill(Table(store, DETECTIONS), 8, 300)
     with pytest.raises(StoreDown, match="crashed"):

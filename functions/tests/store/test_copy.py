@@ -10,7 +10,8 @@ import pytest
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store import copy as module
-from stampede.store.copy import AHEAD, PIECE, Copied, Copier, same
+from stampede.store.copy import AHEAD, PIECE, Copied, Copier
+from stampede.store.digests import same
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.open import open_objects

@@ -9,8 +9,8 @@ import pytest
 from stampede.alerts.columns import CUTOUT
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
-from stampede.store.merge import CUTOUTS, DETECTIONS
 from stampede.store.packs import write_pack
+from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import cutout, detection, table
 

@@ -3,10 +3,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.store.coverage import Coverage
-from stampede.store.footers import Descriptions, metadata_of, said
+from stampede.store.footers import Descriptions, metadata_of, run_metadata
 from stampede.store.memory import MemoryObjects
-from stampede.store.runs import GROUP_ROWS, RunWriter, parse_index
-from stampede.store.tables import CUTOUTS, DETECTIONS, THUMBNAILS, Table, TableSpec
+from stampede.store.run_format import GROUP_ROWS, RunWriter, parse_index
+from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
+from stampede.store.tables import Table
 from tests.support.rows import detection, table
 
 SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
@@ -57,11 +58,11 @@ def test_a_footer_that_is_laid_out_otherwise_is_kept_whole() -> None:
 def test_what_a_run_says_of_itself_is_read_from_the_end_of_its_footer() -> None:
     coverage = Coverage.of({("\x18\x0estampede.level", 3): [1, 2, 5]})
     footer = footer_of(file_of(DETECTIONS, 40, coverage))
-    found = said(footer[-2000:], DETECTIONS.schema)
+    found = run_metadata(footer[-2000:], DETECTIONS.schema)
     assert found is not None
     assert found.metadata == metadata_of(footer).metadata
     assert found.num_row_groups == 0
-    assert said(footer[-100:], DETECTIONS.schema) is None
+    assert run_metadata(footer[-100:], DETECTIONS.schema) is None
 
 
 def test_a_run_that_says_much_of_itself_is_read_all_the_same() -> None:

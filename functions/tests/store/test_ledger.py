@@ -10,7 +10,8 @@ from stampede.functions.deadletters import write_letters
 from stampede.store import ledger
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.tables import TABLES, Table
+from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 
 TOPIC = "alerts"
 

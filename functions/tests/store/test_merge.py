@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT_PLACE
-from stampede.store.merge import CUTOUTS, DETECTIONS, order_codes, sort_unique
+from stampede.store.merge import order_codes, sort_unique
+from stampede.store.schema import CUTOUTS, DETECTIONS
 from tests.support.rows import bits, detections, merged, ordered, table
 
 some_rows = st.lists(detections, max_size=25)

@@ -10,10 +10,12 @@ import pytest
 
 from stampede.errors import NotFound, SetupError, StoreDown
 from stampede.settings import Settings
+from stampede.store.address import StoreAddress
+from stampede.store.conformance import CHECKS
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
-from stampede.store.open import open_objects
+from stampede.store.open import first_site, open_objects
 from stampede.store.s3 import S3Objects
 from stampede_local.process import free_port
 
@@ -28,6 +30,19 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Objects]
         store = open_objects(request.getfixturevalue("bucket"))
         yield store
         store.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.integration)])
+def bucket_like(request: pytest.FixtureRequest) -> Objects:
+    """A store with the etags of S3."""
+    if request.param == "memory":
+        return MemoryObjects()
+    return open_objects(request.getfixturevalue("bucket"))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_our_stores_pass_the_conformance_checks(bucket_like: Objects, check) -> None:
+    check(bucket_like, "checks/")
 
 
 def keys(objects: Objects, prefix: str, after: str = "") -> list[str]:
@@ -203,7 +218,7 @@ def test_a_directory_forgets_what_a_killed_process_left(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_a_bucket_forgets_what_a_killed_process_left(bucket: Settings) -> None:
-    objects = S3Objects(bucket.store, bucket.access_key, bucket.secret_key.get_secret_value())
+    objects = S3Objects(first_site(bucket))
     objects._minio._create_multipart_upload(objects.bucket, "packs/a b", {})
     forgets_one(objects)
 
@@ -236,7 +251,7 @@ def test_a_directory_keeps_its_objects(tmp_path: Path) -> None:
 
 
 def test_nobody_listens() -> None:
-    objects = S3Objects(f"http://127.0.0.1:{free_port()}/bucket", "key", "secret")
+    objects = S3Objects(StoreAddress(f"http://127.0.0.1:{free_port()}/bucket", "key", "secret"))
     for attempt in (
         lambda: objects.put("a", b"x"),
         lambda: objects.get("a"),

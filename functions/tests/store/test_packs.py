@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT, CUTOUT_PLACE, KINDS, THUMBNAIL, THUMBNAIL_PLACE
 from stampede.store.coverage import Coverage
-from stampede.store.packs import (
-    THUMBNAIL_PACKS,
-    Pack,
-    expired,
-    night_of,
-    places_of,
-    read_pack,
-    write_pack,
-)
+from stampede.store.packs import Pack, expired, night_of, places_of, read_pack, write_pack
+from stampede.store.schema import THUMBNAIL_PACKS
 from tests.support.rows import cutout, table
 
 COVERAGE = Coverage.of({("ztf", 0): range(3)})

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stampede.errors import StoreDown
-from stampede.store import runs
+from stampede.store import run_format
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.merge import DETECTIONS
 from stampede.store.objects import Objects
 from stampede.store.runs import RunName
+from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import Row, bits, detection, key_of, merged, ordered, table
 from tests.support.watched_objects import Watched
@@ -37,7 +37,7 @@ graces = st.sampled_from([timedelta(0), timedelta(0), timedelta(minutes=5)])
 @pytest.fixture(autouse=True, scope="module")
 def _small_row_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "GROUP_ROWS", 2)
+        patch.setattr(run_format, "GROUP_ROWS", 2)
         yield
 
 

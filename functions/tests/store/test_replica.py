@@ -14,8 +14,10 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.packs import write_pack
-from stampede.store.replica import Replica, packs_of, unneeded
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from stampede.store.replica import Replica, packs_of
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.sweep import unneeded_at_second_site
+from stampede.store.tables import Table
 from tests.support import rows
 from tests.support.watched_objects import Watched
 
@@ -119,8 +121,8 @@ def test_what_was_merged_is_removed_after_the_grace() -> None:
     inputs = keys(target, "tables/cutouts/")
     compact(Table(source, CUTOUTS), NOW, fanout=4)
     Replica(source, target, 2).catch_up()
-    assert list(unneeded(source, target, NOW, GRACE)) == []
-    assert list(unneeded(source, target, LATER, GRACE)) == inputs
+    assert list(unneeded_at_second_site(source, target, NOW, GRACE)) == []
+    assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == inputs
 
 
 def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
@@ -133,11 +135,11 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     assert rest
     Replica(source, target, 1).bring(first)
     assert check(target) == Coverage.of({})
-    assert list(unneeded(source, target, LATER, GRACE)) == []
+    assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []
     for key in (first, *rest):
         source.delete(key)
-    assert list(unneeded(source, target, NOW, GRACE)) == []
-    assert list(unneeded(source, target, LATER, GRACE)) == [first]
+    assert list(unneeded_at_second_site(source, target, NOW, GRACE)) == []
+    assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == [first]
 
 
 def test_what_is_past_its_retention_is_not_brought() -> None:
@@ -184,7 +186,7 @@ def test_nothing_is_written_to_the_first_site() -> None:
     replica = Replica(source, target, 2)
     replica.bring(run)
     replica.catch_up()
-    list(unneeded(source, target, LATER, GRACE))
+    list(unneeded_at_second_site(source, target, LATER, GRACE))
     assert keys(source.inner) == keys(target)
     assert {operation for operation, _ in source.calls} == {"get", "head", "list"}
 
@@ -269,7 +271,7 @@ def test_the_second_site_is_right_at_every_moment(seed: int) -> None:
             else:
                 for key in dice.sample(keys(source), 4):
                     replica.bring(key)
-            for key in unneeded(source, target, LATER, GRACE):
+            for key in unneeded_at_second_site(source, target, LATER, GRACE):
                 target.delete(key)
         except StoreDown:
             pass

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT_PLACE, DETECTION
 from stampede.errors import NotFound, StoreDown
+from stampede.store.cache import Cache
 from stampede.store.coverage import Coverage
+from stampede.store.keys import sortable
 from stampede.store.memory import MemoryObjects
-from stampede.store.merge import CUTOUTS, DETECTIONS
-from stampede.store.reader import Cache
-from stampede.store.runs import GROUP_ROWS, RunName, RunWriter, sortable
-from stampede.store.tables import TABLES, Table
+from stampede.store.run_format import GROUP_ROWS, RunWriter
+from stampede.store.runs import RunName
+from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
+from stampede.store.tables import Table
 from tests.support.rows import bits, detection, detections, merged, table
 from tests.support.watched_objects import Watched
 
@@ -174,21 +176,21 @@ def test_what_is_kept_is_had_without_the_store() -> None:
     one = Table(objects, DETECTIONS, threads=1)
     for version in range(2):
         one.append(many(3 * GROUP_ROWS, 5, version), COVERAGE)
-    assert one.kept(["000700"]) is None  # nothing listed
+    assert one.cached(["000700"]) is None  # nothing listed
     one.refresh()
     found = one.lookup(["000700"])
     asked = len(objects.calls)
-    assert one.kept(["000700", "000700"]).equals(found)
-    assert one.kept(["000700x"]).num_rows == 0  # in the same row group there is none
-    assert one.kept(["zzz"]).num_rows == 0
-    assert one.kept(["000000"]) is None  # another row group
-    assert one.kept(["000700", "000000"]) is None
+    assert one.cached(["000700", "000700"]).equals(found)
+    assert one.cached(["000700x"]).num_rows == 0  # in the same row group there is none
+    assert one.cached(["zzz"]).num_rows == 0
+    assert one.cached(["000000"]) is None  # another row group
+    assert one.cached(["000700", "000000"]) is None
     assert len(objects.calls) == asked
 
     one.append(many(10, 1, 2), COVERAGE)
     one.refresh()
     one.reader.cache = Cache(1 << 20)
-    assert one.kept(["000001"]) is None  # no index
+    assert one.cached(["000001"]) is None  # no index
 
 
 def test_many_keys_far_apart_of_one_row_group() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT, DETECTION
-from stampede.store.merge import TableSpec
+from stampede.store.schema import TableSpec
 
 Row = dict[str, Any]
 

@@ -7,12 +7,13 @@ import pytest
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.clock import now_mjd
 from stampede.settings import Settings
-from stampede.store.copy import same
 from stampede.store.coverage import Coverage
+from stampede.store.digests import same
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs import Pack, write_pack
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables import Table
 from stampede_local.ceph import LocalCeph
 from stampede_local.process import free_port
 from tests.support import rows

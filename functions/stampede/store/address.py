@@ -1,0 +1,42 @@
+"""Where the store of a site is, and the keys to it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """The address of one site's store.
+
+    Attributes
+    ----------
+    url
+        ``http(s)://HOST:PORT/BUCKET`` for an S3 endpoint, ``file:///DIRECTORY``, or ``memory:``.
+    ca_file
+        PEM of the authority that signed an https endpoint's certificate, if not a public one.
+    """
+
+    url: str
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    region: str = "us-east-1"
+    ca_file: Path | None = None
+
+    def as_first_site(self) -> dict[str, Any]:
+        """The values of `Settings` that make this the first site."""
+        return {
+            "store": self.url,
+            "access_key": self.access_key,
+            "secret_key": SecretStr(self.secret_key),
+            "region": self.region,
+            "ca_file": self.ca_file,
+        }
+
+    def as_second_site(self) -> dict[str, Any]:
+        """The values of `Settings` that make this the second site."""
+        first = self.as_first_site()
+        url = first.pop("store")
+        return {"replica": url} | {f"replica_{name}": value for name, value in first.items()}

@@ -1,0 +1,32 @@
+"""Leading keys as numpy arrays that sort and compare as Parquet does."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.store.schema import TableSpec
+
+
+def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
+    """Leading keys as an array of shape (n,): int64, or UTF-8 bytes.
+
+    numpy drops a string's trailing NULs. That keeps the order, so a search may find a row group
+    too many, never one too few.
+    """
+    if pa.types.is_string(spec.schema.field(spec.leading).type):
+        return np.array([value.encode() for value in values] or [b""], np.bytes_)[: len(values)]
+    return np.array(values, np.int64)
+
+
+def overlapping(firsts: np.ndarray, lasts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Indices of the ranges ``[firsts[i], lasts[i]]`` that hold any of `wanted`, sorted."""
+    low = np.searchsorted(wanted, firsts, "left")
+    high = np.searchsorted(wanted, lasts, "right")
+    return np.flatnonzero(low < high)
+
+
+def between(wanted: np.ndarray, first: int | bytes, last: int | bytes) -> slice:
+    """The slice of `wanted`, which is sorted, that lies in ``[first, last]``."""
+    low, high = np.searchsorted(wanted, first, "left"), np.searchsorted(wanted, last, "right")
+    return slice(int(low), int(high))

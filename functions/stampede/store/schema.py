@@ -1,0 +1,71 @@
+"""What the store holds: its tables and its kinds of pack, with columns, keys and precedence."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from stampede.alerts import columns
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table: its name, columns, primary key, and which version of a row wins."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    precedence: tuple[str, ...]
+
+    @property
+    def leading(self) -> str:
+        """The first key column, by which rows are looked up."""
+        return self.key[0]
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns that decide between versions of a row, most important first."""
+        rest = [name for name in self.schema.names if name not in self.key + self.precedence]
+        return self.precedence + tuple(rest)
+
+
+CUTOUTS = TableSpec(
+    "cutouts", columns.CUTOUT_PLACE, columns.CUTOUT_PLACE_KEY, columns.CUTOUT_PLACE_PRECEDENCE
+)
+DETECTIONS = TableSpec(
+    "detections", columns.DETECTION, columns.DETECTION_KEY, columns.DETECTION_PRECEDENCE
+)
+THUMBNAILS = TableSpec(
+    "thumbnails", columns.THUMBNAIL_PLACE, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
+)
+
+# The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
+TABLES = {spec.name: spec for spec in (CUTOUTS, DETECTIONS)}
+# The tables computed from those, which can be computed again.
+DERIVED = {spec.name: spec for spec in (THUMBNAILS,)}
+ALL_TABLES = TABLES | DERIVED
+
+
+@dataclass(frozen=True)
+class PackSpec:
+    """A kind of pack: its rows, the column with the image, and the table of image locations."""
+
+    rows: TableSpec
+    image: str
+    places: TableSpec
+
+    @property
+    def prefix(self) -> str:
+        """First part of the packs' keys."""
+        return self.rows.name
+
+
+# Sorted so that the images of one alert lie side by side. Of two images with one key the later
+# wins, and any image wins against a null.
+CUTOUT_PACKS = PackSpec(
+    TableSpec("packs", columns.CUTOUT, columns.CUTOUT_PLACE_KEY, ("mjd", "fits")), "fits", CUTOUTS
+)
+THUMBNAIL_PACKS = PackSpec(
+    TableSpec("thumbnails", columns.THUMBNAIL, columns.THUMBNAIL_KEY, ("mjd", "png")),
+    "png",
+    THUMBNAILS,
+)
