@@ -101,7 +101,7 @@ def describe(error: Exception) -> str:
     return "; ".join(f"{name}: {', '.join(map(str, found))}" for name, found in problems.items())
 
 
-def coverage_of(positions: Iterable[Position | None]) -> Coverage:
+def coverage_of_positions(positions: Iterable[Position | None]) -> Coverage:
     """The coverage that these places in Kafka make."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for position in positions:

@@ -125,7 +125,7 @@ class Destination(Strict):
         return base and base.rstrip("/") + "/" + (self.uri or "").lstrip("/")
 
 
-class Delivery(Strict):
+class DeliverySpec(Strict):
     """How often an event is tried, and where it goes then."""
 
     retry: Annotated[int, Field(ge=0)] = 0
@@ -147,7 +147,7 @@ class Spec(Strict):
     filter: Attribute = Attribute()
     filters: tuple[Filter, ...] = ()
     subscriber: Destination
-    delivery: Delivery = Delivery()
+    delivery: DeliverySpec = DeliverySpec()
 
 
 class Metadata(BaseModel):

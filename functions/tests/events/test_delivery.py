@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 from prometheus_client import REGISTRY
 
-from stampede.events.delivery import Abandoned, Delivery, Sink, Verdict, judge, retry_after
+from stampede.events.answer import Verdict, judge, retry_after
+from stampede.events.delivery import Abandoned, Delivery, Sink
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.source import connections
 from stampede.settings import Settings
@@ -78,7 +79,9 @@ def during(
         async with connections(Settings()) as session:
 
             def to(name: str, receiver: Receiver) -> Sink:
-                return Sink(name, receiver.url, session, stop, backoff, longest_probe=500 * backoff)
+                return Sink(
+                    name, receiver.url, session, stop, backoff, longest_probe_pause=500 * backoff
+                )
 
             other = to("dead letters", dead_letters) if dead_letters else None
             await test(Delivery(to("sink", sink), other, retries), stop)

@@ -187,7 +187,7 @@ def test_what_is_no_event(headers: dict, body: bytes) -> None:
     asked = Asked()
     answer = asked.post(body, headers=headers)
     assert answer.status == 400
-    assert answer.problem["title"] == "not an event"
+    assert answer.problem["title"] == "Not an event"
     assert "CloudEvent" in answer.problem["detail"]
     assert not asked.events
 
@@ -220,7 +220,7 @@ def test_the_status_is_the_retry_contract(error: type[StampedeError], raised: bo
     assert answer.status == CONTRACT[error]
     assert answer.problem == {
         "type": f"urn:stampede:problem:{error.name}",
-        "title": error.name.replace("-", " "),
+        "title": error.name.replace("-", " ").capitalize(),
         "status": CONTRACT[error],
         "detail": "event partition:3/offset:42 of "
         "/apis/v1/namespaces/default/kafkasources/test#alerts: what is wrong",

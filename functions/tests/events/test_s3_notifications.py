@@ -8,13 +8,13 @@ import pytest
 from stampede.errors import NotAnEvent
 from stampede.events.event import Event, parse
 from stampede.events.s3_events import event_of, headers_of, key_of, stored_event
-from stampede.events.s3_notifications import read, stored_events
+from stampede.events.s3_notifications import parse_notification, stored_events
 from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, record, records
 
 
 def told(headers: dict[str, str], body: bytes) -> list[Event]:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    return stored_events(read(raw, body).data, "us-east-1")
+    return stored_events(parse_notification(raw, body).data, "us-east-1")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -322,8 +322,8 @@ def test_a_fault_of_ours_ends_the_source_and_commits_nothing(kafka, topic, produ
     [
         ({"K_SINK": ""}, "no sink: set K_SINK"),
         ({"STAMPEDE_TOPICS": ""}, "no topics: set STAMPEDE_TOPICS"),
-        ({"K_SINK": "cutouts.default"}, "K_SINK is no http"),
-        ({"STAMPEDE_DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is no http"),
+        ({"K_SINK": "cutouts.default"}, "K_SINK is not an http"),
+        ({"STAMPEDE_DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is not an http"),
         ({"K_CE_OVERRIDES": "[1]"}, "K_CE_OVERRIDES is not of the form"),
         ({"STAMPEDE_KAFKA_OPTIONS": '{"no.such": "x"}'}, "No such configuration property"),
     ],

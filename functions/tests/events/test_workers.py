@@ -17,7 +17,7 @@ from stampede.events.spool import Spool
 from stampede.events.worker import deadline
 from stampede.events.workers import Workers
 from stampede.settings import Settings
-from tests.support import flushers
+from tests.support import batch_storers
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ def settings(tmp_path: Path) -> Settings:
 def flush(settings: Settings) -> Iterator[Callable[..., list[Outcome]]]:
     """Flush messages; several calls share one set of workers."""
     with asyncio.Runner() as runner:
-        workers = Workers("testing", flushers.make, settings)
+        workers = Workers("testing", batch_storers.make, settings)
 
         def go(*messages: bytes) -> list[Outcome]:
             return runner.run(workers.flush([event(*each) for each in enumerate(messages)]))
@@ -143,7 +143,7 @@ def test_the_store_being_down_is_nobody_s_fault(flush, settings) -> None:
 
 def test_a_store_that_cannot_be_is_nobody_s_fault(settings) -> None:
     with asyncio.Runner() as runner:
-        workers = Workers("testing", flushers.make_none, settings)
+        workers = Workers("testing", batch_storers.fail_to_make, settings)
         for _ in range(2):
             with pytest.raises(StampedeError, match="no such store"):
                 runner.run(workers.flush([event(0, b"a")]))
@@ -172,7 +172,7 @@ def test_what_a_dead_process_leaves_is_removed(settings) -> None:
 def test_a_flush_that_takes_too_long_blames_the_store(settings) -> None:
     settings = settings.model_copy(update={"flush_seconds": 15})  # the worker's start is in it
     with asyncio.Runner() as runner:
-        workers = Workers("testing", flushers.make, settings)
+        workers = Workers("testing", batch_storers.make, settings)
         assert statuses(runner.run(workers.flush([event(0, b"a")]))) == [204]
         begin = time.monotonic()
         with pytest.raises(StampedeError, match="storing took more than") as failed:
@@ -185,7 +185,7 @@ def test_a_flush_that_takes_too_long_blames_the_store(settings) -> None:
 
 def test_a_full_spool_is_nobody_s_fault(settings) -> None:
     with asyncio.Runner() as runner:
-        workers = Workers("testing", flushers.make, settings)
+        workers = Workers("testing", batch_storers.make, settings)
         (spool,) = settings.spool.iterdir()
         aside = spool.rename(settings.spool / "aside")
         with pytest.raises(StampedeError, match="spool") as failed:
@@ -198,7 +198,7 @@ def test_a_full_spool_is_nobody_s_fault(settings) -> None:
 
 def test_workers_end_when_closed(settings) -> None:
     with asyncio.Runner() as runner:
-        workers = Workers("testing", flushers.make, settings)
+        workers = Workers("testing", batch_storers.make, settings)
         runner.run(workers.flush([event(0, b"a")]))
         runner.run(workers.close())
     pid = batches(settings)[0][2]
