@@ -1,4 +1,4 @@
-"""What Stampede counts. A metric has a unit and few labels, never an id."""
+"""Stampede's Prometheus metrics. A metric has a unit and few labels, never an id."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,9 @@ EVENT_SECONDS = Histogram(
 )
 FLUSHES = Counter("stampede_flushes_total", "Batches stored", ["function"])
 FLUSH_SECONDS = Counter(
-    "stampede_flush_stage_seconds_total", "Time in each stage of a flush", ["function", "stage"]
+    "stampede_flush_stage_seconds_total",
+    "Seconds in each stage of storing a batch",
+    ["function", "stage"],
 )
 FLUSH_ALERTS = Counter("stampede_flush_alerts_total", "Alerts in stored batches", ["function"])
 FLUSH_BYTES = Counter("stampede_flush_stored_bytes_total", "Bytes put into the store", ["function"])
@@ -29,40 +31,46 @@ WORKER_DEATHS = Counter(
 COMPACTED_BYTES = Counter("stampede_compacted_bytes_total", "Bytes rewritten", ["table"])
 COMPACTED_NEW_BYTES = Counter(
     "stampede_compacted_new_bytes_total",
-    "Bytes merged for the first time; bytes rewritten over these is what storing one byte costs",
+    "Bytes merged for the first time; rewritten bytes over these: the cost of storing a byte",
     ["table"],
 )
 RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", "level"])
-RUN_BYTES = Gauge("stampede_run_bytes", "Bytes of those runs", ["table", "level"])
+RUN_BYTES = Gauge(
+    "stampede_run_bytes", "Bytes of live runs, as of the last compaction", ["table", "level"]
+)
 
 SOURCE_EVENTS = Counter("stampede_source_events_total", "Events delivered", ["outcome"])
 SOURCE_RETRIES = Counter(
     "stampede_source_retries_total", "Attempts that did not deliver an event", ["sink", "status"]
 )
 SOURCE_IN_FLIGHT = Gauge("stampede_source_in_flight_events", "Events taken and not delivered")
-SOURCE_IN_FLIGHT_BYTES = Gauge("stampede_source_in_flight_bytes", "Bytes of those events")
+SOURCE_IN_FLIGHT_BYTES = Gauge(
+    "stampede_source_in_flight_bytes", "Bytes of events taken and not delivered"
+)
 SOURCE_LAG = Gauge(
     "stampede_source_lag_events", "Events in Kafka and not delivered", ["topic", "partition"]
 )
 SOURCE_STUCK = Gauge(
-    "stampede_source_stuck_events", "Events refused where they must go, tried for ever", ["sink"]
+    "stampede_source_stuck_events",
+    "Events refused by the only sink left for them, retried for ever",
+    ["sink"],
 )
 
 BROKER_EVENTS = Counter(
-    "stampede_broker_events_total", "What became of events, by Trigger", ["trigger", "outcome"]
+    "stampede_broker_events_total", "Outcomes of events, by Trigger", ["trigger", "outcome"]
 )
 
 REPLICATED_OBJECTS = Counter("stampede_replicated_objects_total", "Objects copied and verified")
-REPLICATED_BYTES = Counter("stampede_replicated_bytes_total", "Their bytes")
+REPLICATED_BYTES = Counter("stampede_replicated_bytes_total", "Bytes copied and verified")
 RECONCILE_FOUND = Gauge(
-    "stampede_reconcile_found_objects", "What the last pass found to repair", ["what"]
+    "stampede_reconcile_found_objects", "Objects to repair that the last pass found", ["what"]
 )
 RECONCILE_REPAIRED = Counter("stampede_reconcile_repaired_objects_total", "Repaired", ["what"])
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 
 READ_SECONDS = Histogram(
     "stampede_read_seconds",
-    "From a reader's request to the end of the answer",
+    "From a read request to the end of its answer",
     ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 60, 600, 3600),
 )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.errors import Damaged
-from stampede.events.event import Event, Position, coverage_of
+from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.events.record import extension_headers
 from stampede.store.coverage import COVERAGE
 from stampede.store.ledger import DEAD_LETTERS
@@ -112,7 +112,7 @@ def write_letters(table: str, events: Sequence[Event]) -> tuple[str, bytes]:
 
 def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
     """Key and bytes of the object that holds these rows, `DEAD_LETTER`."""
-    coverage = coverage_of(positions(rows))
+    coverage = coverage_of_positions(positions(rows))
     rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
     sink = io.BytesIO()
     pq.write_table(rows, sink, compression="zstd")

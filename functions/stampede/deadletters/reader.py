@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from stampede.deadletters.dead_letter import DeadLetter, letters_of, read_rows, table_of_key
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.events.event import Position, coverage_of
+from stampede.events.event import Position, coverage_of_positions
 from stampede.store import ledger
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo, Objects
@@ -58,7 +58,7 @@ class DeadLetterFilter(NamedTuple):
                     raise SetupError(
                         f"not a dead letter's id: {name!r}; `stampede deadletters list` has them"
                     )
-        return {table: coverage_of(some) for table, some in places.items()}
+        return {table: coverage_of_positions(some) for table, some in places.items()}
 
 
 ALL = DeadLetterFilter()

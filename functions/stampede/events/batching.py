@@ -1,121 +1,141 @@
-"""Group commit: while one flush is under way, the next batch gathers.
+"""Group commit: while one batch is being stored, the next one fills.
 
 Under light load a batch is what arrives within the linger, so an alert waits little; under
-heavy load it is what arrived during the last flush, so packs are large. Nobody tunes it.
+heavy load it is what arrived while the last batch was stored, so packs are large. Nobody tunes it.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
 
 from stampede.errors import Overloaded, StampedeError
 from stampede.events.event import Event
 
 Outcome = StampedeError | None
-Flush = Callable[[Sequence[Event]], Awaitable[Sequence[Outcome]]]
+"""What came of an event: None if it is durable, otherwise the error to answer with."""
+
+StoreBatch = Callable[[Sequence[Event]], Awaitable[Sequence[Outcome]]]
+Waiting = tuple[Event, asyncio.Future[Outcome]]
 
 
 class Batcher:
-    """Gathers events into batches and gives each its verdict when its batch is durable.
+    """Collects events into batches and answers each event when its batch is durable.
+
+    An async context manager: batches are stored while it is open. On leaving it stores the
+    events that still wait.
 
     Parameters
     ----------
-    flush
-        Stores a batch and returns a verdict per event, None for stored.
-    lanes
-        How many flushes may be under way at once.
+    store_batch
+        Stores a batch and returns an outcome per event.
+    concurrency
+        How many batches may be stored at once.
     most_events, most_bytes
         Bounds of one batch; a single event may exceed the bytes.
-    held_bytes
-        Bytes held in all before `add` raises `Overloaded`.
+    most_held_bytes
+        Bytes of events without an outcome before `add` raises `Overloaded`.
     linger
-        Seconds a batch waits for company.
+        Seconds a batch waits for more events.
+
+    Attributes
+    ----------
+    held_bytes
+        Bytes of all events without an outcome.
     """
 
     def __init__(
         self,
-        flush: Flush,
+        store_batch: StoreBatch,
         *,
-        lanes: int,
+        concurrency: int,
         most_events: int,
         most_bytes: int,
-        held_bytes: int,
+        most_held_bytes: int,
         linger: float,
     ) -> None:
-        self._flush = flush
+        self._store_batch = store_batch
+        self._concurrency = concurrency
         self._most_events = most_events
         self._most_bytes = most_bytes
-        self._held_bytes = held_bytes
+        self._most_held_bytes = most_held_bytes
         self._linger = linger
-        self._waiting: deque[tuple[Event, asyncio.Future[Outcome]]] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._some = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._closing = False
-        self.held = 0
-        self._lanes = [asyncio.create_task(self._lane()) for _ in range(lanes)]
+        self._tasks: list[asyncio.Task[None]] = []
+        self.held_bytes = 0
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._store_batches()) for _ in range(self._concurrency)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closing = True
+        async with self._changed:
+            self._changed.notify_all()
+        await asyncio.gather(*self._tasks)
 
     async def add(self, event: Event) -> Outcome:
-        """Wait until the event is durable, and return its verdict.
+        """Wait until the event's batch was stored, and return the event's outcome.
 
-        Raises `Overloaded` at once where too much is held already.
+        Raises
+        ------
+        Overloaded
+            Too many bytes are held already. Raised at once.
         """
         size = len(event.data)
-        if self.held and self.held + size > self._held_bytes:
-            raise Overloaded(f"{self.held:,} bytes of alerts are waiting to be stored")
+        if self.held_bytes and self.held_bytes + size > self._most_held_bytes:
+            raise Overloaded(f"{self.held_bytes:,} bytes of alerts are waiting to be stored")
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((event, future))
         self._waiting_bytes += size
-        self.held += size
-        async with self._some:
-            self._some.notify()
+        self.held_bytes += size
+        async with self._changed:
+            self._changed.notify()
         try:
             return await future
         finally:
-            self.held -= size
+            self.held_bytes -= size
 
-    async def close(self) -> None:
-        """Flush what is waiting and end the lanes."""
-        self._closing = True
-        async with self._some:
-            self._some.notify_all()
-        await asyncio.gather(*self._lanes)
-
-    async def _lane(self) -> None:
+    async def _store_batches(self) -> None:
         while True:
-            async with self._some:
-                await self._some.wait_for(lambda: self._waiting or self._closing)
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._waiting:
                 if self._closing:
                     return
                 continue
             if not self._full() and not self._closing:
                 await asyncio.sleep(self._linger)
-            if batch := self._take():
-                await self._commit(batch)
+            if batch := self._next_batch():
+                await self._store(batch)
 
     def _full(self) -> bool:
         return len(self._waiting) >= self._most_events or self._waiting_bytes >= self._most_bytes
 
-    def _take(self) -> list[tuple[Event, asyncio.Future[Outcome]]]:
-        batch: list[tuple[Event, asyncio.Future[Outcome]]] = []
-        size = 0
+    def _next_batch(self) -> list[Waiting]:
+        batch: list[Waiting] = []
+        batch_bytes = 0
         while self._waiting and len(batch) < self._most_events:
-            more = len(self._waiting[0][0].data)
-            if batch and size + more > self._most_bytes:
+            size = len(self._waiting[0][0].data)
+            if batch and batch_bytes + size > self._most_bytes:
                 break
-            size += more
+            batch_bytes += size
             batch.append(self._waiting.popleft())
-        self._waiting_bytes -= size
+        self._waiting_bytes -= batch_bytes
         return batch
 
-    async def _commit(self, batch: list[tuple[Event, asyncio.Future[Outcome]]]) -> None:
+    async def _store(self, batch: list[Waiting]) -> None:
+        outcomes: Sequence[Outcome]
         try:
-            verdicts = await self._flush([event for event, _ in batch])
-            if len(verdicts) != len(batch):
-                raise StampedeError(f"{len(verdicts)} verdicts on {len(batch)} events")
+            outcomes = await self._store_batch([event for event, _ in batch])
+            if len(outcomes) != len(batch):
+                raise StampedeError(f"{len(outcomes)} outcomes of {len(batch)} events")
         except Exception as error:
             failure = error if isinstance(error, StampedeError) else StampedeError(repr(error))
-            verdicts = [failure] * len(batch)
-        for (_, future), verdict in zip(batch, verdicts, strict=True):
+            outcomes = [failure] * len(batch)
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
             if not future.done():  # the sender may have gone away
-                future.set_result(verdict)
+                future.set_result(outcome)

@@ -1,27 +1,26 @@
 """The broker of one machine: sends an event to the subscribers of all Triggers that match it.
 
-It keeps nothing. A Knative Broker says 202 when it holds the event; this one when every
-subscriber has it, so that whoever sent it keeps it until then. An event that a subscriber
-refuses for good goes to the Trigger's dead-letter sink, or without one is dropped and told, as by
-Knative: `reconcile` finds what is lacking.
+The broker stores nothing. A Knative Broker answers 202 once it holds the event; this broker once
+every subscriber has accepted it, so until then the sender still has the event. If a subscriber
+refuses an event for good, the event goes to the Trigger's dead-letter sink. Without such a sink
+the event is dropped and logged, as by Knative; `reconcile` later finds what is missing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from stampede import metrics
 from stampede.errors import SubscriberDown
+from stampede.events.answer import ANSWER_SECONDS, Answer, Verdict, error_extensions, post
 from stampede.events.connections import Connections
-from stampede.events.delivery import ANSWER_SECONDS, Answer, Verdict, error_of, post
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
 from stampede.events.record import extension_headers
 from stampede.events.s3_events import headers_of
-from stampede.events.triggers import Delivery, Trigger, read_triggers
+from stampede.events.triggers import DeliverySpec, Trigger, read_triggers
 from stampede.settings import Settings
 
 log = structlog.get_logger()
@@ -29,11 +28,11 @@ log = structlog.get_logger()
 CONNECT_SECONDS = 3.0
 IDLE_SECONDS = 4.0
 # Events under way to one subscriber at a time; the rest of a backlog waits here.
-AT_ONCE = 16
+CONCURRENCY = 16
 
 
 class Route(NamedTuple):
-    """A Trigger whose subscriber is there."""
+    """A Trigger, and the URLs of its subscriber and its dead-letter sink."""
 
     trigger: Trigger
     url: str
@@ -41,67 +40,52 @@ class Route(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The Trigger's."""
+        """The Trigger's name."""
         return self.trigger.metadata.name
 
     @property
-    def delivery(self) -> Delivery:
-        """The Trigger's."""
+    def delivery(self) -> DeliverySpec:
+        """The Trigger's delivery options."""
         return self.trigger.spec.delivery
 
 
 def routes_of(triggers: Sequence[Trigger], subscribers: Mapping[str, str]) -> list[Route]:
-    """Where events go, given the URL of each subscriber there is; a Trigger without one is told."""
+    """The routes of the Triggers whose subscriber has a URL in `subscribers`."""
     routes = []
     for trigger in triggers:
-        spec, letters = trigger.spec, trigger.spec.delivery.deadLetterSink
+        spec, dead_letters = trigger.spec, trigger.spec.delivery.deadLetterSink
         url = spec.subscriber.url(subscribers)
         log.info("trigger", trigger=trigger.metadata.name, subscriber=url or "none here")
         if url:
-            routes.append(Route(trigger, url, letters.url(subscribers) if letters else None))
+            dead_letters_url = dead_letters.url(subscribers) if dead_letters else None
+            routes.append(Route(trigger, url, dead_letters_url))
     return routes
 
 
 class Broker:
-    """Delivers events by routes, within its `lifespan`."""
+    """Delivers events by routes, over `connections`."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], connections: Connections) -> None:
         self._routes = routes
-        self._connections: Connections
+        self._connections = connections
 
-    @asynccontextmanager
-    async def lifespan(self, _: Any) -> AsyncIterator[None]:
-        """Hold connections."""
-        async with connections(AT_ONCE) as self._connections:
-            yield
-
-    async def take(self, event: Event) -> SubscriberDown | None:
-        """Deliver an event; None when every subscriber that it is for has it."""
+    async def handle(self, event: Event) -> SubscriberDown | None:
+        """Deliver an event; returns None once every matching subscriber has accepted it."""
         headers = headers_of(event)
-        verdicts = await asyncio.gather(
+        errors = await asyncio.gather(
             *(
                 self._deliver(route, headers, event.data)
                 for route in self._routes
                 if route.trigger.matches(event.attributes)
             )
         )
-        return next((verdict for verdict in verdicts if verdict), None)
+        return next((error for error in errors if error), None)
 
     async def _deliver(
         self, route: Route, headers: Mapping[str, str], body: bytes
     ) -> SubscriberDown | None:
-        answer = await self._try(route, headers, body)
-        match answer.verdict:
-            case Verdict.ACCEPTED:
-                outcome = "delivered"
-            case _ if route.dead_letters:
-                letter = {**headers, **extension_headers(error_of(route.url, answer))}
-                last = await post(self._connections, route.dead_letters, letter, body)
-                outcome = "dead-lettered" if last.verdict is Verdict.ACCEPTED else "failed"
-            case Verdict.REFUSED:
-                outcome = "dropped"
-            case _:
-                outcome = "failed"
+        answer = await self._retry(route, headers, body)
+        outcome = await self._settle(route, headers, body, answer)
         metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
         if outcome == "delivered":
             return None
@@ -119,11 +103,24 @@ class Broker:
             return None
         return SubscriberDown(f"Trigger {route.name}: {route.url}: {answer.outcome}: {reason}")
 
-    async def _try(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
-        """The last answer of a subscriber that is tried as often as the Trigger says."""
+    async def _settle(
+        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer
+    ) -> str:
+        """What becomes of an event after the subscriber's last answer, as the metric names it."""
+        if answer.verdict is Verdict.ACCEPTED:
+            return "delivered"
+        if route.dead_letters:
+            extensions = extension_headers(error_extensions(route.url, answer))
+            dead_letter = {**headers, **extensions}
+            last = await post(self._connections, route.dead_letters, dead_letter, body)
+            return "dead-lettered" if last.verdict is Verdict.ACCEPTED else "failed"
+        return "dropped" if answer.verdict is Verdict.REFUSED else "failed"
+
+    async def _retry(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send an event as often as the Trigger's delivery options allow; the last answer."""
         retry = 0
         while True:
-            answer = await self._offer(route, headers, body)
+            answer = await self._post(route, headers, body)
             if answer.verdict in (Verdict.ACCEPTED, Verdict.REFUSED):
                 return answer
             retry += 1
@@ -131,7 +128,7 @@ class Broker:
                 return answer
             await asyncio.sleep(max(answer.retry_after, route.delivery.pause(retry)))
 
-    async def _offer(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _post(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
         limit = route.delivery.timeout
         try:
             async with asyncio.timeout(limit.total_seconds() if limit else None):
@@ -141,11 +138,13 @@ class Broker:
 
 
 def broker_app(name: str, settings: Settings) -> EventEndpoint:
-    """`broker`: what it routes by is read once, before it listens. Raises `SetupError`."""
-    broker = Broker(routes_of(read_triggers(settings.triggers), settings.subscribers))
-    return EventEndpoint(name, broker.take, settings.max_alert_bytes, broker.lifespan, accepted=202)
+    """`broker`: reads its Triggers once, before it listens. Raises `SetupError`."""
+    routes = routes_of(read_triggers(settings.triggers), settings.subscribers)
+    http = connections(CONCURRENCY)
+    broker = Broker(routes, http)
+    return EventEndpoint(name, broker.handle, settings.max_alert_bytes, [http], accepted=202)
 
 
-def connections(at_once: int) -> Connections:
-    """Kept-alive connections, so many to a host; 0 for any number."""
-    return Connections(at_once, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS)
+def connections(concurrency: int) -> Connections:
+    """Kept-alive connections, at most this many to a host; 0 for any number."""
+    return Connections(concurrency, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS)

@@ -1,8 +1,8 @@
 """POSTs over kept-alive HTTP/1.1 connections, as cheaply as Python can.
 
 A source does little else, and aiohttp's client was the largest single cost of an alert
-(docs/adr/0006-http-client.md has both). What is left out is what no event needs: redirects,
-cookies, decompression, pipelining, streams. httptools parses the answers, as in uvicorn requests.
+(measured in docs/adr/0006-http-client.md). What no event needs is left out: redirects, cookies,
+decompression, pipelining, streams. httptools parses the answers; uvicorn too parses with it.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 
 import httptools
 
-DETAIL_BYTES = 1024  # of an answer's body that are kept; Knative keeps as many of a dead letter
-LONGEST_ANSWER = 1 << 20  # bytes; the rest of a longer one is not waited for
+DETAIL_BYTES = 1024  # of an answer's body; Knative keeps as many with a dead letter
+LONGEST_ANSWER = 1 << 20  # bytes; the rest of a longer answer is not read
 
 
 class Unreachable(OSError):
-    """There is no connection: nothing was sent."""
+    """No connection could be made: nothing was sent."""
 
 
 class Response(NamedTuple):
-    """How a POST was answered: its status, header Retry-After, and the beginning of its body."""
+    """The answer to a POST: its status, header Retry-After, and the beginning of its body."""
 
     status: int
     retry_after: str | None
@@ -32,31 +32,38 @@ class Response(NamedTuple):
 
 
 class Connections:
-    """Connections that are kept, to any number of hosts, for the event loop it is entered in.
+    """Kept-alive connections to any number of hosts, for one event loop.
+
+    An async context manager: on leaving it aborts all connections.
 
     Parameters
     ----------
-    at_once
-        Requests under way to a host; who wants more waits. 0 for any number.
+    concurrency
+        Most requests under way to a host; further requests wait. 0 for any number.
     idle_seconds
-        A connection that was idle for longer is not used again: be sooner than the servers.
+        A connection that was idle for longer is not used again. Choose less than the servers do.
     connect_seconds
-        A host has so long to accept a connection.
+        Time that a host has to accept a connection.
     answer_seconds
-        A request ends when nothing moved in either direction for so long.
+        A request fails if no byte moves in either direction for this long.
+
+    Attributes
+    ----------
+    made
+        How many connections were made so far.
     """
 
     def __init__(
-        self, at_once: int, idle_seconds: float, connect_seconds: float, answer_seconds: float
+        self, concurrency: int, idle_seconds: float, connect_seconds: float, answer_seconds: float
     ) -> None:
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
-        self._idle: dict[_Host, list[_Connection]] = defaultdict(list)  # the last used is last
+        self._idle: dict[_Host, list[_Connection]] = defaultdict(list)  # last used last
         self._busy: set[_Connection] = set()
-        self._turns: dict[_Host, asyncio.Semaphore] = {}
-        self.made = 0  # connections, ever
+        self._limits: dict[_Host, asyncio.Semaphore] = {}
+        self.made = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,24 +79,24 @@ class Connections:
         Raises
         ------
         Unreachable
-            There is no connection.
+            No connection could be made.
         OSError
-            It was cut, or what came is no HTTP.
+            The connection was cut, or the answer is not HTTP.
         TimeoutError
-            Nothing moved for too long.
+            No byte moved for too long.
         ValueError
             The headers cannot be sent.
         """
         target = _target(url)
         head = _head(target, headers, len(body))
-        if not self._at_once:
+        if not self._concurrency:
             return await self._exchange(target.host, head, body)
-        turns = self._turns.setdefault(target.host, asyncio.Semaphore(self._at_once))
-        async with turns:
+        limit = self._limits.setdefault(target.host, asyncio.Semaphore(self._concurrency))
+        async with limit:
             return await self._exchange(target.host, head, body)
 
     async def _exchange(self, host: "_Host", head: bytes, body: bytes) -> Response:
-        connection = self._kept(host) or await self._connect(host)
+        connection = self._reuse(host) or await self._connect(host)
         self._busy.add(connection)
         try:
             response = await connection.exchange(head, body, self._answer_seconds)
@@ -104,12 +111,12 @@ class Connections:
             connection.abort()
         return response
 
-    def _kept(self, host: "_Host") -> "_Connection | None":
-        """The connection last used; if that was idle for too long, so were all."""
+    def _reuse(self, host: "_Host") -> "_Connection | None":
+        """The connection used last. If it was idle for too long, all others were too."""
         idle, now = self._idle[host], asyncio.get_running_loop().time()
         while idle:
             connection = idle.pop()
-            if connection.reusable and now - connection.since < self._idle_seconds:
+            if connection.reusable and now - connection.idle_since < self._idle_seconds:
                 return connection
             connection.abort()
         return None
@@ -151,7 +158,7 @@ def _target(url: str) -> _Target:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     if not parts.hostname:
-        raise Unreachable(f"no URL: {url}")
+        raise Unreachable(f"not a URL: {url}")
     host = _Host(parts.hostname, parts.port or (443 if secure else 80), secure)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return _Target(host, f"POST {path} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n")
@@ -163,25 +170,25 @@ def _trust() -> ssl.SSLContext:
 
 
 def _head(target: _Target, headers: Mapping[str, str], length: int) -> bytes:
-    """All that comes before the body. Raises `ValueError`."""
+    """The request up to its body. Raises `ValueError`."""
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     text = f"{target.line}{''.join(lines)}Content-Length: {length}\r\n\r\n"
-    # A value with a line break of its own would be another header, or another request.
+    # A line break within a value would begin another header, or another request.
     breaks = len(lines) + 4
     if not text.count("\n") == text.count("\r") == text.count("\r\n") == breaks or "\0" in text:
-        raise ValueError("a header cannot be sent: it has a line break or a null in it")
+        raise ValueError("a header cannot be sent: it contains a line break or a null")
     return text.encode()
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; it has one request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport
         self._answer: asyncio.Future[Response] | None = None
         self._gone = False
-        self.since = loop.time()  # of the last answer
+        self.idle_since = loop.time()
 
     async def exchange(self, head: bytes, body: bytes, seconds: float) -> Response:
         """Send a request and wait for its answer."""
@@ -207,7 +214,7 @@ class _Connection(asyncio.Protocol):
         return self._keep and not self._gone
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._keep = False
         self._transport.abort()
 
@@ -221,7 +228,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._fail(TimeoutError(f"no answer in {seconds:g} s"))
 
-    # -- what the transport tells
+    # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -229,7 +236,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # an answer that nobody asked for
+            self.abort()  # an answer to no request
             return
         self._received += len(data)
         try:
@@ -237,7 +244,7 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._fail(OSError("the answer changes the protocol"))
         except httptools.HttpParserError as error:
-            self._fail(OSError(f"the answer is no HTTP: {error}"))
+            self._fail(OSError(f"the answer is not HTTP: {error}"))
 
     def eof_received(self) -> None:
         self._end(None)
@@ -247,7 +254,7 @@ class _Connection(asyncio.Protocol):
         self._end(error)
 
     def _end(self, error: Exception | None) -> None:
-        """No more comes: the answer's end, if nothing else says where that is."""
+        """The connection ended: so does an answer that has no length of its own."""
         if self._answer is None or self._answer.done():
             return
         if error is None and self._has_headers and self._ends_with_connection:
@@ -261,13 +268,13 @@ class _Connection(asyncio.Protocol):
 
     def _finish(self, keep: bool) -> None:
         if self._answer and not self._answer.done():
-            self.since = self._loop.time()
-            # A server that answers before it has the whole request reads no more of it.
+            self.idle_since = self._loop.time()
+            # A server that answers before it has the whole request reads no further.
             self._keep = keep and not self._transport.get_write_buffer_size()
             status = self._parser.get_status_code()
             self._answer.set_result(Response(status, self._retry_after, self._detail))
 
-    # -- what the parser tells
+    # -- called by the parser
 
     def on_message_begin(self) -> None:
         if self._answer and self._answer.done():
@@ -290,5 +297,5 @@ class _Connection(asyncio.Protocol):
             self._finish(keep=False)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # else another follows
+        if self._parser.get_status_code() >= 200:  # otherwise another follows
             self._finish(self._parser.should_keep_alive())

@@ -1,10 +1,9 @@
-"""Takes records out of Kafka no faster than they are delivered, and commits what is delivered.
+"""Takes records from Kafka no faster than they are delivered, and commits delivered offsets.
 
-All calls into the Kafka client are made by one thread; deliveries run on the event loop.
+One thread makes all calls to the Kafka client; deliveries run on the event loop.
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -18,52 +17,42 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.delivery import Abandoned
-from stampede.events.offsets import Offsets
+from stampede.events.in_flight import AssignedPartition, InFlight, PartitionKey
 from stampede.events.record import Record
 from stampede.settings import Settings
 
 log = structlog.get_logger()
 
-BATCH = 100  # most records taken at once
 POLL_SECONDS = 0.1
-# Waiting for room this long is back-pressure; after it the partitions are paused, so that the
-# client can be polled without giving more. A pause throws away what was fetched ahead.
-PATIENCE_SECONDS = 1.0
+# After waiting this long for room the partitions are paused, so that polling the client, which
+# must go on, gives no more records. Not sooner: a pause throws away what was fetched ahead.
+PAUSE_SECONDS = 1.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
-REVOKE_SECONDS = 3.0  # the whole group waits for whoever gives up a partition
+REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
 
 DEFAULTS = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
-    # Fetched ahead. When that much waits the client looks again after a second by default: with
-    # alerts of 87 KB that made 400 events a second of 4,000.
+    # Fetched ahead. By default the client pauses for a second when so much is queued: with alerts
+    # of 87 KB that cut 4,000 events/s to 400.
     "queued.max.messages.kbytes": "16384",
     "fetch.queue.backoff.ms": "20",
 }
 
 
-class AssignedPartition:
-    """A partition assigned to this source, and what of it is under way."""
-
-    def __init__(self) -> None:
-        self.offsets = Offsets()
-        self.committed: int | None = None
-        self.tasks: set[asyncio.Task[None]] = set()  # touched on the loop only
-
-
 class Consumer:
-    """From Kafka to `deliver`, with bounds on how much is under way.
+    """Takes records from Kafka and passes them to `deliver`, a bounded number at a time.
 
     Parameters
     ----------
     settings
-        Of the source.
+        The source's settings.
     deliver
-        Takes a record; returns when it is durable elsewhere, or raises `Abandoned`.
+        Returns once a record is durable elsewhere; raises `Abandoned` if the source stops first.
     down
-        Whether deliveries go nowhere at present, so that waiting for them is in vain.
+        Whether the sink is down, so that waiting for deliveries is useless.
     """
 
     def __init__(
@@ -76,41 +65,32 @@ class Consumer:
         self._deliver = deliver
         self._down = down
         self._loop = asyncio.get_running_loop()
-        self._stopping = False
+        self._in_flight = InFlight(settings.in_flight, settings.in_flight_bytes)
         self._failure: BaseException | None = None
-        self._partitions: dict[tuple[str, int], AssignedPartition] = {}
-        self._paused: set[tuple[str, int]] = set()
-        # Shared by the thread and the loop, under this lock:
-        self._changed = threading.Condition()
-        self._events = self._bytes = self._delivered = 0
-        self._awaited: Callable[[], bool] | None = None
+        self._partitions: dict[PartitionKey, AssignedPartition] = {}
+        self._paused: set[PartitionKey] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take records until `stop` is set; then let those under way finish, and commit.
+        """Take records until `stop` is set; then wait for those in flight, and commit.
 
         Raises
         ------
         SetupError
-            Kafka will not have it: no such broker, no access, a wrong option.
+            Kafka refuses: no such broker, no access, a wrong option.
         """
         reading = asyncio.create_task(asyncio.to_thread(self._read))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._stop()
+            self._in_flight.stop()
             stopping.cancel()
-            stop.set()  # whoever waits for another try does so in vain
+            stop.set()  # abandons the deliveries that wait for another attempt
             await reading
         if self._failure:
             raise self._failure
 
-    def _stop(self) -> None:
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-
-    # -- the thread
+    # -- in the Kafka thread
 
     def _read(self) -> None:
         try:
@@ -125,8 +105,8 @@ class Consumer:
                 on_lost=self._lost,
             )
             committed = reported = time.monotonic()
-            while not self._stopping:
-                most = self._room()
+            while not self._in_flight.stopping:
+                most = self._in_flight.wait_for_room(PAUSE_SECONDS)
                 self._pause_when(consumer, most == 0)
                 self._take(consumer, most or 1)
                 now = time.monotonic()
@@ -137,10 +117,10 @@ class Consumer:
                 if now - reported >= REPORT_SECONDS:
                     self._report(now - reported)
                     reported = now
-            self._await(lambda: self._events == 0, DRAIN_SECONDS)
-            left, self._partitions = self._partitions, {}
-            self._commit(consumer, left, asynchronous=False)
-            self._leave(left)
+            self._in_flight.wait_for(lambda: self._in_flight.events == 0, DRAIN_SECONDS)
+            leaving, self._partitions = self._partitions, {}
+            self._commit(consumer, leaving, asynchronous=False)
+            self._leave(leaving)
         finally:
             consumer.close()
 
@@ -154,27 +134,14 @@ class Consumer:
             }
             | self._settings.kafka_options
             | {
-                # Only what is delivered is committed, here and by no one else.
+                # Only `_commit` commits, and only what is delivered.
                 "enable.auto.commit": False,
                 "on_commit": self._committed,
             }
         )
 
-    def _room(self) -> int:
-        """How many records may be taken, having waited a little for the first; 0 for none."""
-        most_events, most_bytes = self._settings.in_flight, self._settings.in_flight_bytes
-        # A tenth must be free, else every delivered event would wake this thread for one more.
-        self._await(
-            lambda: self._events <= 0.9 * most_events and self._bytes <= 0.9 * most_bytes,
-            PATIENCE_SECONDS,
-        )
-        with self._changed:
-            size = max(1, self._bytes // max(1, self._events))
-            free = min(most_events - self._events, (most_bytes - self._bytes) // size)
-            return max(0, min(BATCH, free))
-
     def _take(self, consumer: confluent_kafka.Consumer, most: int) -> None:
-        # poll returns with the first record, consume only when it has all or time is up.
+        # poll returns with the first record; consume only with all of them or when time is up.
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             return
@@ -185,13 +152,9 @@ class Consumer:
                 continue
             record = Record.of(message)
             partition = self._partitions.get((record.topic, record.partition))
-            if partition:  # else it was given up while records of it were in our hands
+            if partition:  # None: given up after the client returned this record
                 batch.append((partition, record))
-        with self._changed:
-            for partition, record in batch:
-                partition.offsets.take(record.offset)
-                self._bytes += len(record.value)
-            self._events += len(batch)
+        self._in_flight.add(batch)
         self._loop.call_soon_threadsafe(self._start, batch)
 
     def _warn(self, error: KafkaError) -> None:
@@ -206,7 +169,7 @@ class Consumer:
         elif not full:
             self._resume(consumer, set(self._paused))
 
-    def _resume(self, consumer: confluent_kafka.Consumer, keys: set[tuple[str, int]]) -> None:
+    def _resume(self, consumer: confluent_kafka.Consumer, keys: set[PartitionKey]) -> None:
         if keys:
             consumer.resume([TopicPartition(*key) for key in keys])
             self._paused -= keys
@@ -222,9 +185,9 @@ class Consumer:
     def _revoked(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
-        """Another source gets these: let what is under way arrive, so that little comes twice."""
+        """Another source takes over: wait for records in flight, so that few are sent twice."""
         leaving = self._pop(consumer, partitions)
-        self._await(
+        self._in_flight.wait_for(
             lambda: self._down() or not any(p.offsets.unfinished for p in leaving.values()),
             REVOKE_SECONDS,
         )
@@ -233,49 +196,47 @@ class Consumer:
         log.info("partitions given up", partitions=_names(partitions))
 
     def _lost(self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
-        """Others have had these for a while: nothing to commit, what is under way comes again."""
+        """Another source has taken over: commit nothing; it sends the records in flight again."""
         self._leave(self._pop(consumer, partitions))
         log.warning("partitions lost", partitions=_names(partitions))
 
     def _pop(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
-    ) -> dict[tuple[str, int], AssignedPartition]:
+    ) -> dict[PartitionKey, AssignedPartition]:
         keys = [(each.topic, each.partition) for each in partitions]
-        # The client would remember it, and give nothing of them when they are assigned again.
+        # Resume first: the client would keep the pause when a partition is assigned again.
         self._resume(consumer, self._paused.intersection(keys))
         for key in keys:
             with suppress(KeyError):
                 metrics.SOURCE_LAG.remove(*map(str, key))
         return {key: self._partitions.pop(key) for key in keys if key in self._partitions}
 
-    def _leave(self, leaving: dict[tuple[str, int], AssignedPartition]) -> None:
+    def _leave(self, leaving: dict[PartitionKey, AssignedPartition]) -> None:
         self._loop.call_soon_threadsafe(self._cancel, list(leaving.values()))
 
     def _commit(
         self,
         consumer: confluent_kafka.Consumer,
-        partitions: dict[tuple[str, int], AssignedPartition],
+        partitions: dict[PartitionKey, AssignedPartition],
         asynchronous: bool,
     ) -> None:
-        with self._changed:
-            positions = {key: each.offsets.position for key, each in partitions.items()}
-        news = [
+        changed = [
             TopicPartition(*key, position)
-            for key, position in positions.items()
+            for key, position in self._in_flight.positions(partitions).items()
             if position is not None and position != partitions[key].committed
         ]
-        if not news:
+        if not changed:
             return
         try:
             if asynchronous:
-                consumer.commit(offsets=news)
+                consumer.commit(offsets=changed)
             else:
-                consumer.commit(offsets=news, asynchronous=False)
+                consumer.commit(offsets=changed, asynchronous=False)
         except KafkaException as error:
-            # Only a later start suffers: it sends again what lies after the last commit.
-            log.warning("commit failed", reason=error.args[0].str(), partitions=_names(news))
+            # Harmless for now: a restart would send again what lies after the last commit.
+            log.warning("commit failed", reason=error.args[0].str(), partitions=_names(changed))
             return
-        for each in news:
+        for each in changed:
             partitions[each.topic, each.partition].committed = each.offset
 
     def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
@@ -284,7 +245,7 @@ class Consumer:
         log.warning("commit failed", reason=error.str(), partitions=_names(partitions))
         for each in partitions:
             if partition := self._partitions.get((each.topic, each.partition)):
-                partition.committed = None  # to be committed again
+                partition.committed = None  # commit again
 
     def _watch_lag(self, consumer: confluent_kafka.Consumer) -> None:
         for key, partition in list(self._partitions.items()):
@@ -293,30 +254,21 @@ class Consumer:
             if high >= 0 and position is not None:
                 topic, number = key
                 metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))
-        metrics.SOURCE_IN_FLIGHT.set(self._events)
-        metrics.SOURCE_IN_FLIGHT_BYTES.set(self._bytes)
+        metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
+        metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
 
     def _report(self, seconds: float) -> None:
-        with self._changed:
-            delivered, self._delivered = self._delivered, 0
-        if delivered or self._events:
+        delivered = self._in_flight.reset_delivered()
+        if delivered or self._in_flight.events:
             log.info(
                 "delivered",
                 events=delivered,
                 per_second=round(delivered / seconds, 1),
-                in_flight=self._events,
-                in_flight_bytes=self._bytes,
+                in_flight=self._in_flight.events,
+                in_flight_bytes=self._in_flight.bytes,
             )
 
-    def _await(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait until `condition` (evaluated under the lock) holds, for so long at most."""
-        stopping = self._stopping
-        with self._changed:
-            self._awaited = condition
-            self._changed.wait_for(lambda: condition() or self._stopping != stopping, seconds)
-            self._awaited = None
-
-    # -- the loop
+    # -- on the event loop
 
     def _start(self, batch: list[tuple[AssignedPartition, Record]]) -> None:
         for partition, record in batch:
@@ -327,17 +279,11 @@ class Consumer:
     def _done(self, partition: AssignedPartition, record: Record, task: asyncio.Task[None]) -> None:
         partition.tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        with self._changed:
-            self._events -= 1
-            self._bytes -= len(record.value)
-            if not task.cancelled() and error is None:
-                self._delivered += 1
-                partition.offsets.finish(record.offset)
-            if self._awaited and self._awaited():
-                self._changed.notify()
+        delivered = error is None and not task.cancelled()
+        self._in_flight.remove(partition, record, delivered)
         if error and not isinstance(error, Abandoned):
-            self._failure = error  # of ours: rather end than pass over an event
-            self._stop()
+            self._failure = error  # a bug: end the source rather than skip an event
+            self._in_flight.stop()
 
     def _cancel(self, partitions: list[AssignedPartition]) -> None:
         for partition in partitions:

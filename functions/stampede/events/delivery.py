@@ -1,109 +1,50 @@
-"""Carries an event until it is somewhere: at the sink, else at the dead-letter sink.
+"""Delivers an event to the sink, or to the dead-letter sink if the event fails for good.
 
-What is tried again, how often, and whose fault a failure is: docs/adr/0002-source-retries.md.
+What is retried, and how often, is decided in docs/adr/0002-source-retries.md.
 """
 
 import asyncio
-import base64
 import random
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from enum import Enum
-from typing import NamedTuple
 
 import structlog
 
 from stampede import metrics
-from stampede.events.connections import Connections, Unreachable
+from stampede.events.answer import Answer, Verdict, error_extensions, post
+from stampede.events.connections import Connections
 from stampede.events.record import Record, extension_headers
 
 log = structlog.get_logger()
 
 LONGEST_PAUSE = 30.0
-LONGEST_PROBE = 5.0  # between looks at a sink that is down
-LONGEST_RETRY_AFTER = 300.0
-ANSWER_SECONDS = 300.0  # a Knative revision's own limit
-
-
-class Verdict(Enum):
-    """What an attempt to send an event came to."""
-
-    ACCEPTED = "accepted"
-    REFUSED = "refused"  # this event, for good
-    FAILED = "failed"  # this event, this time
-    UNCLEAR = "unclear"  # the event's fault if the sink takes others, else the sink's
-    DOWN = "down"  # the sink's fault
-
-
-class Answer(NamedTuple):
-    """How a sink answered an event."""
-
-    verdict: Verdict
-    status: int | None  # None: there was no answer
-    detail: bytes  # beginning of its body, or what went wrong
-    retry_after: float = 0.0
-
-    @property
-    def outcome(self) -> str:
-        """Its status, for people."""
-        return str(self.status) if self.status else "no answer"
+LONGEST_PROBE_PAUSE = 5.0
 
 
 class Abandoned(Exception):
-    """The source is stopping: the event is left where it was, in Kafka."""
-
-
-def judge(status: int) -> Verdict:
-    """Whose fault an HTTP status is."""
-    if status < 300:
-        return Verdict.ACCEPTED
-    if status in (404, 429, 503):
-        return Verdict.DOWN
-    if status in (502, 504):
-        return Verdict.UNCLEAR
-    if status >= 500 or status in (408, 409):
-        return Verdict.FAILED
-    return Verdict.REFUSED
-
-
-async def post(
-    connections: Connections, url: str, headers: Mapping[str, str], body: bytes
-) -> Answer:
-    """Send an event once. Whatever happens is an answer."""
-    try:
-        response = await connections.post(url, headers, body)
-    except Unreachable as error:
-        return Answer(Verdict.DOWN, None, str(error).encode())
-    except (OSError, TimeoutError) as error:
-        return Answer(Verdict.UNCLEAR, None, f"{type(error).__name__}: {error}".encode())
-    except ValueError as error:
-        return Answer(Verdict.REFUSED, None, str(error).encode())
-    verdict = judge(response.status)
-    detail = b"" if verdict is Verdict.ACCEPTED else response.detail
-    return Answer(verdict, response.status, detail, retry_after(response.retry_after, time.time()))
+    """The source is stopping: the event stays in Kafka, its offset uncommitted."""
 
 
 class Sink:
-    """Somewhere to POST events to, which may be down for a while.
+    """A URL that takes events, and may be down for a while.
 
-    While it is down one event at a time tries it, the others wait: it gets no storm when it
-    comes back, and comes to its work within seconds.
+    While the sink is down all events wait and one at a time probes it. So the sink gets no storm
+    of requests when it comes back, and works again within seconds.
 
     Parameters
     ----------
     name
-        ``sink`` or ``dead letters``, in logs and metrics.
+        ``sink``, ``dead letters`` or ``broker``, in logs and metrics.
     url
-        Where to.
+        Where events are sent.
     connections
-        By which they go.
+        Used to send them.
     stop
-        When set, an event that would wait is abandoned.
+        Once set, an event that would have to wait is abandoned.
     backoff_seconds
         First pause after a failure, doubled each time up to 30 s, with jitter.
-    longest_probe
-        Most seconds between looks at a sink that is down.
+    longest_probe_pause
+        Most seconds between two probes of a sink that is down.
     """
 
     def __init__(
@@ -113,99 +54,128 @@ class Sink:
         connections: Connections,
         stop: asyncio.Event,
         backoff_seconds: float,
-        longest_probe: float = LONGEST_PROBE,
+        longest_probe_pause: float = LONGEST_PROBE_PAUSE,
     ) -> None:
         self.name, self.url = name, url
         self._connections = connections
         self._stop = stop
         self._backoff = backoff_seconds
-        self._longest_probe = longest_probe
+        self._longest_probe_pause = longest_probe_pause
         self._accepted = 0
         self._down_since: float | None = None
         self._probes = 1
-        self._turn = asyncio.Lock()
+        self._probing = asyncio.Lock()
 
     @property
     def down(self) -> bool:
-        """Whether it takes no event at all."""
+        """Whether the sink takes no event at all."""
         return self._down_since is not None
 
     async def send(
         self, headers: Mapping[str, str], body: bytes, retries: int | None
     ) -> Answer | None:
-        """Send an event until it is accepted (None), or it has failed for good (the answer).
+        """Send an event until the sink accepts it or the event fails for good.
 
-        With `retries` None an event never fails for good.
+        Parameters
+        ----------
+        retries
+            Failures of the event after the first before it fails for good. None: never.
+
+        Returns
+        -------
+        Answer or None
+            None if the event was accepted, otherwise the last answer.
 
         Raises
         ------
         Abandoned
             The source is stopping, and the event is not accepted.
         """
-        tries = failures = 0
-        stuck = False
-        try:
-            while True:
-                if not self.down:
-                    answer = await self._offer(headers, body)
-                else:
-                    async with self._turn:
-                        if not self.down:
-                            continue
-                        await self._pause(self._probes, longest=self._longest_probe)
-                        self._probes += 1
-                        answer = await self._offer(headers, body)
-                if answer.verdict is Verdict.ACCEPTED:
-                    return None
-                metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
-                failures += answer.verdict is Verdict.FAILED
-                if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
-                    if retries is not None:
-                        return answer
-                    if not stuck:
-                        stuck = True
-                        metrics.SOURCE_STUCK.labels(self.name).inc()
-                        self._complain(headers, answer)
-                tries += 1
-                if not self.down:
-                    await self._pause(tries, at_least=answer.retry_after)
-        finally:
-            if stuck:
-                metrics.SOURCE_STUCK.labels(self.name).dec()
+        attempts = failures = 0
+        while True:
+            answer = await self._attempt(headers, body)
+            if answer.verdict is Verdict.ACCEPTED:
+                return None
+            attempts += 1
+            failures += answer.verdict is Verdict.FAILED
+            if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
+                break
+            await self._back_off(attempts, answer)
+        if retries is not None:
+            return answer
+        await self._send_stuck(headers, body, attempts, answer)
+        return None
 
-    async def _offer(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send an event once, and draw conclusions about the sink."""
-        before = self._accepted
+    async def _send_stuck(
+        self, headers: Mapping[str, str], body: bytes, attempts: int, answer: Answer
+    ) -> None:
+        """Send an event that failed, until it is accepted: it has nowhere else to go."""
+        metrics.SOURCE_STUCK.labels(self.name).inc()
+        self._log_stuck(headers, answer)
+        try:
+            while answer.verdict is not Verdict.ACCEPTED:
+                await self._back_off(attempts, answer)
+                answer = await self._attempt(headers, body)
+                attempts += 1
+        finally:
+            metrics.SOURCE_STUCK.labels(self.name).dec()
+
+    async def _attempt(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send an event once; while the sink is down, as a probe when it is this event's turn."""
+        while self.down:
+            async with self._probing:
+                if self.down:
+                    await self._pause(self._probes, longest=self._longest_probe_pause)
+                    self._probes += 1
+                    return await self._post(headers, body)
+        return await self._post(headers, body)
+
+    async def _post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send an event once, and learn from the answer whether the sink is up or down."""
+        accepted_before = self._accepted
         answer = await post(self._connections, self.url, headers, body)
-        works = self._accepted > before  # others were accepted meanwhile
-        match answer.verdict:
-            case Verdict.UNCLEAR:
-                answer = answer._replace(verdict=Verdict.FAILED if works else Verdict.DOWN)
-            case Verdict.ACCEPTED:
-                self._accepted += 1
+        if answer.verdict is Verdict.ACCEPTED:
+            self._accepted += 1
+            self._mark_up()
+            return answer
+        metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
+        others_accepted = self._accepted > accepted_before
+        if answer.verdict is Verdict.UNCLEAR:
+            verdict = Verdict.FAILED if others_accepted else Verdict.DOWN
+            answer = answer._replace(verdict=verdict)
         if answer.verdict is not Verdict.DOWN:
-            self._up()
-        elif not works and not self.down:
-            self._down_since, self._probes = time.monotonic(), 1
-            log.warning(
-                "sink is down: events wait, none is lost",
-                sink=self.name,
-                url=self.url,
-                outcome=answer.outcome,
-                reason=answer.detail[:200].decode(errors="replace"),
-            )
+            self._mark_up()
+        elif not others_accepted:
+            self._mark_down(answer)
         return answer
 
-    def _up(self) -> None:
+    def _mark_down(self, answer: Answer) -> None:
+        if self._down_since is not None:
+            return
+        self._down_since, self._probes = time.monotonic(), 1
+        log.warning(
+            "sink is down: events wait, none is lost",
+            sink=self.name,
+            url=self.url,
+            outcome=answer.outcome,
+            reason=_reason(answer),
+        )
+
+    def _mark_up(self) -> None:
         if self._down_since is not None:
             seconds = round(time.monotonic() - self._down_since, 1)
             log.info("sink is up again", sink=self.name, url=self.url, seconds=seconds)
             self._down_since = None
 
+    async def _back_off(self, attempts: int, answer: Answer) -> None:
+        """Pause after a failed attempt, unless the sink is down: then `_attempt` pauses."""
+        if not self.down:
+            await self._pause(attempts, at_least=answer.retry_after)
+
     async def _pause(
-        self, tries: int, at_least: float = 0.0, longest: float = LONGEST_PAUSE
+        self, attempts: int, at_least: float = 0.0, longest: float = LONGEST_PAUSE
     ) -> None:
-        seconds = min(longest, self._backoff * 2 ** min(tries - 1, 20))
+        seconds = min(longest, self._backoff * 2 ** min(attempts - 1, 20))
         seconds = max(at_least, seconds * random.uniform(0.5, 1.0))
         try:
             await asyncio.wait_for(self._stop.wait(), seconds)
@@ -213,32 +183,33 @@ class Sink:
             return
         raise Abandoned
 
-    def _complain(self, headers: Mapping[str, str], answer: Answer) -> None:
+    def _log_stuck(self, headers: Mapping[str, str], answer: Answer) -> None:
+        remedy = (
+            "set STAMPEDE_DEAD_LETTER_SINK, or repair the sink"
+            if self.name == "sink"
+            else "repair the dead-letter sink"
+        )
         log.error(
-            "event has no place: it is tried for ever and holds its partition's offset; "
-            + (
-                "set STAMPEDE_DEAD_LETTER_SINK, or mend the sink"
-                if self.name == "sink"
-                else "mend the dead-letter sink"
-            ),
+            "event cannot be delivered: it is retried for ever and holds its partition's offset; "
+            + remedy,
             id=headers["ce-id"],
             source=headers["ce-source"],
             sink=self.name,
             url=self.url,
             outcome=answer.outcome,
-            reason=answer.detail[:200].decode(errors="replace"),
+            reason=_reason(answer),
         )
 
 
 class Delivery:
-    """Two sinks, and the way from the one to the other.
+    """Delivers records: to the sink, or to the dead-letter sink after failures.
 
     Parameters
     ----------
     sink, dead_letters
-        Without dead letters an event is tried at the sink for ever.
+        Without a dead-letter sink an event is tried at the sink for ever.
     retries
-        Failures of an event after the first that make it a dead letter.
+        Failures of an event after the first before it becomes a dead letter.
     """
 
     def __init__(self, sink: Sink, dead_letters: Sink | None, retries: int) -> None:
@@ -248,54 +219,34 @@ class Delivery:
 
     @property
     def down(self) -> bool:
-        """Whether events can at present go nowhere."""
+        """Whether the sink takes no event at all."""
         return self._sink.down
 
     async def deliver(self, headers: Mapping[str, str], record: Record) -> None:
-        """Return when the record's event is at one of the sinks.
+        """Return when one of the sinks has accepted the record's event.
 
         Raises
         ------
         Abandoned
-            The source is stopping and it is at neither.
+            The source is stopping, and neither sink has accepted the event.
         """
         retries = self._retries if self._dead_letters else None
         answer = await self._sink.send(headers, record.value, retries)
         if answer is None or self._dead_letters is None:
             metrics.SOURCE_EVENTS.labels("accepted").inc()
             return
-        await self._dead_letters.send(
-            {**headers, **extension_headers(error_of(self._sink.url, answer))}, record.value, None
-        )
+        extensions = extension_headers(error_extensions(self._sink.url, answer))
+        await self._dead_letters.send({**headers, **extensions}, record.value, retries=None)
         metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
         log.warning(
             "dead-lettered",
             id=headers["ce-id"],
             source=headers["ce-source"],
             outcome=answer.outcome,
-            reason=answer.detail[:200].decode(errors="replace"),
+            reason=_reason(answer),
             bytes=len(record.value),
         )
 
 
-def error_of(url: str, answer: Answer) -> dict[str, str]:
-    """The extensions that Knative gives a dead letter; two of them only after an answer."""
-    error = {"knativeerrordest": url}
-    if answer.status is not None:
-        error["knativeerrorcode"] = str(answer.status)
-        error["knativeerrordata"] = base64.b64encode(answer.detail).decode()
-    return error
-
-
-def retry_after(value: str | None, now: float) -> float:
-    """Seconds that a Retry-After header asks for (RFC 9110, 10.2.3), 300 at most; 0 for none."""
-    if not value:
-        return 0.0
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - now
-        except ValueError:
-            return 0.0
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+def _reason(answer: Answer) -> str:
+    return answer.detail[:200].decode(errors="replace")

@@ -1,6 +1,6 @@
-"""A CloudEvent as it reaches a function, and the Kafka offset it stands for.
+"""A CloudEvent as a function receives it, and the Kafka position it comes from.
 
-The contract is that of Knative's KafkaSource: binary mode, the offset in ``subject`` as
+The attributes are those of Knative's KafkaSource: binary mode, the offset in ``subject`` as
 ``partition:<p>#<offset>``, the topic after the ``#`` of ``source``.
 """
 
@@ -20,12 +20,21 @@ from stampede.store.coverage import Coverage
 
 FORMAT = JSONFormat()
 REQUIRED = ("specversion", "id", "source", "type")
-# No more digits than a Kafka partition (32 bits) and offset (64 bits) have.
+# At most as many digits as Kafka's partitions (32 bits) and offsets (64 bits) have.
 SUBJECT = re.compile(r"partition:([0-9]{1,9})#([0-9]{1,18})")
+# Raised by the SDK for headers and JSON that are not a CloudEvent.
+SDK_ERRORS = (
+    CloudEventValidationError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 class Position(NamedTuple):
-    """Where in Kafka an event came from."""
+    """The place in Kafka that an event comes from."""
 
     topic: str
     partition: int
@@ -33,7 +42,7 @@ class Position(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One event: its attributes, as the SDK reads them, its data, and the path it was sent to."""
+    """One event: its attributes as the SDK parses them, its data, and the path it was sent to."""
 
     attributes: dict[str, Any]
     data: bytes
@@ -41,7 +50,7 @@ class Event(NamedTuple):
 
     @property
     def position(self) -> Position | None:
-        """Its place in Kafka, or None where it came from elsewhere."""
+        """The event's place in Kafka; None if it does not come from Kafka."""
         found = SUBJECT.fullmatch(self.attributes.get("subject") or "")
         _, mark, topic = self.attributes["source"].rpartition("#")
         if not (found and mark and topic):
@@ -53,56 +62,45 @@ class Event(NamedTuple):
 
 
 def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") -> Event:
-    """The event of an HTTP request, in binary or structured mode. Raises `NotAnEvent`."""
+    """The event in an HTTP request, in binary or structured mode. Raises `NotAnEvent`."""
     text = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
     try:
         if "ce-specversion" in text or "ce-id" in text or "ce-type" in text:
-            event = from_binary(HTTPMessage(text, b""), FORMAT, make)
+            event = from_binary(HTTPMessage(text, b""), FORMAT, make_sdk_event)
             return Event(event.get_attributes(), body, path)
         if not text.get("content-type", "").startswith("application/cloudevents+json"):
             raise NotAnEvent("the request is not a CloudEvent: it has no ce- headers")
-        event = from_structured(HTTPMessage(text, body), FORMAT, make)
-    except INVALID as error:
-        raise NotAnEvent(f"the request is not a valid CloudEvent: {describe(error)}") from error
+        event = from_structured(HTTPMessage(text, body), FORMAT, make_sdk_event)
+    except SDK_ERRORS as error:
+        raise NotAnEvent(f"the request is not a valid CloudEvent: {one_line(error)}") from error
     return Event(event.get_attributes(), data_of(event), path)
 
 
-# What the SDK raises at headers and JSON that are none of a CloudEvent.
-INVALID = (
-    CloudEventValidationError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-)
-
-
-def make(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
-    """The SDK's event, but for its filling in what is missing: a new id every time."""
+def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
+    """An event of the SDK. Raises where the SDK would fill in a missing attribute itself."""
     if missing := [name for name in REQUIRED if name not in attributes]:
         raise ValueError(f"it lacks {', '.join(missing)}")
     return get_event_factory_for_version(attributes["specversion"])(attributes, data)
 
 
 def data_of(event: BaseCloudEvent) -> bytes:
-    """The data of a structured event as they would have come in binary mode."""
+    """The data of a structured event, as binary mode would carry them."""
     data: Any = event.get_data()
     if data is None or isinstance(data, bytes):
         return data or b""
     return data.encode() if isinstance(data, str) else json.dumps(data).encode()
 
 
-def describe(error: Exception) -> str:
-    """What the SDK found wrong, in one line."""
+def one_line(error: Exception) -> str:
+    """An error of the SDK in one line."""
     problems = getattr(error, "errors", None)
     if not isinstance(problems, dict):
         return str(error)
     return "; ".join(f"{name}: {', '.join(map(str, found))}" for name, found in problems.items())
 
 
-def coverage_of(positions: Iterable[Position | None]) -> Coverage:
-    """The coverage that these places in Kafka make."""
+def coverage_of_positions(positions: Iterable[Position | None]) -> Coverage:
+    """The coverage of these Kafka positions; None is left out."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for position in positions:
         if position is not None:

@@ -1,17 +1,18 @@
-"""The one door of a function: a CloudEvent by POST, answered when what it brought is durable.
+"""The HTTP endpoint of a function: an event by POST, answered when its data is durable.
 
-Beside it, `/metrics` and `/health/…`. The door is plain ASGI rather than a route: it is the hot
-path, and all of it is on this page.
+It also serves `/metrics` and `/health/…`. The POST is plain ASGI rather than a Starlette route,
+because it is the hot path.
 """
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import structlog
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -19,32 +20,37 @@ from starlette.types import Receive, Scope, Send
 from stampede import metrics
 from stampede.errors import NotAnEvent, StampedeError, TooLarge
 from stampede.events.event import Event, parse
+from stampede.problem import problem_document
 
 log = structlog.get_logger()
 
-Read = Callable[[Iterable[tuple[bytes, bytes]], bytes, str], Event]
+Parse = Callable[[Iterable[tuple[bytes, bytes]], bytes, str], Event]
 Handle = Callable[[Event], Awaitable[StampedeError | None]]
-ABANDON = 4  # a body of more than this many times the limit is not read to its end
+
+# A body over the limit is read and dropped up to this many times the limit: a client that is
+# still sending when the answer comes may never see the answer.
+LIMITS_READ = 4
+DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
 
 
 class EventEndpoint:
-    """An ASGI app that gives each event to `handle` and answers with its verdict.
+    """An ASGI app that passes each event to `handle` and answers with the outcome.
 
     Parameters
     ----------
     name
-        The function's, in logs and metrics.
+        The function's name, in logs and metrics.
     handle
-        Takes an event; returns None when what it brought is durable, or the error to answer
-        with.
+        Returns None when the event's data is durable, otherwise the error to answer with.
     limit
         Most bytes of a body.
-    lifespan
-        Entered when the server starts, left when it has answered its last request.
-    read
+    resources
+        What `handle` needs: entered in this order when the server starts, left in reverse
+        order after the last answer.
+    parse
         Makes an event of a request; raises `StampedeError`.
     accepted
-        Status that says that all is well.
+        Status of the answer if `handle` returns None.
     """
 
     def __init__(
@@ -52,43 +58,38 @@ class EventEndpoint:
         name: str,
         handle: Handle,
         limit: int,
-        lifespan: Callable[[Any], AbstractAsyncContextManager] | None = None,
+        resources: Sequence[AbstractAsyncContextManager[Any]] = (),
         *,
-        read: Read = parse,
+        parse: Parse = parse,
         accepted: int = 204,
     ) -> None:
         self._name = name
         self._handle = handle
         self._limit = limit
-        self._read = read
+        self._resources = resources
+        self._parse = parse
         self._accepted = accepted
-        self._rest = Starlette(
-            routes=[
-                Route("/metrics", metrics.endpoint),
-                Route("/health/liveness", healthy),
-                Route("/health/readiness", healthy),
-                Route("/", about(name)),
-            ],
-            lifespan=lifespan,
+        self._other_routes = Starlette(
+            routes=[*status_routes(), Route("/", self._about)], lifespan=self._lifespan
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http" or scope["method"] != "POST":
-            await self._rest(scope, receive, send)
+            await self._other_routes(scope, receive, send)
             return
         begin = time.perf_counter()
         event = None
         try:
             body = await self._body(scope, receive)
-            event = self._read(scope["headers"], body, scope["path"])
-            verdict = await self._handle(event)
-        except StampedeError as error:
-            verdict = error
+            event = self._parse(scope["headers"], body, scope["path"])
+            error = await self._handle(event)
+        except StampedeError as raised:
+            error = raised
         seconds = time.perf_counter() - begin
-        metrics.EVENTS.labels(self._name, verdict.name if verdict else "stored").inc()
+        metrics.EVENTS.labels(self._name, error.name if error else "stored").inc()
         metrics.EVENT_SECONDS.labels(self._name).observe(seconds)
-        if verdict is None:
+        if error is None:
             await respond(send, self._accepted)
             return
         log.warning(
@@ -96,20 +97,18 @@ class EventEndpoint:
             function=self._name,
             id=event.attributes["id"] if event else None,
             source=event.attributes["source"] if event else None,
-            outcome=verdict.name,
-            status=verdict.status,
-            reason=verdict.message,
+            outcome=error.name,
+            status=error.status,
+            reason=error.message,
             bytes=len(event.data) if event else None,
             milliseconds=round(seconds * 1000),
         )
-        about_event = f"{event}: {verdict.message}" if event else verdict.message
-        await respond(send, verdict.status, problem(verdict, about_event))
+        detail = f"{event}: {error.message}" if event else error.message
+        problem = problem_document(error, detail[:DETAIL_LENGTH])
+        await respond(send, error.status, json.dumps(problem).encode())
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body, or `TooLarge` once all of it (within reason) was read and dropped.
-
-        A client still sending when it is answered may never see the answer.
-        """
+        """The whole body. Raises `TooLarge`, `NotAnEvent`."""
         parts: list[bytes] = []
         size = 0
         while True:
@@ -120,32 +119,32 @@ class EventEndpoint:
             size += len(part)
             if size <= self._limit:
                 parts.append(part)
-            elif size > ABANDON * self._limit:
+            elif size > LIMITS_READ * self._limit:
                 break
             if not message.get("more_body"):
                 break
         if size > self._limit:
-            name = dict(scope["headers"]).get(b"ce-id", b"?").decode("latin-1")
+            event_id = dict(scope["headers"]).get(b"ce-id", b"?").decode("latin-1")
             raise TooLarge(
-                f"event {name} has a body of {size:,} bytes, the limit is {self._limit:,}"
+                f"event {event_id} has a body of {size:,} bytes, the limit is {self._limit:,}"
             )
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for resource in self._resources:
+                await stack.enter_async_context(resource)
+            yield
 
-def problem(error: StampedeError, detail: str) -> bytes:
-    """An RFC 9457 problem document; Knative keeps its beginning with a dead letter."""
-    return json.dumps(
-        {
-            "type": f"urn:stampede:problem:{error.name}",
-            "title": error.name.replace("-", " "),
-            "status": error.status,
-            "detail": detail[:800],
-        }
-    ).encode()
+    async def _about(self, _: Request) -> Response:
+        return PlainTextResponse(
+            f"stampede {self._name}: POST a CloudEvent here; see /metrics, /health\n"
+        )
 
 
 async def respond(send: Send, status: int, body: bytes = b"") -> None:
-    """Send a whole response; an empty one says that no reply event is meant."""
+    """Send a whole response. An empty body means: no reply event."""
     headers = [(b"content-length", str(len(body)).encode())]
     if body:
         headers.append((b"content-type", b"application/problem+json"))
@@ -153,17 +152,15 @@ async def respond(send: Send, status: int, body: bytes = b"") -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def healthy(_: Any) -> Response:
+def status_routes() -> list[Route]:
+    """The routes `/metrics` and `/health/…`."""
+    return [
+        Route("/metrics", metrics.endpoint),
+        Route("/health/liveness", healthy),
+        Route("/health/readiness", healthy),
+    ]
+
+
+async def healthy(_: Request) -> Response:
     """Answer that the process lives."""
     return PlainTextResponse("ok\n")
-
-
-def about(name: str) -> Callable[[Any], Awaitable[Response]]:
-    """What somebody sees who opens the door with a browser."""
-
-    async def page(_: Any) -> Response:
-        return PlainTextResponse(
-            f"stampede {name}: POST a CloudEvent here; see /metrics, /health\n"
-        )
-
-    return page

@@ -1,7 +1,7 @@
-"""Who sends an event, for a Broker that asks.
+"""The token by which a sender identifies itself to a Broker.
 
-Knative's feature `authentication-oidc` has Brokers take events only with a token, and mounts one
-beside K_SINK; an EventPolicy says whose are good.
+With Knative's feature `authentication-oidc` a Broker requires a token and mounts one beside
+K_SINK; an EventPolicy names the senders that may use the Broker.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def identified(headers: Mapping[str, str], token: Path) -> dict[str, str]:
-    """Headers, and the token where there is one: read each time, as it is renewed in place."""
+    """Headers with the token, if there is one. Read on every call: it is renewed in place."""
     try:
         return {**headers, "authorization": f"Bearer {token.read_text().strip()}"}
     except OSError:

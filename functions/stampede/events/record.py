@@ -1,7 +1,7 @@
-"""A Kafka record, and the event that it becomes: the one a Knative KafkaSource makes of it.
+"""A Kafka record, and the CloudEvent that a Knative KafkaSource makes of it.
 
-The rules are those of eventing-kafka-broker's ``InvalidCloudEventInterceptor`` (a record that is
-no CloudEvent itself, as alerts are not) and of CloudEvents' HTTP binding 1.0.2 in binary mode.
+The rules are those of eventing-kafka-broker's ``InvalidCloudEventInterceptor`` (for a record that
+is not a CloudEvent itself, as alerts are not) and of CloudEvents' HTTP binding 1.0.2, binary mode.
 """
 
 import re
@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 TYPE = "dev.knative.kafka.event"
 
-# HTTP binding, 3.1.3.2: in a header space, double quote, percent and whatever is not printable
-# ASCII is percent-encoded.
+# HTTP binding, 3.1.3.2: a header percent-encodes space, double quote, percent, and everything
+# that is not printable ASCII.
 _SAFE = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"%')
 _PLAIN = re.compile(r"[!#$&-~]*")
 
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
     @classmethod
     def of(cls, message: Any) -> "Record":
-        """The record of a `confluent_kafka.Message`; a value of null has no bytes."""
+        """The record in a `confluent_kafka.Message`; a null value becomes empty bytes."""
         kind, milliseconds = message.timestamp()
         return cls(
             message.topic(),
@@ -48,18 +48,18 @@ class Record(NamedTuple):
 
 
 class CloudEventHeaders:
-    """Names events: what of their attributes does not depend on the record.
+    """Makes the HTTP headers of records' events.
 
     Attributes are written straight into headers: 2 µs an event against 9 µs through an event
-    object of the CloudEvents SDK, and Kafka's milliseconds stay milliseconds. The tests hold
-    what the SDK reads against it.
+    object of the CloudEvents SDK, and Kafka's milliseconds stay milliseconds. A test compares
+    the headers with what the SDK parses.
 
     Parameters
     ----------
     namespace, name
-        Of the source, in the ``source`` attribute.
+        The source's own, for the ``source`` attribute.
     extensions
-        Set on every event, over what the record says (Knative's ``K_CE_OVERRIDES``).
+        Set on every event; they replace the record's (Knative's ``K_CE_OVERRIDES``).
     """
 
     def __init__(self, namespace: str, name: str, extensions: Mapping[str, str]) -> None:
@@ -80,7 +80,7 @@ class CloudEventHeaders:
         }
         if record.milliseconds is not None:
             headers["ce-time"] = _time(record.milliseconds)
-        if record.key:  # null and empty are one to a KafkaSource: no attribute
+        if record.key:  # a KafkaSource sets no attribute for a null or empty key
             headers["ce-partitionkey"] = headers["ce-key"] = _encoded(_text(record.key))
         for name, value in record.headers:
             if value is None:
@@ -95,7 +95,7 @@ class CloudEventHeaders:
 
 
 def extension_headers(extensions: Mapping[str, str]) -> dict[str, str]:
-    """Headers that carry these extension attributes."""
+    """The headers of extension attributes."""
     return {f"ce-{name}": _encoded(str(value)) for name, value in extensions.items()}
 
 
@@ -104,7 +104,7 @@ def _text(value: bytes) -> str:
 
 
 def _attribute(name: str) -> str:
-    """What of a Kafka header's name an attribute's name may have."""
+    """A Kafka header's name without the characters that an attribute's name may not have."""
     return re.sub("[^a-z0-9]", "", name.lower())
 
 
@@ -113,7 +113,7 @@ def _encoded(value: str) -> str:
 
 
 def _time(milliseconds: int) -> str:
-    """RFC 3339, as in ``2026-03-01T04:05:06.789Z``."""
+    """RFC 3339, for example ``2026-03-01T04:05:06.789Z``."""
     seconds, rest = divmod(milliseconds, 1000)
     moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     return f"{moment.isoformat()}.{rest:03d}Z"

@@ -1,6 +1,6 @@
-"""The one event that says that an object was stored.
+"""The event that reports a stored object.
 
-It is the form that CloudEvents' own adapter gives S3's notifications (the specification's
+Its form is that of the CloudEvents adapter for S3 notifications (the specification's
 ``cloudevents/adapters/aws-s3.md``): the object's key is the subject, the data is the S3 record.
 """
 
@@ -21,10 +21,10 @@ TYPE = f"{PREFIX}{CREATED}Put"
 
 
 def key_of(event: Event) -> str:
-    """Key of the object that was stored. Raises `NotAnEvent` for an event of another type."""
+    """The key of the stored object. Raises `NotAnEvent` if the event reports none."""
     kind, key = event.attributes["type"], event.attributes.get("subject")
     if not kind.startswith(PREFIX + CREATED) or not key:
-        raise NotAnEvent(f"no object was stored: an event of type {kind} with subject {key!r}")
+        raise NotAnEvent(f"not the event of a stored object: type {kind}, subject {key!r}")
     return key
 
 
@@ -36,11 +36,11 @@ def stored_event(
     etag: str | None = None,
     modified: datetime | None = None,
 ) -> Event:
-    """The event of an object that is in the store, for whoever found it in a listing.
+    """The event of an object that a listing has found.
 
-    The same object makes the same event.
+    The same object always makes the same event.
     """
-    found = {"key": key, "size": size, "eTag": etag}
+    known = {"key": key, "size": size, "eTag": etag}
     record: dict[str, Any] = {
         "eventVersion": "2.2",
         "eventSource": "aws:s3",
@@ -49,7 +49,7 @@ def stored_event(
         "s3": {
             "s3SchemaVersion": "1.0",
             "bucket": {"name": bucket, "arn": f"arn:aws:s3:::{bucket}"},
-            "object": {name: value for name, value in found.items() if value is not None},
+            "object": {name: value for name, value in known.items() if value is not None},
         },
     }
     if modified:
@@ -63,14 +63,14 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     Parameters
     ----------
     record
-        What S3 says of one object, with or without ``s3:`` before the event's name.
+        S3's record of one object, with or without ``s3:`` before the event's name.
     region
-        Where the record names none, as Ceph's do not.
+        Used if the record names no region, as in Ceph's records.
 
     Raises
     ------
     NotAnEvent
-        It is no S3 record.
+        It is not an S3 record.
     """
     try:
         name = record["eventName"].removeprefix("s3:")
@@ -80,11 +80,11 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     except (KeyError, TypeError, AttributeError) as error:
         raise NotAnEvent(f"not an S3 record: it lacks {error}") from None
     if not (name and all(isinstance(each, str) and each for each in (bucket, key))):
-        raise NotAnEvent("not an S3 record: its event, bucket or key is no text")
+        raise NotAnEvent("not an S3 record: its event, bucket or key is not text")
     data = json.dumps(record, sort_keys=True).encode()
     attributes = {
         "specversion": "1.0",
-        # Of the request that stored the object, so that a repeated record is the same event.
+        # The id of the request that stored the object: a repeated record is the same event.
         "id": ".".join(request)
         if all(request)
         else hashlib.blake2b(data, digest_size=16).hexdigest(),
@@ -93,13 +93,13 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
         "subject": key,
         "datacontenttype": "application/json",
     }
-    with suppress(KeyError, TypeError, ValueError):  # it may be lacking; no event hangs on it
+    with suppress(KeyError, TypeError, ValueError):  # the time is optional
         attributes["time"] = text_of(datetime.fromisoformat(record["eventTime"]))
     return Event(attributes, data)
 
 
 def headers_of(event: Event) -> dict[str, str]:
-    """HTTP headers that carry an event's attributes in binary mode; its data is the body."""
+    """HTTP headers of an event in binary mode; the body is its data."""
     attributes = {
         name: text_of(value) for name, value in event.attributes.items() if value is not None
     }
@@ -109,7 +109,7 @@ def headers_of(event: Event) -> dict[str, str]:
 
 
 def text_of(value: Any) -> str:
-    """An attribute's value as it is written: times in RFC 3339, everything else as it is."""
+    """An attribute's value as text; times in RFC 3339."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, bool):

@@ -1,12 +1,12 @@
-"""What S3 endpoints send when an object was stored: three dialects in, one out.
+"""Bucket notifications of S3 endpoints: three dialects in, events of stored objects out.
 
 - CloudEvents' own adapter: type ``com.amazonaws.s3.ObjectCreated:Put``, the data an S3 record;
 - Ceph's RGW from 17 on with ``cloudevents=true``: type ``com.amazonaws.ObjectCreated:Put``, the
   data a list of S3 records;
 - plain S3: no CloudEvent, a list of S3 records, with or without ``s3:`` before an event's name.
 
-In all of them the records say everything, so the records are what is read. RGW writes keys as
-they are, others percent-encode them; in the keys written here there is nothing to encode.
+In all of them the S3 records are complete, so only the records are read. RGW does not
+percent-encode keys, others do; the keys of Stampede's objects need no encoding.
 """
 
 import json
@@ -17,13 +17,15 @@ from stampede.events.event import Event, parse
 from stampede.events.s3_events import CREATED, PREFIX, event_of
 
 
-def read(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") -> Event:
+def parse_notification(
+    headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/"
+) -> Event:
     """A notification of any dialect, as an event whose data are its S3 records.
 
     Raises
     ------
     NotAnEvent
-        It has CloudEvent headers, and is none.
+        The request has CloudEvent headers, but is not a CloudEvent.
     """
     headers = list(headers)
     if any(
@@ -36,23 +38,23 @@ def read(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") -
 
 
 def stored_events(body: bytes, region: str) -> list[Event]:
-    """The events of the objects that a notification says were stored; of no others.
+    """The events of a notification that report a stored object; other events are left out.
 
     Raises
     ------
     NotAnEvent
-        It is no S3 record and no list of them.
+        The body is neither an S3 record nor a list of S3 records.
     """
     try:
-        said = json.loads(body)
+        notification = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise NotAnEvent(f"not an S3 notification: not JSON: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(notification, dict):
         raise NotAnEvent("not an S3 notification: not a JSON object")
-    if said.get("Event") == "s3:TestEvent":  # S3 sends it when notifications are set up
+    if notification.get("Event") == "s3:TestEvent":  # S3 sends it when notifications are set up
         return []
-    records = said.get("Records", [said])
+    records = notification.get("Records", [notification])
     if not isinstance(records, list):
-        raise NotAnEvent("not an S3 notification: its Records are no list")
+        raise NotAnEvent("not an S3 notification: its Records are not a list")
     events = [event_of(record, region) for record in records]
     return [e for e in events if e.attributes["type"].startswith(PREFIX + CREATED)]

@@ -1,7 +1,7 @@
 """The source: sends every record of the topics as a CloudEvent to a sink, as a KafkaSource does.
 
-For where there is no KafkaSource: one machine without a cluster, or a ContainerSource. Unlike a
-KafkaSource it never commits an offset whose event is nowhere.
+Used where there is no KafkaSource: on one machine without a cluster, or as a ContainerSource.
+Unlike a KafkaSource it commits an offset only after its event was accepted.
 """
 
 import asyncio
@@ -14,64 +14,63 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
-from starlette.routing import Route
 
-from stampede import metrics
 from stampede.errors import SetupError
+from stampede.events.answer import ANSWER_SECONDS
 from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
-from stampede.events.delivery import ANSWER_SECONDS, Delivery, Sink
-from stampede.events.event_endpoint import healthy
+from stampede.events.delivery import Delivery, Sink
+from stampede.events.event_endpoint import status_routes
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.settings import Settings
 
-# uvicorn, at the other end, closes a connection that was idle for 5 s: be sooner, or an event
-# meets a closing door.
+# uvicorn, at the other end, closes a connection that was idle for 5 s. Be sooner: otherwise an
+# event may be sent into a connection that is closing.
 IDLE_SECONDS = 4.0
 CONNECT_SECONDS = 5.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Send events until `stop` is set; then wait for those under way, and commit.
+    """Send events until `stop` is set; then wait for those in flight, and commit.
 
     Raises
     ------
     SetupError
-        A setting is missing or wrong, or Kafka will not have it.
+        A setting is missing or wrong, or Kafka refuses.
     """
     check(settings)
-    naming = CloudEventHeaders(
+    event_headers = CloudEventHeaders(
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )
-    async with connections(settings) as held:
-        sink = Sink("sink", settings.sink, held, stop, settings.backoff_seconds)
+    async with connections(settings) as http:
+        sink = Sink("sink", settings.sink, http, stop, settings.backoff_seconds)
         dead_letters = None
         if url := settings.dead_letter_sink:
-            dead_letters = Sink("dead letters", url, held, stop, settings.backoff_seconds)
+            dead_letters = Sink("dead letters", url, http, stop, settings.backoff_seconds)
         delivery = Delivery(sink, dead_letters, settings.retries)
 
         async def deliver(record: Record) -> None:
-            await delivery.deliver(naming.headers(record), record)
+            await delivery.deliver(event_headers.headers(record), record)
 
-        async with status_routes(settings):
+        async with status_server(settings):
             await Consumer(settings, deliver, lambda: delivery.down).run(stop)
 
 
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
 
-    async def until_told() -> None:
+    async def until_signal() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await run(settings, stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(until_told())
+        runner.run(until_signal())
 
 
 def check(settings: Settings) -> None:
-    """Raise `SetupError` where a setting is missing or cannot work."""
+    """Raise `SetupError` if a setting is missing or cannot work."""
     if not settings.topics.strip():
         raise SetupError("no topics: set STAMPEDE_TOPICS to the Kafka topics to read")
     for name, url in (
@@ -81,16 +80,16 @@ def check(settings: Settings) -> None:
         if name == "K_SINK" and not url:
             raise SetupError("no sink: set K_SINK to the URL that events are sent to")
         if url and not url.startswith(("http://", "https://")):
-            raise SetupError(f"{name} is no http(s) URL: {url}")
+            raise SetupError(f"{name} is not an http(s) URL: {url}")
 
 
 def overrides(text: str) -> Mapping[str, str]:
-    """The extensions that Knative's K_CE_OVERRIDES asks for.
+    """The extensions in the JSON of Knative's K_CE_OVERRIDES.
 
     Raises
     ------
     SetupError
-        It is not what a SinkBinding sets.
+        The JSON is not of the form that a SinkBinding sets.
     """
     try:
         extensions = json.loads(text or "{}").get("extensions") or {}
@@ -102,12 +101,12 @@ def overrides(text: str) -> Mapping[str, str]:
 
 
 def connections(settings: Settings) -> Connections:
-    """Kept-alive connections, one per event in flight at most."""
+    """Kept-alive connections, at most one per event in flight."""
     return Connections(settings.in_flight, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS)
 
 
 @asynccontextmanager
-async def status_routes(settings: Settings) -> AsyncIterator[None]:
+async def status_server(settings: Settings) -> AsyncIterator[None]:
     """Serve `/metrics` and `/health/…` on the source's port. Raises `SetupError`."""
     try:
         listening = socket.create_server((settings.host, settings.port))
@@ -115,16 +114,15 @@ async def status_routes(settings: Settings) -> AsyncIterator[None]:
         raise SetupError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
         ) from None
-    app = Starlette(
-        routes=[
-            Route("/metrics", metrics.endpoint),
-            Route("/health/liveness", healthy),
-            Route("/health/readiness", healthy),
-        ]
+    config = uvicorn.Config(
+        Starlette(routes=status_routes()),
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        loop="none",
+        timeout_graceful_shutdown=1,  # no client of these routes may delay the source's end
     )
-    server = StatusServer(
-        uvicorn.Config(app, access_log=False, log_config=None, lifespan="off", loop="none")
-    )
+    server = StatusServer(config)
     serving = asyncio.create_task(server.serve([listening]))
     try:
         yield
@@ -135,9 +133,9 @@ async def status_routes(settings: Settings) -> AsyncIterator[None]:
 
 
 class StatusServer(uvicorn.Server):
-    """A server beside the source, which handles the signals itself."""
+    """A server that leaves the signals to the source."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Capture none."""
         yield

@@ -1,4 +1,4 @@
-"""The memory-backed directory between door and workers: what is in it ends with its process."""
+"""The memory-backed directory by which batches reach the workers; it ends with its process."""
 
 import fcntl
 import os
@@ -10,11 +10,11 @@ PREFIX = "stampede-"
 
 
 class Spool:
-    """A directory under `parent` that is this process's own.
+    """A directory of this process's own, under `parent`.
 
-    It is locked, which the kernel undoes when the process ends, however that came about. So
-    whoever makes one first removes those that nobody holds: a killed process would else leave
-    a batch in memory for ever.
+    The directory is locked. The kernel removes the lock when the process ends, however it ends,
+    so a new spool first removes every directory that no process has locked. Otherwise a killed
+    process would leave its batches in memory for ever.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -23,12 +23,12 @@ class Spool:
                 shutil.rmtree(old, ignore_errors=True)
                 os.close(lock)
         self._lock = None
-        while self._lock is None:  # until nobody removed it between making and locking
+        while self._lock is None:  # another process may remove it before it is locked
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             self._lock = _lock(self.path)
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the directory."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -36,7 +36,7 @@ class Spool:
 
 
 def _lock(directory: Path) -> int | None:
-    """A descriptor that holds the directory, or None where another process does."""
+    """A descriptor that locks the directory; None if another process holds it."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:

@@ -1,9 +1,9 @@
 """Triggers: which events go to which function, as Knative Eventing defines it.
 
-What is read is the very file that is applied to a cluster, `eventing/triggers.yaml`: the API
+The file is the one that is applied to a cluster, `eventing/triggers.yaml`: the API
 ``eventing.knative.dev/v1``, its `filters` in the dialects of CloudEvents' subscriptions API
-(https://knative.dev/docs/eventing/features/new-trigger-filters/). A field that is not known here
-is refused rather than left out: a Trigger must not mean one thing on a cluster and another here.
+(https://knative.dev/docs/eventing/features/new-trigger-filters/). An unknown field is an error:
+if it were ignored, a Trigger could mean one thing on a cluster and another here.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from stampede.errors import SetupError
 from stampede.events.s3_events import text_of
@@ -23,27 +24,27 @@ DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
 Attributes = Mapping[str, Any]
 
 
-def attribute(name: str) -> str:
-    """A name as CloudEvents allows them."""
+def check_attribute_name(name: str) -> str:
+    """The name, if CloudEvents allows it. Raises `ValueError`."""
     if not re.fullmatch("[a-z][a-z0-9]*", name):
-        raise ValueError(f"{name!r} is no attribute's name: lower-case letters and digits")
+        raise ValueError(f"{name!r} is not an attribute name: lower-case letters and digits")
     return name
 
 
 Values = Annotated[
-    dict[Annotated[str, AfterValidator(attribute)], Annotated[str, Field(min_length=1)]],
+    dict[Annotated[str, AfterValidator(check_attribute_name)], Annotated[str, Field(min_length=1)]],
     Field(min_length=1),
 ]
 
 
 class Strict(BaseModel):
-    """Refuses what it does not know."""
+    """Refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Filter(Strict):
-    """One expression in one dialect; of several attributes in it all must match."""
+    """An expression in one dialect; if it has several attributes, all must match."""
 
     exact: Values | None = None
     prefix: Values | None = None
@@ -54,13 +55,13 @@ class Filter(Strict):
 
     @model_validator(mode="after")
     def one_dialect(self) -> Self:
-        """Knative refuses two dialects in one expression, and none."""
+        """Like Knative, refuse an expression of two dialects or none."""
         if len(self.model_fields_set) != 1:
             raise ValueError(f"a filter has exactly one of {', '.join(DIALECTS)}")
         return self
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether it holds. An attribute that is not there matches nothing."""
+        """Whether the expression holds. A missing attribute matches nothing."""
         if self.all:
             return all(each.matches(attributes) for each in self.all)
         if self.any:
@@ -82,13 +83,15 @@ class Filter(Strict):
         )
 
 
-class Attribute(Strict):
-    """The older `filter`: attributes that must be equal; an empty value asks only for presence."""
+class AttributesFilter(Strict):
+    """The older `filter`: attributes that must be equal; an empty value matches any."""
 
-    attributes: dict[Annotated[str, AfterValidator(attribute)], str] = Field(default_factory=dict)
+    attributes: dict[Annotated[str, AfterValidator(check_attribute_name)], str] = Field(
+        default_factory=dict
+    )
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether all of them hold."""
+        """Whether all attributes match."""
         return all(
             attributes.get(name) is not None and value in ("", text_of(attributes[name]))
             for name, value in self.attributes.items()
@@ -105,28 +108,28 @@ class Ref(Strict):
 
 
 class Destination(Strict):
-    """Where events go: an object of the cluster, and a path of it; or a URL."""
+    """Where events go: an object of the cluster and a path of its URL, or a URL."""
 
     ref: Ref | None = None
     uri: str | None = None
 
     @model_validator(mode="after")
     def somewhere(self) -> Self:
-        """One of the two must be there."""
+        """Require one of the two."""
         if not (self.ref or self.uri):
             raise ValueError("a destination has a ref or a uri")
         return self
 
     def url(self, subscribers: Mapping[str, str]) -> str | None:
-        """Its URL, by the URLs of the objects there are; None where it is none of those."""
+        """Its URL, given the URLs of objects by name; None if its object is not among them."""
         if self.ref is None:
             return self.uri
         base = subscribers.get(self.ref.name)
         return base and base.rstrip("/") + "/" + (self.uri or "").lstrip("/")
 
 
-class Delivery(Strict):
-    """How often an event is tried, and where it goes then."""
+class DeliverySpec(Strict):
+    """How often an event is tried, and where it goes after the last try."""
 
     retry: Annotated[int, Field(ge=0)] = 0
     backoffPolicy: Literal["linear", "exponential"] = "exponential"
@@ -141,23 +144,23 @@ class Delivery(Strict):
 
 
 class Spec(Strict):
-    """What a Trigger says."""
+    """The `spec` of a Trigger."""
 
     broker: str
-    filter: Attribute = Attribute()
+    filter: AttributesFilter = AttributesFilter()
     filters: tuple[Filter, ...] = ()
     subscriber: Destination
-    delivery: Delivery = Delivery()
+    delivery: DeliverySpec = DeliverySpec()
 
 
 class Metadata(BaseModel):
-    """Its name; labels and whatever else Kubernetes keeps here."""
+    """The `metadata` of a Trigger; only the name is used."""
 
     name: str
 
 
 class Trigger(Strict):
-    """One Trigger, as in the file."""
+    """One Trigger."""
 
     apiVersion: Literal["eventing.knative.dev/v1"]
     kind: Literal["Trigger"]
@@ -165,7 +168,7 @@ class Trigger(Strict):
     spec: Spec
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event is for it: all `filters` hold; without any, the older `filter` does."""
+        """Whether an event matches all `filters`, or without any the older `filter`."""
         if self.spec.filters:
             return all(each.matches(attributes) for each in self.spec.filters)
         return self.spec.filter.matches(attributes)
@@ -177,28 +180,27 @@ def read_triggers(path: Path) -> list[Trigger]:
     Raises
     ------
     SetupError
-        It cannot be read, or says something that is not known here: with file, Trigger and field.
+        The file cannot be read or a Trigger is wrong: names the file, the Trigger and the field.
     """
     try:
         documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SetupError(f"{path}: {' '.join(str(error).split())}") from None
-    return [_trigger(path, place, each) for place, each in enumerate(documents, 1)]
+    return [_trigger(path, number, each) for number, each in enumerate(documents, 1)]
 
 
-def _trigger(path: Path, place: int, document: Any) -> Trigger:
+def _trigger(path: Path, number: int, document: Any) -> Trigger:
     try:
         return Trigger.model_validate(document)
     except ValidationError as error:
         try:
             name = document["metadata"]["name"]
         except (KeyError, TypeError):
-            name = f"document {place}"
-        wrong = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'it'}: {_said(each)}" for each in error.errors()
-        )
+            name = f"document {number}"
+        wrong = "; ".join(map(_problem, error.errors()))
         raise SetupError(f"{path}: Trigger {name}: {wrong}") from None
 
 
-def _said(error: Any) -> str:
-    return "not known here" if error["type"] == "extra_forbidden" else error["msg"]
+def _problem(error: ErrorDetails) -> str:
+    field = ".".join(map(str, error["loc"])) or "the Trigger"
+    return f"{field}: {'unknown field' if error['type'] == 'extra_forbidden' else error['msg']}"

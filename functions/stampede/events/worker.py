@@ -1,10 +1,11 @@
-"""One worker process: flushes batches, and may die doing so.
+"""One worker process: stores batches, and may die of a batch.
 
-The vectorised decoder must not be trusted with a stranger's bytes (see `alerts.decode`), so a
-batch is flushed in a process that the kernel kills when decoding overruns its deadline, and that
-ends itself when it outgrows its memory. Both sides of the pipe between door and worker are here.
+The vectorised decoder is not safe with malformed bytes (see `alerts.decode`), so a batch is
+decoded and stored in a process of its own. The kernel kills that process if decoding overruns its
+deadline, and the process ends itself if it outgrows its memory. Both sides of the pipe between
+the function and its worker are in this module.
 
-Bodies reach the worker through one file in a memory-backed directory: no pickling, no copy.
+Messages reach the worker through one file in a memory-backed directory: no pickling, no copy.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ from stampede.events.batching import Outcome
 from stampede.events.event import Position
 from stampede.settings import Settings
 
-PATIENCE = 20
+CLOCK_PER_CPU_SECOND = 20  # how much longer a deadline is by the clock than in CPU time
 OUT_OF_MEMORY = 86  # exit status of a worker that outgrew its limit
 PR_SET_PDEATHSIG = 1
 # Spawned, not forked: a fork would copy the event loop's threads in whatever state they are.
@@ -37,41 +38,41 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class Batch(NamedTuple):
-    """What a flush gets: messages, where each came from, and whether to check each alone."""
+    """A batch in its worker: messages, where each came from, whether to check each one alone."""
 
     messages: Sequence[bytes | memoryview]
     positions: Sequence[Position | None]
     careful: bool
 
-    def stored(self, faults: Sequence[Outcome]) -> list[Position | None]:
-        """The places of those messages that have no fault."""
-        return [p for p, fault in zip(self.positions, faults, strict=True) if fault is None]
+    def stored_positions(self, outcomes: Sequence[Outcome]) -> list[Position | None]:
+        """The positions of the messages without an error."""
+        return [p for p, error in zip(self.positions, outcomes, strict=True) if error is None]
 
 
-class Flushed(NamedTuple):
-    """What came of a flush: a verdict per message, seconds by stage, bytes put."""
+class StoredBatch(NamedTuple):
+    """What came of a batch: an outcome per message, seconds by stage, bytes put."""
 
-    verdicts: list[Outcome]
+    outcomes: list[Outcome]
     seconds: dict[str, float]
     stored_bytes: int
 
 
-class Flusher(Protocol):
+class BatchStorer(Protocol):
     """The part of a function that runs in a worker."""
 
-    def __call__(self, batch: Batch) -> Flushed:
+    def __call__(self, batch: Batch) -> StoredBatch:
         """Make a batch durable."""
 
 
-class MakeFlusher(Protocol):
-    """How a worker makes its flusher: an importable function."""
+class MakeBatchStorer(Protocol):
+    """Makes a worker's batch storer; an importable function."""
 
-    def __call__(self, settings: Settings) -> Flusher:
-        """Connect to what the flusher needs."""
+    def __call__(self, settings: Settings) -> BatchStorer:
+        """Connect to the store."""
 
 
-class Job(NamedTuple):
-    """A batch on its way: the file with all messages, their sizes in order, the rest as it is."""
+class SpooledBatch(NamedTuple):
+    """A batch on its way to a worker: a file of all messages, and their sizes in order."""
 
     path: Path
     sizes: list[int]
@@ -80,53 +81,53 @@ class Job(NamedTuple):
 
 
 class BatchFailed(Exception):
-    """A batch could not be stored as one, because of what is in it.
+    """A batch could not be stored as one, because of a message in it.
 
     Attributes
     ----------
-    verdict
-        What the message is answered with that is found to blame.
+    outcome
+        The error of the message at fault, if the batch has no other message.
     """
 
-    def __init__(self, reason: str, verdict: StampedeError | None = None) -> None:
+    def __init__(self, reason: str, outcome: StampedeError | None = None) -> None:
         super().__init__(reason)
-        self.verdict = verdict or Undecodable(f"the decoder cannot finish it: {reason}")
+        self.outcome = outcome or Undecodable(f"the decoder cannot finish it: {reason}")
 
 
 class WorkerDied(BatchFailed):
-    """A batch cost the worker its life."""
+    """The worker died of a batch."""
 
 
 class Worker:
-    """A worker process, started anew whenever it has died.
+    """A worker process, replaced whenever it dies.
 
     Parameters
     ----------
-    make
-        Makes its flusher.
+    make_batch_storer
+        Makes what stores a batch, in the process.
     spool
-        Directory of its own, which is its flusher's setting `spool`; made here, and emptied of
-        what a process leaves that dies.
+        The process's own directory, its setting `spool`. Emptied before each start, since a
+        process that dies leaves files in it.
     """
 
-    def __init__(self, make: MakeFlusher, settings: Settings, spool: Path) -> None:
-        self._make = make
+    def __init__(self, make_batch_storer: MakeBatchStorer, settings: Settings, spool: Path) -> None:
+        self._make_batch_storer = make_batch_storer
         self._settings = settings.model_copy(update={"spool": spool})
         self._start()
 
-    def flush(self, job: Job) -> Flushed:
-        """Have a batch flushed; blocks.
+    def store(self, batch: SpooledBatch) -> StoredBatch:
+        """Store a batch in the process; blocks.
 
         Raises
         ------
         BatchFailed
-            It cannot be decoded as a whole, or (`WorkerDied`) kills who tries.
+            The batch cannot be decoded as a whole, or (`WorkerDied`) kills the process.
         StoreDown
-            It took too long. Decoding has a deadline of its own, so that is the store's doing.
+            The process took too long: the store's fault, since decoding has its own deadline.
         """
         seconds = self._settings.flush_seconds
         try:
-            self._pipe.send(job)
+            self._pipe.send(batch)
             if not self._pipe.poll(seconds):
                 self._restart()
                 raise StoreDown(f"storing took more than {seconds:g} s")
@@ -138,7 +139,7 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """End the process, which has nothing to do."""
+        """End the process. No batch may be under way."""
         self._pipe.close()
         self._process.join(5)
         self._process.kill()
@@ -148,13 +149,15 @@ class Worker:
         self._settings.spool.mkdir(parents=True)
         self._pipe, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
-            target=_main, args=(theirs, self._make, self._settings, os.getpid()), daemon=True
+            target=_main,
+            args=(theirs, self._make_batch_storer, self._settings, os.getpid()),
+            daemon=True,
         )
         self._process.start()
         theirs.close()
 
     def _restart(self) -> int:
-        """Start another process; the exit status of the last one."""
+        """Replace the process; returns the exit status of the old one."""
         self._process.join(1)
         self._process.kill()
         self._process.join()
@@ -164,27 +167,27 @@ class Worker:
         return status or 0
 
     def _death(self, status: int) -> WorkerDied:
-        """Why a process died, and what that makes of a message that was alone with it."""
+        """Why the process died, and whose fault that is."""
         if status in (-signal.SIGPROF, -signal.SIGALRM):
             return WorkerDied("it never ends")
         if status == OUT_OF_MEMORY:
             return WorkerDied("it takes too much memory")
         reason = f"it cost the process its life (status {status})"
-        if status in (-signal.SIGKILL, -signal.SIGTERM):  # somebody else's doing: try again
+        if status in (-signal.SIGKILL, -signal.SIGTERM):  # not the batch's fault: try again
             return WorkerDied(reason, StampedeError("the worker was killed from outside"))
         return WorkerDied(reason)
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Have the kernel kill this process if the block costs more CPU time than that.
+    """Have the kernel kill this process if the block uses more than `seconds` of CPU time.
 
-    Not time by the clock: on a machine with too much to do a good alert would be to blame. What
-    waits for something that never comes costs none, and has `PATIENCE` times as long by the clock.
-    The signals' default action needs no Python: native code that never returns dies as well.
+    CPU time, because by the clock an overloaded machine would make good alerts fail. A block
+    that waits for ever uses no CPU time, so there is also a deadline by the clock, 20 times as
+    long. The signals' default action needs no Python: native code that never returns dies too.
     """
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
+    signal.setitimer(signal.ITIMER_REAL, CLOCK_PER_CPU_SECOND * seconds)
     try:
         yield
     finally:
@@ -192,69 +195,77 @@ def deadline(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _main(pipe: Connection, make: MakeFlusher, settings: Settings, parent: int) -> None:
-    # Ctrl-C reaches the whole process group: the door drains, and a drain needs its workers.
+def _main(
+    pipe: Connection, make_batch_storer: MakeBatchStorer, settings: Settings, parent: int
+) -> None:
+    # Ctrl-C reaches the whole process group, but the function needs its workers to drain.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the line above
+    if os.getppid() != parent:  # the parent died before the line above
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_watch_memory, args=[settings.worker_memory], daemon=True).start()
-    flusher = _made(make, settings)
+    store = _batch_storer(make_batch_storer, settings)
     while True:
         try:
-            job = pipe.recv()
+            spooled = pipe.recv()
         except EOFError:
             return
-        pipe.send(_flush(flusher, job))
+        pipe.send(_answer(store, spooled))
 
 
-def _made(make: MakeFlusher, settings: Settings) -> Flusher:
-    """A flusher; where that fails, one that says so: it is not the fault of any batch."""
+def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> BatchStorer:
+    """A batch storer; if making one fails, one that raises that error: no batch is at fault."""
     try:
-        return make(settings)
+        return make_batch_storer(settings)
     except Exception as error:
         traceback.print_exc()
         failure = error if isinstance(error, StampedeError) else StampedeError(repr(error))
 
-        def fail(batch: Batch) -> Flushed:
+        def fail(batch: Batch) -> StoredBatch:
             raise failure
 
         return fail
 
 
-def _flush(flusher: Flusher, job: Job) -> Flushed | Exception:
-    """The answer to a job; an exception is one for the door to raise."""
-    with open(job.path, "rb") as file:
-        job.path.unlink()  # gone from the directory, whatever becomes of this process
-        size = sum(job.sizes)
-        data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
-    messages, at = [], 0
-    for size in job.sizes:
-        messages.append(data[at : at + size])
-        at += size
+def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exception:
+    """Store a batch. Returns an exception for the function's process to raise."""
+    messages = _messages(spooled)
     try:
-        return flusher(Batch(messages, job.positions, job.careful))
+        return store(Batch(messages, spooled.positions, spooled.careful))
     except DecoderFailed as error:
         return BatchFailed(error.message)
     except StampedeError as error:
         return error
-    except Exception as error:  # a fault of ours: what it is about is tried again, but no more
+    except Exception as error:  # a bug: only the message that triggers it is refused
         traceback.print_exc()
         reason = f"{type(error).__name__}: {error}"
         return BatchFailed(reason, StampedeError(reason))
 
 
-def _watch_memory(limit: int) -> None:
-    """End this process when it holds more than `limit` bytes of memory.
+def _messages(spooled: SpooledBatch) -> list[memoryview]:
+    """The messages of a batch, mapped into memory."""
+    with open(spooled.path, "rb") as file:
+        spooled.path.unlink()  # now the file cannot outlive this process
+        size = sum(spooled.sizes)
+        data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
+    messages, begin = [], 0
+    for size in spooled.sizes:
+        messages.append(data[begin : begin + size])
+        begin += size
+    return messages
 
-    A limit set with the kernel would count what the allocators merely reserve, gigabytes.
+
+def _watch_memory(limit: int) -> None:
+    """End this process when its resident memory exceeds `limit` bytes.
+
+    A kernel limit would count address space, of which the allocators reserve gigabytes.
     """
     page = resource.getpagesize()
     while True:
         with open("/proc/self/statm") as statm:
-            held = int(statm.read().split()[1]) * page
-        if held > limit:
+            resident = int(statm.read().split()[1]) * page
+        if resident > limit:
             os._exit(OUT_OF_MEMORY)
         time.sleep(0.1)

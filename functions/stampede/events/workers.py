@@ -1,7 +1,7 @@
-"""Flushes batches in worker processes, and finds the one message that kills them.
+"""Stores batches in worker processes, and finds the one message that kills them.
 
-When a batch fails or costs the worker its life, it goes again with each message checked alone
-first; if that fails too, halves of it go, down to the message that is to blame.
+If a batch fails or kills its worker, it is tried again with each message checked alone first. If
+that fails too, its halves are tried, and their halves, down to the message at fault.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import structlog
 
@@ -19,67 +20,81 @@ from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
 from stampede.events.event import Event
 from stampede.events.spool import Spool
-from stampede.events.worker import BatchFailed, Flushed, Job, MakeFlusher, Worker, WorkerDied
+from stampede.events.worker import (
+    BatchFailed,
+    MakeBatchStorer,
+    SpooledBatch,
+    StoredBatch,
+    Worker,
+    WorkerDied,
+)
 from stampede.settings import Settings
 
 log = structlog.get_logger()
 
 
 class Workers:
-    """As many worker processes as settings say, each flushing one batch at a time.
+    """The worker processes, each storing one batch at a time; they run while this is entered.
 
     Parameters
     ----------
     name
-        The function's, in logs and metrics.
-    make
-        Makes the flusher, in the worker.
+        The function's name, in logs and metrics.
+    make_batch_storer
+        Makes what stores a batch, in the worker process.
     """
 
-    def __init__(self, name: str, make: MakeFlusher, settings: Settings) -> None:
+    def __init__(self, name: str, make_batch_storer: MakeBatchStorer, settings: Settings) -> None:
         self._name = name
-        self._spool = Spool(settings.spool)
-        self._all = [
-            Worker(make, settings, self._spool.path / str(number))
-            for number in range(settings.workers)
-        ]
+        self._make_batch_storer = make_batch_storer
+        self._settings = settings
+        self._spool: Spool  # made on entering, with the processes
+        self._all: list[Worker] = []
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
-        for worker in self._all:
+
+    async def __aenter__(self) -> Self:
+        self._spool = Spool(self._settings.spool)
+        for number in range(self._settings.workers):
+            worker = Worker(self._make_batch_storer, self._settings, self._spool.path / str(number))
+            self._all.append(worker)
             self._idle.put_nowait(worker)
+        return self
 
-    async def flush(self, events: Sequence[Event]) -> list[Outcome]:
-        """Make events durable, whatever is among them; a verdict each. Raises `StoreDown`."""
-        try:
-            return await self._flush(events, careful=False)
-        except BatchFailed:
-            return await self._find_the_culprit(events)
-
-    async def close(self) -> None:
-        """End the workers; no flush is under way."""
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._all))
         self._spool.close()
 
-    async def _find_the_culprit(self, events: Sequence[Event]) -> list[Outcome]:
+    async def store_batch(self, events: Sequence[Event]) -> list[Outcome]:
+        """Store events; one outcome per event.
+
+        Raises
+        ------
+        StoreDown
+            The store or the spool failed; no event is at fault.
+        """
         try:
-            return await self._flush(events, careful=True)
+            return await self._try_batch(events, careful=False)
+        except BatchFailed:
+            return await self._bisect(events)
+
+    async def _bisect(self, events: Sequence[Event]) -> list[Outcome]:
+        try:
+            return await self._try_batch(events, careful=True)
         except BatchFailed as failure:
             if len(events) == 1:
-                return [failure.verdict]
+                return [failure.outcome]
         half = len(events) // 2
-        return [
-            *await self._find_the_culprit(events[:half]),
-            *await self._find_the_culprit(events[half:]),
-        ]
+        return [*await self._bisect(events[:half]), *await self._bisect(events[half:])]
 
-    async def _flush(self, events: Sequence[Event], careful: bool) -> list[Outcome]:
-        """A verdict per event. Raises `BatchFailed` where the batch cannot be stored as one."""
+    async def _try_batch(self, events: Sequence[Event], careful: bool) -> list[Outcome]:
+        """Store events as one batch; one outcome per event. Raises `BatchFailed`, `StoreDown`."""
         begin = time.perf_counter()
-        with self._written(events) as path:
+        with self._spooled(events) as path:
             positions = [event.position for event in events]
-            job = Job(path, [len(event.data) for event in events], positions, careful)
+            batch = SpooledBatch(path, [len(event.data) for event in events], positions, careful)
             worker = await self._idle.get()
             try:
-                flushed = await asyncio.to_thread(worker.flush, job)
+                stored = await asyncio.to_thread(worker.store, batch)
             except BatchFailed as failure:
                 if isinstance(failure, WorkerDied):
                     metrics.WORKER_DEATHS.labels(self._name).inc()
@@ -93,12 +108,12 @@ class Workers:
                 raise
             finally:
                 self._idle.put_nowait(worker)
-        self._count(flushed, len(events), time.perf_counter() - begin)
-        return flushed.verdicts
+        self._count(stored, len(events), time.perf_counter() - begin)
+        return stored.outcomes
 
     @contextmanager
-    def _written(self, events: Sequence[Event]) -> Iterator[Path]:
-        """A file with all messages, one after the other. Raises `StoreDown` where it is full."""
+    def _spooled(self, events: Sequence[Event]) -> Iterator[Path]:
+        """A file of all messages, one after the other. Raises `StoreDown` if the spool is full."""
         path = None
         try:
             try:
@@ -116,6 +131,6 @@ class Workers:
             if path:
                 path.unlink(missing_ok=True)
 
-    def _count(self, flushed: Flushed, alerts: int, seconds: float) -> None:
-        stages = {**flushed.seconds, "whole": seconds}
-        metrics.count_flush(self._name, alerts, flushed.stored_bytes, stages)
+    def _count(self, stored: StoredBatch, alerts: int, seconds: float) -> None:
+        stages = {**stored.seconds, "whole": seconds}
+        metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)

@@ -6,8 +6,8 @@ points to; the event comes again.
 """
 
 from stampede.clock import Stopwatch
-from stampede.events.event import coverage_of
-from stampede.events.worker import Batch, Flushed, Flusher
+from stampede.events.event import coverage_of_positions
+from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -16,17 +16,17 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 
 
-def make_flusher(settings: Settings) -> Flusher:
-    """Connect to the store and return what flushes a batch."""
+def make_batch_storer(settings: Settings) -> BatchStorer:
+    """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, CUTOUTS)
     reader = make_reader(settings)
 
-    def flush(batch: Batch) -> Flushed:
+    def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
         decoded = reader.cutouts(batch.messages, batch.careful)
         watch.lap("decode")
-        coverage = coverage_of(batch.stored(decoded.faults))
+        coverage = coverage_of_positions(batch.stored_positions(decoded.faults))
         pack = write_pack(decoded.rows, coverage)
         watch.lap("pack")
         stored = 0
@@ -36,6 +36,6 @@ def make_flusher(settings: Settings) -> Flusher:
             table.append(pack.places, coverage)
             watch.lap("index")
             stored = len(pack.data)
-        return Flushed(decoded.faults, watch.laps, stored)
+        return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return flush
+    return store_batch

@@ -32,7 +32,7 @@ class DeadLetters:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    async def flush(self, events: Sequence[Event]) -> list[Outcome]:
+    async def store_batch(self, events: Sequence[Event]) -> list[Outcome]:
         """Make events durable as dead letters of the tables their paths name."""
         verdicts: list[Outcome] = [None] * len(events)
         by_table: dict[str, list[Event]] = defaultdict(list)

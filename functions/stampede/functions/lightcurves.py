@@ -5,8 +5,8 @@ survey says of an alert beyond the columns of a point is kept beside it, as the 
 """
 
 from stampede.clock import Stopwatch
-from stampede.events.event import coverage_of
-from stampede.events.worker import Batch, Flushed, Flusher
+from stampede.events.event import coverage_of_positions
+from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import make_reader
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -15,13 +15,13 @@ from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 
 
-def make_flusher(settings: Settings) -> Flusher:
-    """Connect to the store and return what flushes a batch."""
+def make_batch_storer(settings: Settings) -> BatchStorer:
+    """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
     reader = make_reader(settings)
 
-    def flush(batch: Batch) -> Flushed:
+    def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
         decoded = reader.detections(batch.messages, batch.careful)
         watch.lap("decode")
@@ -32,8 +32,9 @@ def make_flusher(settings: Settings) -> Flusher:
             stored += len(data)
         watch.lap("raw")
         if decoded.rows.num_rows:
-            table.append(decoded.rows, coverage_of(batch.stored(decoded.faults)))
+            positions = batch.stored_positions(decoded.faults)
+            table.append(decoded.rows, coverage_of_positions(positions))
         watch.lap("run")
-        return Flushed(decoded.faults, watch.laps, stored)
+        return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return flush
+    return store_batch

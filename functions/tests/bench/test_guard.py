@@ -55,7 +55,7 @@ def flush(
 
     def run(function, given: Load, flushes: int) -> None:
         monkeypatch.setattr(function, "open_objects", lambda settings: objects)
-        work = function.make_flusher(Settings(spool=tmp_path))
+        work = function.make_batch_storer(Settings(spool=tmp_path))
         for number in range(flushes):
             messages = given.messages[number::flushes]
             positions = [Position("topic", 0, n * flushes + number) for n in range(len(messages))]

@@ -120,7 +120,7 @@ def test_a_setting_that_cannot_be_is_told_in_one_line(run) -> None:
     [
         ({}, "no topics: set STAMPEDE_TOPICS"),
         ({"STAMPEDE_TOPICS": "alerts"}, "no sink: set K_SINK"),
-        ({"STAMPEDE_TOPICS": "alerts", "K_SINK": "sink"}, "K_SINK is no http(s) URL: sink"),
+        ({"STAMPEDE_TOPICS": "alerts", "K_SINK": "sink"}, "K_SINK is not an http(s) URL: sink"),
     ],
 )
 def test_a_source_without_what_it_needs(run, env: dict, said: str) -> None:

@@ -17,6 +17,8 @@ from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unr
 from stampede_local.process import free_port
 from tests.support.receiver import Receiver
 
+pytestmark = pytest.mark.anyio
+
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 MIB = 1 << 20
 
@@ -50,8 +52,10 @@ def says(*answers: bytes, close: bool = False) -> Serve:
     return serve
 
 
-def during(use: Use, serve: Serve, at_once: int = 0, idle: float = 4.0, answer: float = 5) -> int:
-    """Run `use` with connections and the server's URL; how many connections were made."""
+async def during(
+    use: Use, serve: Serve, concurrency: int = 0, idle: float = 4.0, answer: float = 5
+) -> int:
+    """Run `use` with connections and the server's URL; returns how many connections were made."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -61,40 +65,38 @@ def during(use: Use, serve: Serve, at_once: int = 0, idle: float = 4.0, answer: 
         finally:
             writer.close()
 
-    async def main() -> int:
+    async with asyncio.timeout(60):
         server = await asyncio.start_server(one, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with Connections(at_once, idle, 5, answer) as held:
-            await use(held, f"http://127.0.0.1:{port}/a?b=c")
+        async with Connections(concurrency, idle, 5, answer) as http:
+            await use(http, f"http://127.0.0.1:{port}/a?b=c")
         server.close()
-        return held.made
-
-    return asyncio.run(asyncio.wait_for(main(), 60))
+        return http.made
 
 
 def posts(count: int, expected: Response) -> Use:
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(count):
-            assert await held.post(url, {"ce-id": "1"}, b"body") == expected
+            assert await http.post(url, {"ce-id": "1"}, b"body") == expected
 
     return use
 
 
 def fails(error: type[Exception], match: str) -> Use:
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         with pytest.raises(error, match=match):
-            await held.post(url, {}, b"body")
+            await http.post(url, {}, b"body")
 
     return use
 
 
-def test_the_connection_is_kept() -> None:
-    assert during(posts(20, Response(204, None, b"")), says(OK)) == 1
+async def test_the_connection_is_kept() -> None:
+    assert await during(posts(20, Response(204, None, b"")), says(OK)) == 1
 
 
-def test_what_is_sent_is_a_request() -> None:
-    async def use(held: Connections, url: str) -> None:
-        assert (await held.post(url, {"ce-id": "1", "ce-key": "\u00fc"}, b"body")).status == 204
+async def test_what_is_sent_is_a_request() -> None:
+    async def use(http: Connections, url: str) -> None:
+        assert (await http.post(url, {"ce-id": "1", "ce-key": "\u00fc"}, b"body")).status == 204
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -105,7 +107,7 @@ def test_what_is_sent_is_a_request() -> None:
         assert await reader.readexactly(4) == b"body"
         writer.write(OK)
 
-    during(use, serve)
+    await during(use, serve)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_what_is_sent_is_a_request() -> None:
         ),
     ],
 )
-def test_answers(answer: bytes, expected: Response, kept: bool) -> None:
-    assert during(posts(3, expected), says(answer)) == (1 if kept else 3)
+async def test_answers(answer: bytes, expected: Response, kept: bool) -> None:
+    assert await during(posts(3, expected), says(answer)) == (1 if kept else 3)
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
@@ -141,16 +143,16 @@ def test_answers(answer: bytes, expected: Response, kept: bool) -> None:
         writer.write(answer[300:])
         await request(reader)
 
-    during(posts(1, expected), slowly)
+    await during(posts(1, expected), slowly)
 
 
-def test_an_answer_may_end_with_its_connection() -> None:
+async def test_an_answer_may_end_with_its_connection() -> None:
     answer = b"HTTP/1.1 500 Oh\r\n\r\nas long as it takes"
     expected = Response(500, None, b"as long as it takes")
-    assert during(posts(2, expected), says(answer, close=True)) == 2
+    assert await during(posts(2, expected), says(answer, close=True)) == 2
 
 
-def test_an_answer_without_end_is_not_read_to_it() -> None:
+async def test_an_answer_without_end_is_not_read_to_it() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 500 Oh\r\n\r\n")
@@ -158,7 +160,7 @@ def test_an_answer_without_end_is_not_read_to_it() -> None:
             writer.write(100_000 * b"x")
             await writer.drain()
 
-    during(posts(2, Response(500, None, DETAIL_BYTES * b"x")), serve)
+    await during(posts(2, Response(500, None, DETAIL_BYTES * b"x")), serve)
 
 
 @pytest.mark.parametrize(
@@ -170,49 +172,49 @@ def test_an_answer_without_end_is_not_read_to_it() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     ],
 )
-def test_a_connection_that_is_cut_is_an_error(answer: bytes) -> None:
-    during(fails(ConnectionResetError, "was cut"), says(answer, close=True))
+async def test_a_connection_that_is_cut_is_an_error(answer: bytes) -> None:
+    await during(fails(ConnectionResetError, "was cut"), says(answer, close=True))
 
 
-def test_a_connection_that_is_reset_is_an_error_and_the_next_is_a_new_one() -> None:
+async def test_a_connection_that_is_reset_is_an_error_and_the_next_is_a_new_one() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         linger = struct.pack("ii", 1, 0)  # closing resets then
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.transport.abort()
 
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(2):
             with pytest.raises(OSError, match=r"cut|reset|Broken pipe"):
-                await held.post(url, {}, bytes(20 * MIB))
+                await http.post(url, {}, bytes(20 * MIB))
 
-    assert during(use, serve) == 2
+    assert await during(use, serve) == 2
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"\0" * 50, b"HTTP/1.1 abc\r\n\r\n"])
-def test_what_is_no_http_is_an_error(answer: bytes) -> None:
-    during(fails(OSError, "no HTTP"), says(answer))
+async def test_what_is_no_http_is_an_error(answer: bytes) -> None:
+    await during(fails(OSError, "not HTTP"), says(answer))
 
 
-def test_nobody_listens() -> None:
-    async def use(held: Connections, _: str) -> None:
+async def test_nobody_listens() -> None:
+    async def use(http: Connections, _: str) -> None:
         for url in (f"http://127.0.0.1:{free_port()}/", "http://nowhere.invalid/", "http:///"):
             with pytest.raises(Unreachable):
-                await held.post(url, {}, b"")
+                await http.post(url, {}, b"")
 
-    assert during(use, says(OK)) == 0
+    assert await during(use, says(OK)) == 0
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
+async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
     begin = time.monotonic()
-    during(fails(TimeoutError, "no answer in 0.2 s"), serve, answer=0.2)
+    await during(fails(TimeoutError, "no answer in 0.2 s"), serve, answer=0.2)
     assert 0.2 <= time.monotonic() - begin < 10
 
 
-def test_a_server_that_reads_slowly_has_its_time() -> None:
+async def test_a_server_that_reads_slowly_has_its_time() -> None:
     """The whole takes longer than an answer may, but something moves."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -222,13 +224,13 @@ def test_a_server_that_reads_slowly_has_its_time() -> None:
             await asyncio.sleep(0.06)
         writer.write(OK)
 
-    async def use(held: Connections, url: str) -> None:
-        assert (await held.post(url, {}, bytes(60 * MIB))).status == 204
+    async def use(http: Connections, url: str) -> None:
+        assert (await http.post(url, {}, bytes(60 * MIB))).status == 204
 
-    during(use, serve, answer=1.0)
+    await during(use, serve, answer=1.0)
 
 
-def test_a_body_of_100_mb_arrives_as_it_is() -> None:
+async def test_a_body_of_100_mb_arrives_as_it_is() -> None:
     body = bytes(range(256)) * (100 * MIB // 256)
     digests = []
 
@@ -237,15 +239,15 @@ def test_a_body_of_100_mb_arrives_as_it_is() -> None:
             digests.append(blake2b(await request(reader)).digest())
             writer.write(OK)
 
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(2):
-            assert (await held.post(url, {}, body)).status == 204
+            assert (await http.post(url, {}, body)).status == 204
 
-    assert during(use, serve) == 1
+    assert await during(use, serve) == 1
     assert digests == 2 * [blake2b(body).digest()]
 
 
-def test_an_answer_that_comes_before_the_request_was_sent_is_the_answer() -> None:
+async def test_an_answer_that_comes_before_the_request_was_sent_is_the_answer() -> None:
     """And the rest of the request is nobody's: that connection is not used again."""
     too_large = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"
 
@@ -254,32 +256,32 @@ def test_an_answer_that_comes_before_the_request_was_sent_is_the_answer() -> Non
         writer.write(too_large)
         await asyncio.sleep(0.5)
 
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(2):
-            assert (await held.post(url, {}, bytes(50 * MIB))).status == 413
+            assert (await http.post(url, {}, bytes(50 * MIB))).status == 413
 
-    assert during(use, serve) == 2
+    assert await during(use, serve) == 2
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
-    async def use(held: Connections, url: str) -> None:
+async def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(3):
-            assert (await held.post(url, {}, b"")).status == 204
+            assert (await http.post(url, {}, b"")).status == 204
             await asyncio.sleep(0.05)
 
-    assert during(use, says(OK, close=True)) == 3
+    assert await during(use, says(OK, close=True)) == 3
 
 
-def test_a_connection_that_was_idle_too_long_is_not_used() -> None:
-    async def use(held: Connections, url: str) -> None:
-        await asyncio.gather(*(held.post(url, {}, b"") for _ in range(3)))
+async def test_a_connection_that_was_idle_too_long_is_not_used() -> None:
+    async def use(http: Connections, url: str) -> None:
+        await asyncio.gather(*(http.post(url, {}, b"") for _ in range(3)))
         await asyncio.sleep(0.3)
-        await held.post(url, {}, b"")
+        await http.post(url, {}, b"")
 
-    assert during(use, says(OK), idle=0.2) == 4
+    assert await during(use, says(OK), idle=0.2) == 4
 
 
-def test_what_comes_unasked_ends_the_connection() -> None:
+async def test_what_comes_unasked_ends_the_connection() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(OK)
@@ -288,17 +290,17 @@ def test_what_comes_unasked_ends_the_connection() -> None:
         await reader.read()
         closed.set()
 
-    async def use(held: Connections, url: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         for _ in range(2):
-            assert (await held.post(url, {}, b"")).status == 204
+            assert (await http.post(url, {}, b"")).status == 204
             await closed.wait()
             closed.clear()
 
     closed = asyncio.Event()
-    assert during(use, serve) == 2
+    assert await during(use, serve) == 2
 
 
-def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
+async def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
     now = most = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -311,58 +313,54 @@ def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
             now -= 1
             writer.write(OK)
 
-    async def use(held: Connections, url: str) -> None:
-        await asyncio.gather(*(held.post(url, {}, b"") for _ in range(40)))
+    async def use(http: Connections, url: str) -> None:
+        await asyncio.gather(*(http.post(url, {}, b"") for _ in range(40)))
 
-    assert during(use, serve, at_once=4) == 4
+    assert await during(use, serve, concurrency=4) == 4
     assert most == 4
 
 
-def test_a_cancelled_request_takes_its_connection_along() -> None:
+async def test_a_cancelled_request_takes_its_connection_along() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         body = await request(reader)
         came.set()
         await asyncio.sleep(0.2 if body == b"slow" else 0)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + body)
 
-    async def use(held: Connections, url: str) -> None:
-        slow = asyncio.create_task(held.post(url, {}, b"slow"))
+    async def use(http: Connections, url: str) -> None:
+        slow = asyncio.create_task(http.post(url, {}, b"slow"))
         await came.wait()
         slow.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow
-        assert (await held.post(url, {}, b"fast")).detail == b"fast"
+        assert (await http.post(url, {}, b"fast")).detail == b"fast"
 
     came = asyncio.Event()
-    assert during(use, serve, at_once=1) == 2
+    assert await during(use, serve, concurrency=1) == 2
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
-def test_no_header_smuggles_another(value: str) -> None:
-    async def use(held: Connections, url: str) -> None:
+async def test_no_header_smuggles_another(value: str) -> None:
+    async def use(http: Connections, url: str) -> None:
         with pytest.raises(ValueError, match="cannot be sent"):
-            await held.post(url, {"ce-id": value}, b"")
+            await http.post(url, {"ce-id": value}, b"")
 
-    assert during(use, says(OK)) == 0
+    assert await during(use, says(OK)) == 0
 
 
-def test_uvicorn_understands_it() -> None:
-    async def use(url: str) -> int:
-        async with Connections(8, 4, 5, 5) as held:
-            headers = {"ce-id": "1"}
-            bodies = [bytes([each]) * 300_000 for each in range(40)]
-            answers = await asyncio.gather(*(held.post(url, headers, body) for body in bodies))
-            assert {answer.status for answer in answers} == {204}
-            return held.made
-
+async def test_uvicorn_understands_it() -> None:
+    bodies = [bytes([each]) * 300_000 for each in range(40)]
     with Receiver() as sink:
-        assert asyncio.run(use(sink.url)) <= 8
-    assert sorted(event.body for event in sink.requests) == [
-        bytes([each]) * 300_000 for each in range(40)
-    ]
+        async with Connections(8, 4, 5, 5) as http:
+            posts = (http.post(sink.url, {"ce-id": "1"}, body) for body in bodies)
+            assert {answer.status for answer in await asyncio.gather(*posts)} == {204}
+        assert http.made <= 8
+    assert sorted(event.body for event in sink.requests) == bodies
 
 
-def test_over_tls_only_to_whom_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_over_tls_only_to_whom_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
         [
@@ -376,23 +374,20 @@ def test_over_tls_only_to_whom_is_trusted(tmp_path: Path, monkeypatch: pytest.Mo
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
 
-    async def main() -> None:
-        async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert len(await request(reader)) == MIB
-            writer.write(OK)
-            await writer.drain()
-            await reader.read()
-            writer.close()
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert len(await request(reader)) == MIB
+        writer.write(OK)
+        await writer.drain()
+        await reader.read()
+        writer.close()
 
-        server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=context)
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        async with Connections(1, 4, 5, 5) as held:
-            with pytest.raises(Unreachable, match="certificate"):
-                await held.post(url, {}, bytes(MIB))
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            module._trust.cache_clear()
-            assert (await held.post(url, {}, bytes(MIB))).status == 204
+    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with asyncio.timeout(60), Connections(1, 4, 5, 5) as http:
+        with pytest.raises(Unreachable, match="certificate"):
+            await http.post(url, {}, bytes(MIB))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         module._trust.cache_clear()
-        server.close()
-
-    asyncio.run(asyncio.wait_for(main(), 60))
+        assert (await http.post(url, {}, bytes(MIB))).status == 204
+    module._trust.cache_clear()
+    server.close()

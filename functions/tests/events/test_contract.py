@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from stampede.events.event import Position
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.s3_events import headers_of, stored_event
-from stampede.events.s3_notifications import read, stored_events
+from stampede.events.s3_notifications import parse_notification, stored_events
 from stampede.events.triggers import read_triggers
 from tests.support.event_examples import (
     ALERTS,
@@ -105,7 +105,7 @@ def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_the_relay_sends(dialect: str) -> None:
     headers, body = DIALECTS[dialect]
-    notification = read([(k.encode(), v.encode()) for k, v in headers.items()], body)
+    notification = parse_notification([(k.encode(), v.encode()) for k, v in headers.items()], body)
     (event,) = stored_events(notification.data, "us-east-1")
     sent = event_of(headers_of(event), event.data)
     assert problems("stored-object", sent, data=True) == []

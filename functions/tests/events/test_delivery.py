@@ -7,83 +7,41 @@ from contextlib import suppress
 import pytest
 from prometheus_client import REGISTRY
 
-from stampede.events.delivery import Abandoned, Delivery, Sink, Verdict, judge, retry_after
+from stampede.events.delivery import Abandoned, Delivery, Sink
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.source import connections
 from stampede.settings import Settings
 from tests.support.receiver import Received, Receiver, Reply
 
-NAMING = CloudEventHeaders("default", "test", {})
+pytestmark = pytest.mark.anyio
+
+EVENT_HEADERS = CloudEventHeaders("default", "test", {})
 
 
 def record(offset: int = 0, value: bytes = b"alert") -> Record:
     return Record("alerts", 0, offset, 0, None, (), value)
 
 
-@pytest.mark.parametrize(
-    ("status", "verdict"),
-    [
-        (200, Verdict.ACCEPTED),
-        (204, Verdict.ACCEPTED),
-        (301, Verdict.REFUSED),
-        (400, Verdict.REFUSED),
-        (404, Verdict.DOWN),
-        (408, Verdict.FAILED),
-        (409, Verdict.FAILED),
-        (413, Verdict.REFUSED),
-        (422, Verdict.REFUSED),
-        (429, Verdict.DOWN),
-        (500, Verdict.FAILED),
-        (502, Verdict.UNCLEAR),
-        (503, Verdict.DOWN),
-        (504, Verdict.UNCLEAR),
-        (507, Verdict.FAILED),
-    ],
-)
-def test_every_status_has_its_verdict(status: int, verdict: Verdict) -> None:
-    assert judge(status) is verdict
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (None, 0),
-        ("", 0),
-        ("7", 7),
-        ("-7", 0),
-        ("soon", 0),
-        ("99999", 300),
-        ("Thu, 01 Jan 1970 00:00:30 GMT", 20),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
-    ],
-)
-def test_retry_after(value: str | None, seconds: float) -> None:
-    assert retry_after(value, now=10) == seconds
-
-
 Given = Callable[[Delivery, asyncio.Event], Awaitable[None]]
 
 
-def during(
+async def during(
     test: Given,
     sink: Receiver,
     dead_letters: Receiver | None = None,
     retries: int = 3,
     backoff: float = 0.01,
 ) -> None:
-    """Run `test` with a delivery to these."""
+    """Run `test` with a delivery to these receivers."""
+    stop = asyncio.Event()
+    async with asyncio.timeout(120), connections(Settings()) as http:
 
-    async def main() -> None:
-        stop = asyncio.Event()
-        async with connections(Settings()) as session:
+        def to(name: str, receiver: Receiver) -> Sink:
+            longest = 500 * backoff
+            return Sink(name, receiver.url, http, stop, backoff, longest_probe_pause=longest)
 
-            def to(name: str, receiver: Receiver) -> Sink:
-                return Sink(name, receiver.url, session, stop, backoff, longest_probe=500 * backoff)
-
-            other = to("dead letters", dead_letters) if dead_letters else None
-            await test(Delivery(to("sink", sink), other, retries), stop)
-
-    asyncio.run(asyncio.wait_for(main(), 120))
+        other = to("dead letters", dead_letters) if dead_letters else None
+        await test(Delivery(to("sink", sink), other, retries), stop)
 
 
 async def until_down(delivery: Delivery) -> None:
@@ -92,7 +50,7 @@ async def until_down(delivery: Delivery) -> None:
 
 
 async def deliver(delivery: Delivery, *records: Record) -> None:
-    await asyncio.gather(*(delivery.deliver(NAMING.headers(each), each) for each in records))
+    await asyncio.gather(*(delivery.deliver(EVENT_HEADERS.headers(each), each) for each in records))
 
 
 def one(*records: Record) -> Given:
@@ -102,46 +60,46 @@ def one(*records: Record) -> Given:
     return test
 
 
-def test_an_accepted_event_comes_once_and_as_it_is() -> None:
+async def test_an_accepted_event_comes_once_and_as_it_is() -> None:
     with Receiver() as sink:
-        during(one(), sink)
+        await during(one(), sink)
     (event,) = sink.requests
     assert event.body == b"alert"
-    assert set(event.headers) == {*NAMING.headers(record()), "host", "content-length"}
+    assert set(event.headers) == {*EVENT_HEADERS.headers(record()), "host", "content-length"}
 
 
-def test_a_large_event_is_sent_whole() -> None:
+async def test_a_large_event_is_sent_whole() -> None:
     large = bytes(range(256)) * 20_000
     with Receiver() as sink:
-        during(one(record(value=large)), sink)
+        await during(one(record(value=large)), sink)
     assert sink.accepted[0].body == large
 
 
-def test_it_fails_then_succeeds() -> None:
+async def test_it_fails_then_succeeds() -> None:
     def answer(event: Received, times: int) -> Reply:
         return ([500, 429, 409, 204][times - 1], b"", {})
 
     with Receiver(answer) as sink, Receiver() as dead:
-        during(one(), sink, dead)
+        await during(one(), sink, dead)
     assert (len(sink.requests), len(dead.requests)) == (4, 0)
 
 
-def test_retry_after_is_honoured() -> None:
+async def test_retry_after_is_honoured() -> None:
     with Receiver(
         lambda event, times: (500, b"", {"retry-after": "1"}) if times == 1 else (204, b"", {})
     ) as sink:
         begin = time.monotonic()
-        during(one(), sink)
+        await during(one(), sink)
         assert time.monotonic() - begin >= 1
 
 
 @pytest.mark.parametrize(
     ("status", "tries"), [(400, 1), (413, 1), (422, 1), (301, 1), (500, 4), (408, 4)]
 )
-def test_a_refused_event_is_a_dead_letter(status: int, tries: int) -> None:
+async def test_a_refused_event_is_a_dead_letter(status: int, tries: int) -> None:
     reason = b"not an alert: " + bytes(2000)
     with Receiver(lambda event, times: (status, reason, {})) as sink, Receiver() as dead:
-        during(one(), sink, dead, retries=3)
+        await during(one(), sink, dead, retries=3)
     assert len(sink.requests) == tries
     (letter,) = dead.accepted
     assert letter.body == b"alert"
@@ -155,7 +113,7 @@ def test_a_refused_event_is_a_dead_letter(status: int, tries: int) -> None:
     assert rest | {"host": ""} == sink.requests[0].headers | {"host": ""}
 
 
-def test_without_a_dead_letter_sink_it_is_tried_for_ever_and_counted() -> None:
+async def test_without_a_dead_letter_sink_it_is_tried_for_ever_and_counted() -> None:
     def stuck() -> float:
         return REGISTRY.get_sample_value("stampede_source_stuck_events", {"sink": "sink"}) or 0
 
@@ -166,35 +124,35 @@ def test_without_a_dead_letter_sink_it_is_tried_for_ever_and_counted() -> None:
         return (400 if times < 6 else 204, b"no", {})
 
     with Receiver(answer) as sink:
-        during(one(), sink)
+        await during(one(), sink)
     assert seen == [0, 1, 1, 1, 1, 1]
     assert stuck() == 0
 
 
-def test_a_failing_dead_letter_sink_is_tried_for_ever() -> None:
+async def test_a_failing_dead_letter_sink_is_tried_for_ever() -> None:
     with (
         Receiver(lambda event, times: (400, b"", {})) as sink,
         Receiver(lambda event, times: (400 if times < 8 else 204, b"", {})) as dead,
     ):
-        during(one(), sink, dead, retries=1)
+        await during(one(), sink, dead, retries=1)
     assert (len(sink.requests), len(dead.requests)) == (1, 8)
 
 
-def test_a_sink_that_is_down_makes_no_dead_letters_and_gets_no_storm() -> None:
+async def test_a_sink_that_is_down_makes_no_dead_letters_and_gets_no_storm() -> None:
     down_until = time.monotonic() + 1
 
     def answer(event: Received, times: int) -> Reply:
         return (503 if time.monotonic() < down_until else 204, b"store-down", {})
 
     with Receiver(answer) as sink, Receiver() as dead:
-        during(one(*(record(i) for i in range(50))), sink, dead, retries=0)
+        await during(one(*(record(i) for i in range(50))), sink, dead, retries=0)
     assert {event.id for event in sink.accepted} == {f"partition:0/offset:{i}" for i in range(50)}
     assert len(dead.requests) == 0
     # Each once and once more; beyond that one at a time, ever slower.
     assert len(sink.requests) < 50 + 50 + 15
 
 
-def test_a_sink_that_is_not_there_is_waited_for() -> None:
+async def test_a_sink_that_is_not_there_is_waited_for() -> None:
     sink = Receiver()
 
     async def test(delivery: Delivery, stop: asyncio.Event) -> None:
@@ -205,11 +163,11 @@ def test_a_sink_that_is_not_there_is_waited_for() -> None:
             assert not delivery.down
 
     with Receiver() as dead:
-        during(test, sink, dead, retries=0)
+        await during(test, sink, dead, retries=0)
     assert (len(sink.accepted), len(dead.requests)) == (2, 0)
 
 
-def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
+async def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
     """502 is what an ingress says for a function that died: the sink's fault, unless it works."""
 
     def answer(event: Received, times: int) -> Reply:
@@ -223,20 +181,20 @@ def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
                 return
 
     with Receiver(answer) as sink, Receiver() as dead:
-        during(test, sink, dead, retries=2)
+        await during(test, sink, dead, retries=2)
     assert [event.id for event in dead.accepted] == ["partition:0/offset:0"]
 
 
-def test_while_nothing_else_works_502_is_the_sinks_fault() -> None:
+async def test_while_nothing_else_works_502_is_the_sinks_fault() -> None:
     with (
         Receiver(lambda event, times: (502 if times < 9 else 204, b"", {})) as sink,
         Receiver() as dead,
     ):
-        during(one(), sink, dead, retries=2)
+        await during(one(), sink, dead, retries=2)
     assert (len(sink.accepted), len(dead.requests)) == (1, 0)
 
 
-def test_stopping_abandons_what_waits_at_once() -> None:
+async def test_stopping_abandons_what_waits_at_once() -> None:
     async def test(delivery: Delivery, stop: asyncio.Event) -> None:
         tasks = [asyncio.create_task(deliver(delivery, record(i))) for i in range(5)]
         await until_down(delivery)
@@ -247,10 +205,10 @@ def test_stopping_abandons_what_waits_at_once() -> None:
                 await task
         assert time.monotonic() - begin < 20
 
-    during(test, Receiver(), backoff=100)  # 50 s at least until any of them tries again
+    await during(test, Receiver(), backoff=100)  # 50 s at least until any of them tries again
 
 
-def test_a_cancelled_event_leaves_the_turn_to_the_next() -> None:
+async def test_a_cancelled_event_leaves_the_turn_to_the_next() -> None:
     """While the sink is down one event tries it; that one may be taken away by a rebalance."""
     sink = Receiver()
 
@@ -264,5 +222,5 @@ def test_a_cancelled_event_leaves_the_turn_to_the_next() -> None:
         with sink:
             await asyncio.gather(*tasks[1:])
 
-    during(test, sink)
+    await during(test, sink)
     assert sorted(event.id[-1] for event in sink.accepted) == ["1", "2"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stampede.events.event import Event, coverage_of
+from stampede.events.event import Event, coverage_of_positions
 from stampede.store.coverage import Coverage
 
 SOURCE = "/apis/v1/namespaces/default/kafkasources/stampede#ztf_20261120_programid1"
@@ -54,8 +54,10 @@ def test_without_a_subject_at_all() -> None:
     assert Event({"id": "1", "source": SOURCE}, b"").position is None
 
 
-def test_coverage_of_some() -> None:
+def test_coverage_of_positions_some() -> None:
     positions = [position(f"partition:{p}#{o}") for p, o in [(0, 5), (1, 2), (0, 6), (0, 5)]]
     topic = "ztf_20261120_programid1"
-    assert coverage_of([*positions, None]) == Coverage.of({(topic, 0): [5, 6], (topic, 1): [2]})
-    assert not coverage_of([None])
+    assert coverage_of_positions([*positions, None]) == Coverage.of(
+        {(topic, 0): [5, 6], (topic, 1): [2]}
+    )
+    assert not coverage_of_positions([None])

@@ -1,8 +1,6 @@
-"""The door, asked as uvicorn asks it: ASGI messages in, ASGI messages out."""
+"""The event endpoint, called as uvicorn calls it: ASGI messages in, ASGI messages out."""
 
-import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +18,8 @@ from stampede.errors import (
 )
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
+
+pytestmark = pytest.mark.anyio
 
 LIMIT = 1000
 EVENT = {
@@ -44,20 +44,28 @@ class Answer:
         return json.loads(self.body)
 
 
-class Asked:
-    """A door whose verdict the test decides; what came through it."""
+class Client:
+    """Sends to an endpoint whose outcome the test decides.
 
-    def __init__(self, verdict: StampedeError | None = None) -> None:
-        self.verdict = verdict
+    Attributes
+    ----------
+    events
+        The events that the endpoint's function was given.
+    parts_read
+        How many parts of the last body the endpoint has read.
+    """
+
+    def __init__(self, outcome: StampedeError | None = None) -> None:
+        self.outcome = outcome
         self.events: list[Event] = []
-        self.door = EventEndpoint("testing", self.handle, LIMIT)
-        self.read = 0
+        self.endpoint = EventEndpoint("testing", self.handle, LIMIT)
+        self.parts_read = 0
 
     async def handle(self, event: Event) -> StampedeError | None:
         self.events.append(event)
-        return self.verdict
+        return self.outcome
 
-    def post(
+    async def post(
         self,
         *parts: bytes,
         headers: dict[str, str] = EVENT,
@@ -65,26 +73,16 @@ class Asked:
         gone: bool = False,
         method: str = "POST",
     ) -> Answer:
-        """Send a body in these parts; where `gone` is set the sender leaves before its end."""
-        return asyncio.run(self.ask(iter(parts or (b"",)), headers, path, gone, len(parts), method))
-
-    async def ask(
-        self,
-        parts: Iterator[bytes],
-        headers: dict[str, str],
-        path: str,
-        gone: bool,
-        count: int,
-        method: str,
-    ) -> Answer:
-        self.read = 0
+        """Send a body in these parts; if `gone`, disconnect before its end."""
+        self.parts_read = 0
+        unread = iter(parts or (b"",))
 
         async def receive() -> dict[str, Any]:
-            self.read += 1
-            part = next(parts, None)
+            self.parts_read += 1
+            part = next(unread, None)
             if part is None:
                 return {"type": "http.disconnect"}
-            more = self.read < count or gone
+            more = self.parts_read < len(parts) or gone
             return {"type": "http.request", "body": part, "more_body": more}
 
         sent: list[dict] = []
@@ -100,7 +98,7 @@ class Asked:
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
-        await self.door(scope, receive, send)
+        await self.endpoint(scope, receive, send)
         return Answer(sent)
 
 
@@ -109,12 +107,12 @@ def counted(outcome: str) -> float:
     return REGISTRY.get_sample_value("stampede_events_total", labels) or 0.0
 
 
-def test_a_binary_event() -> None:
-    asked = Asked()
+async def test_a_binary_event() -> None:
+    client = Client()
     before = counted("stored")
-    answer = asked.post(b"an ", b"alert", headers=EVENT | {"ce-kafkaheaderx": "a%20b"})
+    answer = await client.post(b"an ", b"alert", headers=EVENT | {"ce-kafkaheaderx": "a%20b"})
     assert (answer.status, answer.body, answer.headers) == (204, b"", {"content-length": "0"})
-    (event,) = asked.events
+    (event,) = client.events
     assert event.data == b"an alert"
     assert event.attributes["id"] == "partition:3/offset:42"
     assert event.attributes["kafkaheaderx"] == "a b"
@@ -122,16 +120,16 @@ def test_a_binary_event() -> None:
     assert counted("stored") == before + 1
 
 
-def test_an_empty_body_is_an_event_too() -> None:
-    asked = Asked()
-    assert asked.post().status == 204
-    assert asked.events[0].data == b""
+async def test_an_empty_body_is_an_event_too() -> None:
+    client = Client()
+    assert (await client.post()).status == 204
+    assert client.events[0].data == b""
 
 
-def test_the_path_comes_along() -> None:
-    asked = Asked()
-    asked.post(b"x", path="/cutouts")
-    assert asked.events[0].path == "/cutouts"
+async def test_the_path_comes_along() -> None:
+    client = Client()
+    await client.post(b"x", path="/cutouts")
+    assert client.events[0].path == "/cutouts"
 
 
 @pytest.mark.parametrize(
@@ -139,12 +137,12 @@ def test_the_path_comes_along() -> None:
     [{"data_base64": "YW4gYWxlcnQ="}, {"data": {"an": "object"}}, {}],
     ids=["bytes", "json", "none"],
 )
-def test_a_structured_event(data: dict) -> None:
-    asked = Asked()
+async def test_a_structured_event(data: dict) -> None:
+    client = Client()
     members = {name.removeprefix("ce-"): value for name, value in EVENT.items()} | data
     headers = {"content-type": "application/cloudevents+json; charset=utf-8"}
-    assert asked.post(json.dumps(members).encode(), headers=headers).status == 204
-    (event,) = asked.events
+    assert (await client.post(json.dumps(members).encode(), headers=headers)).status == 204
+    (event,) = client.events
     assert event.position == ("alerts", 3, 42)
     if "data_base64" in data:
         assert event.data == b"an alert"
@@ -155,16 +153,16 @@ def test_a_structured_event(data: dict) -> None:
 
 
 @pytest.mark.parametrize("missing", ["ce-id", "ce-source", "ce-type", "ce-specversion"])
-def test_an_attribute_is_missing(missing: str) -> None:
-    asked = Asked()
+async def test_an_attribute_is_missing(missing: str) -> None:
+    client = Client()
     before = counted("not-an-event")
-    answer = asked.post(
+    answer = await client.post(
         b"x", headers={name: value for name, value in EVENT.items() if name != missing}
     )
     assert answer.status == 400
     assert answer.problem["type"] == "urn:stampede:problem:not-an-event"
     assert missing.removeprefix("ce-") in answer.problem["detail"]
-    assert not asked.events
+    assert not client.events
     assert counted("not-an-event") == before + 1
 
 
@@ -183,13 +181,13 @@ def test_an_attribute_is_missing(missing: str) -> None:
         (EVENT | {"ce-id": ""}, b""),
     ],
 )
-def test_what_is_no_event(headers: dict, body: bytes) -> None:
-    asked = Asked()
-    answer = asked.post(body, headers=headers)
+async def test_what_is_no_event(headers: dict, body: bytes) -> None:
+    client = Client()
+    answer = await client.post(body, headers=headers)
     assert answer.status == 400
-    assert answer.problem["title"] == "not an event"
+    assert answer.problem["title"] == "Not an event"
     assert "CloudEvent" in answer.problem["detail"]
-    assert not asked.events
+    assert not client.events
 
 
 CONTRACT = {
@@ -207,20 +205,20 @@ CONTRACT = {
 
 @pytest.mark.parametrize("error", CONTRACT)
 @pytest.mark.parametrize("raised", [False, True])
-def test_the_status_is_the_retry_contract(error: type[StampedeError], raised: bool) -> None:
-    asked = Asked(error("what is wrong"))
+async def test_the_status_is_the_retry_contract(error: type[StampedeError], raised: bool) -> None:
+    client = Client(error("what is wrong"))
     if raised:
 
         async def handle(event: Event) -> None:
             raise error("what is wrong")
 
-        asked.door = EventEndpoint("testing", handle, LIMIT)
+        client.endpoint = EventEndpoint("testing", handle, LIMIT)
     before = counted(error.name)
-    answer = asked.post(b"x")
+    answer = await client.post(b"x")
     assert answer.status == CONTRACT[error]
     assert answer.problem == {
         "type": f"urn:stampede:problem:{error.name}",
-        "title": error.name.replace("-", " "),
+        "title": error.name.replace("-", " ").capitalize(),
         "status": CONTRACT[error],
         "detail": "event partition:3/offset:42 of "
         "/apis/v1/namespaces/default/kafkasources/test#alerts: what is wrong",
@@ -229,42 +227,42 @@ def test_the_status_is_the_retry_contract(error: type[StampedeError], raised: bo
     assert counted(error.name) == before + 1
 
 
-def test_a_long_reason_still_fits_into_a_dead_letter() -> None:
-    answer = Asked(Undecodable("wrong " * 1000)).post(b"x")
+async def test_a_long_reason_still_fits_into_a_dead_letter() -> None:
+    answer = await Client(Undecodable("wrong " * 1000)).post(b"x")
     assert len(answer.body) < 1024
     assert answer.problem["status"] == 400
 
 
-def test_the_limit_is_what_may_just_pass() -> None:
-    asked = Asked()
-    assert asked.post(bytes(LIMIT // 2), bytes(LIMIT - LIMIT // 2)).status == 204
-    answer = asked.post(bytes(LIMIT), b"x")
+async def test_the_limit_is_what_may_just_pass() -> None:
+    client = Client()
+    assert (await client.post(bytes(LIMIT // 2), bytes(LIMIT - LIMIT // 2))).status == 204
+    answer = await client.post(bytes(LIMIT), b"x")
     assert answer.status == 413
     assert "partition:3/offset:42" in answer.problem["detail"]
     assert "1,001 bytes, the limit is 1,000" in answer.problem["detail"]
-    assert len(asked.events) == 1
+    assert len(client.events) == 1
 
 
-def test_a_large_body_is_read_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_body_is_read_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that is still sending when it is answered may never see the answer."""
-    asked = Asked()
+    client = Client()
     kept = []
     monkeypatch.setattr("stampede.events.event_endpoint.parse", lambda *a: kept.append(a))
-    assert asked.post(*[bytes(LIMIT)] * 3).status == 413
-    assert asked.read == 3
+    assert (await client.post(*[bytes(LIMIT)] * 3)).status == 413
+    assert client.parts_read == 3
     assert not kept
 
 
-def test_an_endless_body_is_not_read_to_its_end() -> None:
-    asked = Asked()
-    assert asked.post(*[bytes(LIMIT)] * 1000).status == 413
-    assert asked.read < 10
+async def test_an_endless_body_is_not_read_to_its_end() -> None:
+    client = Client()
+    assert (await client.post(*[bytes(LIMIT)] * 1000)).status == 413
+    assert client.parts_read < 10
 
 
-def test_a_sender_that_goes_away_is_nobody_s_alert() -> None:
-    asked = Asked()
-    assert asked.post(b"half of", gone=True).status == 400
-    assert not asked.events
+async def test_a_sender_that_goes_away_is_nobody_s_alert() -> None:
+    client = Client()
+    assert (await client.post(b"half of", gone=True)).status == 400
+    assert not client.events
 
 
 @pytest.mark.parametrize(
@@ -277,7 +275,7 @@ def test_a_sender_that_goes_away_is_nobody_s_alert() -> None:
         ("/nowhere", 404, b""),
     ],
 )
-def test_pages_beside_the_door(path: str, status: int, says: bytes) -> None:
-    answer = Asked().post(method="GET", path=path, headers={})
+async def test_the_other_routes(path: str, status: int, says: bytes) -> None:
+    answer = await Client().post(method="GET", path=path, headers={})
     assert answer.status == status
     assert says in answer.body

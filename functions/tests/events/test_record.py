@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stampede.events.event import Position, parse
 from stampede.events.record import CloudEventHeaders, Record, extension_headers
 
-NAMING = CloudEventHeaders("broker", "ztf", {})
+EVENT_HEADERS = CloudEventHeaders("broker", "ztf", {})
 
 
 def record(**changes: object) -> Record:
@@ -18,7 +18,7 @@ def record(**changes: object) -> Record:
 
 
 def test_it_is_the_event_of_a_kafka_source() -> None:
-    assert NAMING.headers(record()) == {
+    assert EVENT_HEADERS.headers(record()) == {
         "ce-specversion": "1.0",
         "ce-type": "dev.knative.kafka.event",
         "ce-source": "/apis/v1/namespaces/broker/kafkasources/ztf#alerts",
@@ -30,8 +30,8 @@ def test_it_is_the_event_of_a_kafka_source() -> None:
     }
 
 
-def test_our_own_door_finds_its_place_in_kafka() -> None:
-    headers = [(k.encode(), v.encode()) for k, v in NAMING.headers(record()).items()]
+def test_the_event_endpoint_finds_its_place_in_kafka() -> None:
+    headers = [(k.encode(), v.encode()) for k, v in EVENT_HEADERS.headers(record()).items()]
     event = parse(headers, b"alert")
     assert event.position == Position("alerts", 3, 15)
     assert event.data == b"alert"
@@ -55,17 +55,17 @@ def test_our_own_door_finds_its_place_in_kafka() -> None:
     ],
 )
 def test_what_a_record_adds(changes: dict[str, object], expected: dict[str, object]) -> None:
-    attributes = sdk(NAMING.headers(record(**changes)))
+    attributes = sdk(EVENT_HEADERS.headers(record(**changes)))
     assert {name: attributes.get(name) for name in expected} == expected
 
 
 def test_a_record_without_a_timestamp_gives_no_time() -> None:
-    assert "ce-time" not in NAMING.headers(record(milliseconds=None))
+    assert "ce-time" not in EVENT_HEADERS.headers(record(milliseconds=None))
 
 
 def test_overrides_win() -> None:
-    naming = CloudEventHeaders("default", "ztf", {"survey": "ztf", "key": "k"})
-    attributes = sdk(naming.headers(record(key=b"other")))
+    overriding = CloudEventHeaders("default", "ztf", {"survey": "ztf", "key": "k"})
+    attributes = sdk(overriding.headers(record(key=b"other")))
     assert (attributes["survey"], attributes["key"]) == ("ztf", "k")
 
 
@@ -81,7 +81,7 @@ def test_the_sdk_reads_back_whatever_a_record_holds(
     key: str, headers: list[tuple[str, str]], milliseconds: int
 ) -> None:
     headers = [(name, value) for name, value in headers if name.lower() != "content-type"]
-    made = NAMING.headers(
+    made = EVENT_HEADERS.headers(
         record(
             key=key.encode(),
             headers=[(name, value.encode()) for name, value in headers],

@@ -1,4 +1,4 @@
-"""What S3 endpoints say, and the one event that is made of it."""
+"""Notifications of S3 endpoints, and the event that is made of each."""
 
 import json
 from datetime import UTC, datetime
@@ -8,18 +8,18 @@ import pytest
 from stampede.errors import NotAnEvent
 from stampede.events.event import Event, parse
 from stampede.events.s3_events import event_of, headers_of, key_of, stored_event
-from stampede.events.s3_notifications import read, stored_events
+from stampede.events.s3_notifications import parse_notification, stored_events
 from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, record, records
 
 
-def told(headers: dict[str, str], body: bytes) -> list[Event]:
+def events_in(headers: dict[str, str], body: bytes) -> list[Event]:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    return stored_events(read(raw, body).data, "us-east-1")
+    return stored_events(parse_notification(raw, body).data, "us-east-1")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_becomes_the_same_event(dialect: str) -> None:
-    (event,) = told(*DIALECTS[dialect])
+    (event,) = events_in(*DIALECTS[dialect])
     assert event.attributes == {
         "specversion": "1.0",
         "id": f"{REQUEST}.{HOST}",
@@ -34,7 +34,7 @@ def test_every_dialect_becomes_the_same_event(dialect: str) -> None:
 
 
 def test_several_records_become_as_many_events() -> None:
-    events = told(JSON, records(record("packs/1"), record("tables/2"), record("packs/3")))
+    events = events_in(JSON, records(record("packs/1"), record("tables/2"), record("packs/3")))
     assert [key_of(event) for event in events] == ["packs/1", "tables/2", "packs/3"]
 
 
@@ -47,8 +47,8 @@ def test_several_records_become_as_many_events() -> None:
         ("ObjectCreated:Copy", "Copy"),
     ],
 )
-def test_however_it_was_stored(name: str, kind: str) -> None:
-    (event,) = told(JSON, records(record(name=name)))
+def test_every_way_of_storing_an_object(name: str, kind: str) -> None:
+    (event,) = events_in(JSON, records(record(name=name)))
     assert event.attributes["type"] == f"com.amazonaws.s3.ObjectCreated:{kind}"
     assert key_of(event)
 
@@ -64,11 +64,11 @@ def test_however_it_was_stored(name: str, kind: str) -> None:
     ],
 )
 def test_nothing_was_stored(body: bytes) -> None:
-    assert told(JSON, body) == []
+    assert events_in(JSON, body) == []
 
 
 def test_removed_among_stored() -> None:
-    events = told(JSON, records(record("a"), record("b", "ObjectRemoved:Delete"), record("c")))
+    events = events_in(JSON, records(record("a"), record("b", "ObjectRemoved:Delete"), record("c")))
     assert [key_of(event) for event in events] == ["a", "c"]
 
 
@@ -97,34 +97,34 @@ def test_removed_among_stored() -> None:
         records(record(), {"eventName": "ObjectCreated:Put"}),
     ],
 )
-def test_garbage_is_no_notification(body: bytes) -> None:
+def test_garbage_is_not_a_notification(body: bytes) -> None:
     with pytest.raises(NotAnEvent, match=r"not an S3|it lacks") as caught:
-        told(JSON, body)
+        events_in(JSON, body)
     assert caught.value.status == 400
     assert "\n" not in caught.value.message
 
 
-def test_an_event_that_is_none() -> None:
+def test_an_invalid_event() -> None:
     with pytest.raises(NotAnEvent, match="lacks source"):
-        told({"ce-id": "1", "ce-specversion": "1.0", "ce-type": "t"}, records(record()))
+        events_in({"ce-id": "1", "ce-specversion": "1.0", "ce-type": "t"}, records(record()))
 
 
-def test_a_record_without_a_request_still_has_one_id() -> None:
+def test_a_record_without_a_request_id() -> None:
     one, same = (event_of(record(responseElements={}), "r") for _ in range(2))
     other = event_of(record("packs/other", responseElements=None), "r")
     assert one.attributes["id"] == same.attributes["id"] != other.attributes["id"]
 
 
 @pytest.mark.parametrize("time", [None, "", "yesterday", 7])
-def test_a_time_that_is_none_is_left_out(time: object) -> None:
+def test_an_invalid_time_is_left_out(time: object) -> None:
     assert "time" not in event_of(record(eventTime=time), "r").attributes
 
 
-def test_the_region_is_the_records_where_it_names_one() -> None:
+def test_the_region_of_a_record_comes_first() -> None:
     assert event_of(record(awsRegion="eu"), "r").attributes["source"] == "aws:s3.eu.stampede"
 
 
-def test_found_in_a_listing_is_told_like_stored() -> None:
+def test_an_object_found_in_a_listing() -> None:
     when = datetime(2026, 3, 1, tzinfo=UTC)
     one, same = (stored_event("stampede", "r", "packs/1", 7, "e", when) for _ in range(2))
     assert one == same
@@ -155,5 +155,5 @@ def test_what_is_sent_is_what_arrives(key: str) -> None:
     ],
 )
 def test_other_events_have_no_key(kind: str, subject: str | None) -> None:
-    with pytest.raises(NotAnEvent, match="no object was stored"):
+    with pytest.raises(NotAnEvent, match="not the event of a stored object"):
         key_of(Event({"type": kind, "subject": subject, "id": "1", "source": "s"}, b""))

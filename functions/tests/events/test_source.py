@@ -101,7 +101,7 @@ def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
 def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
+        assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
 
 
@@ -318,22 +318,22 @@ def test_a_fault_of_ours_ends_the_source_and_commits_nothing(kafka, topic, produ
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "expected"),
     [
         ({"K_SINK": ""}, "no sink: set K_SINK"),
         ({"STAMPEDE_TOPICS": ""}, "no topics: set STAMPEDE_TOPICS"),
-        ({"K_SINK": "cutouts.default"}, "K_SINK is no http"),
-        ({"STAMPEDE_DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is no http"),
+        ({"K_SINK": "cutouts.default"}, "K_SINK is not an http"),
+        ({"STAMPEDE_DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is not an http"),
         ({"K_CE_OVERRIDES": "[1]"}, "K_CE_OVERRIDES is not of the form"),
         ({"STAMPEDE_KAFKA_OPTIONS": '{"no.such": "x"}'}, "No such configuration property"),
     ],
 )
-def test_a_wrong_setting_is_one_line(start, env, said):
+def test_a_wrong_setting_is_one_line(start, env, expected):
     source = start(Receiver(), **env)
     eventually(lambda: not source.running)
     assert source.status == 2
     (line,) = source.tail().splitlines()
-    assert said in line
+    assert expected in line
 
 
 def test_overrides() -> None:

@@ -1,4 +1,4 @@
-"""Triggers: what matches, and what is refused. The semantics are Knative Eventing's."""
+"""Triggers: which events match, and which files are refused, as in Knative Eventing."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,49 +108,49 @@ def test_the_older_filter(read, spec: dict, matches: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
-        ({"filters": [{"cesql": "type = 'x'"}]}, "spec.filters.0.cesql: not known here"),
+        ({"filters": [{"cesql": "type = 'x'"}]}, "spec.filters.0.cesql: unknown field"),
         ({"filters": [{}]}, "exactly one of exact, prefix, suffix, all, any, not"),
         ({"filters": [{"exact": {"id": "1"}, "prefix": {"id": "1"}}]}, "exactly one of"),
         ({"filters": [{"exact": {}}]}, "spec.filters.0.exact"),
         ({"filters": [{"exact": {"id": ""}}]}, "spec.filters.0.exact.id"),
-        ({"filters": [{"exact": {"Subject": "x"}}]}, "'Subject' is no attribute's name"),
+        ({"filters": [{"exact": {"Subject": "x"}}]}, "'Subject' is not an attribute name"),
         ({"filters": [{"exact": {"id": 1}}]}, "spec.filters.0.exact.id"),
         ({"filters": [{"all": []}]}, "spec.filters.0.all"),
-        ({"filters": [{"not": {"any": [{"regex": {}}]}}]}, "any.0.regex: not known here"),
+        ({"filters": [{"not": {"any": [{"regex": {}}]}}]}, "any.0.regex: unknown field"),
         ({"filters": {"exact": {"id": "1"}}}, "spec.filters"),
-        ({"filterz": []}, "spec.filterz: not known here"),
-        ({"delivery": {"retries": 3}}, "spec.delivery.retries: not known here"),
+        ({"filterz": []}, "spec.filterz: unknown field"),
+        ({"delivery": {"retries": 3}}, "spec.delivery.retries: unknown field"),
         ({"delivery": {"retry": -1}}, "spec.delivery.retry"),
         ({"delivery": {"backoffPolicy": "random"}}, "spec.delivery.backoffPolicy"),
         ({"delivery": {"backoffDelay": "soon"}}, "spec.delivery.backoffDelay"),
         ({"subscriber": {}}, "a destination has a ref or a uri"),
-        ({"subscriber": {"ref": REF, "url": "http://x"}}, "spec.subscriber.url: not known here"),
+        ({"subscriber": {"ref": REF, "url": "http://x"}}, "spec.subscriber.url: unknown field"),
         ({"broker": None}, "spec.broker"),
     ],
 )
-def test_what_is_not_known_is_refused_in_one_line(read, spec: dict, said: str) -> None:
+def test_a_wrong_spec_is_refused_in_one_line(read, spec: dict, expected: str) -> None:
     with pytest.raises(SetupError) as caught:
         read(document(), document(**spec))
     message = caught.value.message
     assert "triggers.yaml: Trigger t: " in message
-    assert said in message
+    assert expected in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         ({"kind": "Broker"}, "kind"),
         ({"apiVersion": "eventing.knative.dev/v2"}, "apiVersion"),
-        ({"status": {}}, "status: not known here"),
+        ({"status": {}}, "status: unknown field"),
         ({"metadata": {}}, "document 1: metadata.name"),
         ({"spec": 7}, "spec"),
     ],
 )
-def test_other_objects_are_refused(read, wrong: dict, said: str) -> None:
-    with pytest.raises(SetupError, match=said):
+def test_other_objects_are_refused(read, wrong: dict, expected: str) -> None:
+    with pytest.raises(SetupError, match=expected):
         read(document() | wrong)
 
 
@@ -162,7 +162,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_triggers(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"none\.yaml"):
         read_triggers(tmp_path / "none.yaml")
 
@@ -189,7 +189,7 @@ def test_pauses(read, delivery: dict, pauses: list[float]) -> None:
         ({"uri": "http://there/"}, "http://there/"),
     ],
 )
-def test_where_it_goes(read, subscriber: dict, url: str | None) -> None:
+def test_the_url_of_a_subscriber(read, subscriber: dict, url: str | None) -> None:
     (trigger,) = read(document(subscriber=subscriber))
     assert trigger.spec.subscriber.url({"stampede-f": "http://here:1"}) == url
 
@@ -202,8 +202,8 @@ def test_where_it_goes(read, subscriber: dict, url: str | None) -> None:
         ("thumbnails/61000/0a.parquet", {"stampede-replicate"}),
     ],
 )
-def test_our_own(subject: str, functions: set[str]) -> None:
-    """The file that the chart applies, as it is installed."""
+def test_the_triggers_of_the_chart(subject: str, functions: set[str]) -> None:
+    """The file that the chart applies."""
     triggers = read_triggers(Settings().triggers)
     event = EVENT | {"subject": subject}
     assert {t.metadata.name for t in triggers if t.matches(event)} == functions

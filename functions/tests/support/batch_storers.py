@@ -1,4 +1,4 @@
-"""Flushers for the tests of the workers: a message says what is to become of its batch.
+"""Batch storers for the tests of the workers: a message names the fate of its batch.
 
 Only what a worker imports is in here, so that one starts quickly.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import SetupError, StoreDown, Undecodable
-from stampede.events.worker import Batch, Flushed, Flusher, deadline
+from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
 from stampede.settings import Settings
 
 
-def make(settings: Settings) -> Flusher:
+def make(settings: Settings) -> BatchStorer:
     """Notes, in the folder that the setting `store` names, each batch and each stored message."""
     notes = Path(settings.store)
 
@@ -24,20 +24,20 @@ def make(settings: Settings) -> Flusher:
         with (notes / name).open("a") as file:
             file.write(text + "\n")
 
-    def flush(batch: Batch) -> Flushed:
+    def store_batch(batch: Batch) -> StoredBatch:
         messages = [bytes(message) for message in batch.messages]
         note("batches", f"{len(messages)} {batch.careful} {os.getpid()}")
-        verdicts = [Undecodable("bad") if m == b"bad" else None for m in messages]
+        outcomes = [Undecodable("bad") if m == b"bad" else None for m in messages]
         for message in messages:
             fate(message, batch.careful, settings)
-        for message, place in zip(messages, batch.stored(verdicts), strict=False):
+        for message, place in zip(messages, batch.stored_positions(outcomes), strict=False):
             note("stored", f"{message.decode()} {place.offset if place else None}")
-        return Flushed(verdicts, {"decode": 0.5}, 100)
+        return StoredBatch(outcomes, {"decode": 0.5}, 100)
 
-    return flush
+    return store_batch
 
 
-def make_none(settings: Settings) -> Flusher:
+def fail_to_make(settings: Settings) -> BatchStorer:
     raise SetupError("no such store")
 
 

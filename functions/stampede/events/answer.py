@@ -1,0 +1,93 @@
+"""The answer to an event that was sent, and whose fault a failure is.
+
+The rules are in docs/adr/0002-source-retries.md.
+"""
+
+import base64
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from typing import NamedTuple
+
+from stampede.events.connections import Connections, Unreachable
+
+LONGEST_RETRY_AFTER = 300.0
+ANSWER_SECONDS = 300.0  # a Knative revision's own limit
+
+
+class Verdict(Enum):
+    """The result of one attempt to send an event."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"  # the event's fault, for good
+    FAILED = "failed"  # the event's fault, perhaps: worth another try
+    UNCLEAR = "unclear"  # the event's fault if the sink accepts others, otherwise the sink's
+    DOWN = "down"  # the sink's fault
+
+
+class Answer(NamedTuple):
+    """How a sink answered an event."""
+
+    verdict: Verdict
+    status: int | None  # None: there was no answer
+    detail: bytes  # the beginning of the body, or what went wrong
+    retry_after: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """The status as text, for logs and metrics."""
+        return str(self.status) if self.status else "no answer"
+
+
+async def post(
+    connections: Connections, url: str, headers: Mapping[str, str], body: bytes
+) -> Answer:
+    """Send an event once. Every failure is an answer too."""
+    try:
+        response = await connections.post(url, headers, body)
+    except Unreachable as error:
+        return Answer(Verdict.DOWN, None, str(error).encode())
+    except (OSError, TimeoutError) as error:
+        return Answer(Verdict.UNCLEAR, None, f"{type(error).__name__}: {error}".encode())
+    except ValueError as error:
+        return Answer(Verdict.REFUSED, None, str(error).encode())
+    verdict = judge(response.status)
+    detail = b"" if verdict is Verdict.ACCEPTED else response.detail
+    return Answer(verdict, response.status, detail, retry_after(response.retry_after, time.time()))
+
+
+def judge(status: int) -> Verdict:
+    """Whose fault an HTTP status is."""
+    if status < 300:
+        return Verdict.ACCEPTED
+    if status in (404, 429, 503):
+        return Verdict.DOWN
+    if status in (502, 504):
+        return Verdict.UNCLEAR
+    if status >= 500 or status in (408, 409):
+        return Verdict.FAILED
+    return Verdict.REFUSED
+
+
+def retry_after(value: str | None, now: float) -> float:
+    """Seconds that a Retry-After header asks for (RFC 9110, 10.2.3): 300 at most, 0 if none."""
+    if not value:
+        return 0.0
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now
+        except ValueError:
+            return 0.0
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+
+
+def error_extensions(url: str, answer: Answer) -> dict[str, str]:
+    """The extensions that Knative adds to a dead letter; two of them only after an answer."""
+    extensions = {"knativeerrordest": url}
+    if answer.status is not None:
+        extensions["knativeerrorcode"] = str(answer.status)
+        extensions["knativeerrordata"] = base64.b64encode(answer.detail).decode()
+    return extensions

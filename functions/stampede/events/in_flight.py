@@ -1,0 +1,103 @@
+"""The records that were taken from Kafka and are not delivered yet, with bounds on them.
+
+The Kafka thread and the event loop share this bookkeeping; one lock guards all of it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from stampede.events.offsets import Offsets
+from stampede.events.record import Record
+
+BATCH = 100  # most records taken at once
+
+PartitionKey = tuple[str, int]  # topic and partition number
+
+
+class AssignedPartition:
+    """A partition assigned to this source, and its records in flight."""
+
+    def __init__(self) -> None:
+        self.offsets = Offsets()
+        self.committed: int | None = None
+        self.tasks: set[asyncio.Task[None]] = set()  # used by the event loop only
+
+
+class InFlight:
+    """Counts the records in flight, and lets the Kafka thread wait for a change.
+
+    Parameters
+    ----------
+    most_events, most_bytes
+        Bounds on all records in flight.
+    """
+
+    def __init__(self, most_events: int, most_bytes: int) -> None:
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._changed = threading.Condition()
+        self._awaited: Callable[[], bool] | None = None
+        self._delivered = 0
+        self.events = 0
+        self.bytes = 0
+        self.stopping = False
+
+    def add(self, batch: Sequence[tuple[AssignedPartition, Record]]) -> None:
+        """Count records that were taken."""
+        with self._changed:
+            for partition, record in batch:
+                partition.offsets.take(record.offset)
+                self.bytes += len(record.value)
+            self.events += len(batch)
+
+    def remove(self, partition: AssignedPartition, record: Record, delivered: bool) -> None:
+        """Count a record as no longer in flight; only a delivered one may be committed."""
+        with self._changed:
+            self.events -= 1
+            self.bytes -= len(record.value)
+            if delivered:
+                self._delivered += 1
+                partition.offsets.finish(record.offset)
+            if self._awaited and self._awaited():
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """End a wait that is under way."""
+        with self._changed:
+            self.stopping = True
+            self._changed.notify()
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait until `condition` holds, at most this long; it is evaluated under the lock."""
+        stopping = self.stopping
+        with self._changed:
+            self._awaited = condition
+            self._changed.wait_for(lambda: condition() or self.stopping != stopping, seconds)
+            self._awaited = None
+
+    def wait_for_room(self, seconds: float) -> int:
+        """How many records may be taken; 0 if there is no room within `seconds`."""
+        # A tenth must be free. Otherwise every delivered event would wake the thread for one more.
+        self.wait_for(
+            lambda: self.events <= 0.9 * self._most_events and self.bytes <= 0.9 * self._most_bytes,
+            seconds,
+        )
+        with self._changed:
+            mean_bytes = max(1, self.bytes // max(1, self.events))
+            free_events = self._most_events - self.events
+            free_bytes = self._most_bytes - self.bytes
+            return max(0, min(BATCH, free_events, free_bytes // mean_bytes))
+
+    def positions(
+        self, partitions: Mapping[PartitionKey, AssignedPartition]
+    ) -> dict[PartitionKey, int | None]:
+        """The position to commit of each partition, all at the same moment."""
+        with self._changed:
+            return {key: each.offsets.position for key, each in partitions.items()}
+
+    def reset_delivered(self) -> int:
+        """How many records were delivered since the last call."""
+        with self._changed:
+            delivered, self._delivered = self._delivered, 0
+            return delivered

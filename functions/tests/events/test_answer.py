@@ -1,0 +1,44 @@
+import pytest
+
+from stampede.events.answer import Verdict, judge, retry_after
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (200, Verdict.ACCEPTED),
+        (204, Verdict.ACCEPTED),
+        (301, Verdict.REFUSED),
+        (400, Verdict.REFUSED),
+        (404, Verdict.DOWN),
+        (408, Verdict.FAILED),
+        (409, Verdict.FAILED),
+        (413, Verdict.REFUSED),
+        (422, Verdict.REFUSED),
+        (429, Verdict.DOWN),
+        (500, Verdict.FAILED),
+        (502, Verdict.UNCLEAR),
+        (503, Verdict.DOWN),
+        (504, Verdict.UNCLEAR),
+        (507, Verdict.FAILED),
+    ],
+)
+def test_every_status_has_its_verdict(status: int, verdict: Verdict) -> None:
+    assert judge(status) is verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (None, 0),
+        ("", 0),
+        ("7", 7),
+        ("-7", 0),
+        ("soon", 0),
+        ("99999", 300),
+        ("Thu, 01 Jan 1970 00:00:30 GMT", 20),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+    ],
+)
+def test_retry_after(value: str | None, seconds: float) -> None:
+    assert retry_after(value, now=10) == seconds
