@@ -8,7 +8,7 @@ points to; the event comes again.
 from stampede.clock import Stopwatch
 from stampede.events.event import coverage_of
 from stampede.events.worker import Batch, Flushed, Flusher
-from stampede.functions.decoding import make_reader
+from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
@@ -19,7 +19,7 @@ def make_flusher(settings: Settings) -> Flusher:
     """Connect to the store and return what flushes a batch."""
     objects = open_objects(settings)
     table = Table(objects, CUTOUTS)
-    reader = make_reader(settings)
+    reader = make_batch_decoder(settings)
 
     def flush(batch: Batch) -> Flushed:
         watch = Stopwatch()

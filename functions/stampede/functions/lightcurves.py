@@ -7,7 +7,7 @@ survey says of an alert beyond the columns of a point is kept beside it, as the 
 from stampede.clock import Stopwatch
 from stampede.events.event import coverage_of
 from stampede.events.worker import Batch, Flushed, Flusher
-from stampede.functions.decoding import make_reader
+from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
@@ -18,7 +18,7 @@ def make_flusher(settings: Settings) -> Flusher:
     """Connect to the store and return what flushes a batch."""
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
-    reader = make_reader(settings)
+    reader = make_batch_decoder(settings)
 
     def flush(batch: Batch) -> Flushed:
         watch = Stopwatch()
