@@ -17,7 +17,7 @@ from fastavro.schema import load_schema
 from stampede.alerts.schemas import simplify
 
 HERE = Path(__file__).parent.parent
-TARGET = HERE / "functions" / "stampede" / "alerts" / "rubin_schemas.json"
+TARGET = HERE / "functions" / "stampede" / "alerts" / "surveys" / "rubin_schemas.json"
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framed, Framing, WriterSchema
 from stampede.alerts.image_tokens import ImageTokens
 from stampede.alerts.surveys import rubin
+from stampede.functions.decoding import SpoolFile
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -35,6 +36,7 @@ MUST_MS = 0.8  # of each function, per LSST alert
 MUST_DECODE, AIM_DECODE = Must("<=", 1 / 6, ratio=True), Must("<=", 1 / 15, ratio=True)
 HISTORY, SHORT_HISTORY = 235, 180  # rows: alerts of about 176 and 87 KB
 UNIT = "ms CPU/alert"
+SECRET = bytes(12)  # no sender is here to guess it
 READ = "framing, lifting and decode"
 
 
@@ -65,8 +67,9 @@ def stages(given: Load) -> Iterator[Figure]:
     for message in given.messages:
         messages.append(memoryview(whole)[at : at + len(message)])
         at += len(message)
-    framing, decoder = Framing(Settings().max_alert_bytes), TimedDecoder(Settings().spool)
-    reader = BatchDecoder(framing, decoder, lambda: float("inf"))
+    framing = Framing(Settings().max_alert_bytes)
+    decoder = TimedDecoder(SpoolFile(Settings().spool))
+    reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
     coverage = Coverage.of({("bench", 0): list(range(count))})
     reader.cutouts(messages)  # the first batch pays for the schema, and for the spool's memory
     schema = framing.take(messages[0]).schema
@@ -140,11 +143,11 @@ class TimedDecoder(Decoder):
 
 
 def lift(framed: Sequence[Framed]) -> None:
-    """Lift the images of a batch, and give them back."""
-    lifting = ImageTokens(framed[0].schema.survey)
-    pieces = [lifting.lift(record) for _, record in framed]
-    tokens = [piece[1:] for each in pieces for piece in each[1::2]]  # without their length
-    lifting.give_back({"all": [*map(bytes, tokens)]})
+    """Replace the images of a batch by tokens, and restore them."""
+    tokens = ImageTokens(framed[0].schema.survey.IMAGE_MAGIC, SECRET)
+    pieces = [tokens.replace(record) for _, record in framed]
+    values = [piece[1:] for each in pieces for piece in each[1::2]]  # without their length
+    tokens.restore({"all": [*map(bytes, values)]})
 
 
 def per_alert(work: Callable[[], Any], count: int) -> tuple[float, Any]:

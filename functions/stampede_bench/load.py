@@ -5,20 +5,18 @@ two of them share history rows, which would make a batch smaller.
 """
 
 import gzip
-import io
 from collections.abc import Iterator
 from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-import fastavro
 import numpy as np
 
-from stampede.alerts import schemas
-from stampede.alerts.container import MAGIC, varint
+from stampede.alerts.container import varint
 from stampede.errors import SetupError
 from stampede.simulator.packets import NULL, SOME, SimulatedAlert
 from stampede.simulator.simulator import Simulator
+from stampede_local.oracle import read_record
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
 EXPOSURES = 0.8  # of a field a night, as the simulator has it
@@ -109,14 +107,12 @@ def _numbered(messages: list[bytes], count: int) -> Iterator[tuple[int, bytes]]:
 
 def _renamed(message: bytes, number: int) -> bytes:
     """The message under another alert id and object id that take as many bytes."""
-    if message[:4] == MAGIC:
-        record = cast(dict[str, Any], next(fastavro.reader(io.BytesIO(message))))
+    survey, record = read_record(message)
+    if survey == "ztf":
         name = record["objectId"].encode()
         ids, names = [record["candid"]], {name: name[:5] + f"{number:07}".encode()}
     else:
-        schema = schemas.parsed(schemas.rubin_schema(int.from_bytes(message[1:5], "big")))
-        whole = fastavro.schemaless_reader(io.BytesIO(message[5:]), schema)
-        own = cast(dict[str, Any], whole)["diaSource"]
+        own = record["diaSource"]
         ids, names = [own["diaSourceId"], own["diaObjectId"]], {}
     for one in filter(None, ids):
         message = message.replace(varint(one), varint(one ^ (number + 1) << 8))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
+from stampede.functions.decoding import SpoolFile
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -17,6 +18,7 @@ from stampede.store.packs import write_pack
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench import load
+from stampede_bench.decode import SECRET
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
 
@@ -41,8 +43,8 @@ def measure(context: Context) -> Iterator[Figure]:
 def figures(given: Load) -> Iterator[Figure]:
     """Of one pack."""
     settings, objects = Settings(), MemoryObjects()
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(settings.spool)
-    rows = BatchDecoder(framing, decoder, lambda: float("inf")).cutouts(given.messages).rows
+    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
+    rows = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(given.messages).rows
     coverage = Coverage.of({("bench", 0): range(len(given.messages))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data))

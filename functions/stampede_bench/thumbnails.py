@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
+from stampede.functions.decoding import SpoolFile
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.packs import read_rows, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS, THUMBNAILS
 from stampede_bench import load
-from stampede_bench.decode import UNIT, per_alert, run_of
+from stampede_bench.decode import SECRET, UNIT, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must, over_rounds
 from stampede_bench.load import Load
 
@@ -33,8 +34,10 @@ def measure(context: Context) -> Iterator[Figure]:
 def stages(given: Load) -> Iterator[Figure]:
     """One round."""
     settings = Settings()
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(settings.spool)
-    cutouts = BatchDecoder(framing, decoder, lambda: float("inf")).cutouts(given.messages).rows
+    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
+    cutouts = (
+        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(given.messages).rows
+    )
     source = write_pack(cutouts, Coverage())
     count, laps = len(given.messages), {}
     laps["read"], (rows, coverage) = per_alert(lambda: read_rows(source.data), count)

@@ -17,7 +17,6 @@ Conventions: fluxes are AB flux densities in nanojansky, so that ``mag = 31.4 - 
 
 import pyarrow as pa
 
-SURVEYS = ("lsst", "ztf")
 KINDS = ("science", "template", "difference")
 
 

@@ -1,7 +1,7 @@
-"""From a message to the schema it was written with and the bytes of its one Avro record.
+"""From a message to its writer schema and the bytes of its one Avro record.
 
-Two framings are met: Rubin's, that of Confluent (``0x00``, a big-endian 4-byte schema id,
-the record), and ZTF's, an Avro object container of one record with its schema inside.
+Any survey may use either framing. Rubin uses Confluent's (``0x00``, a big-endian 4-byte schema
+id, the record); ZTF sends an Avro object container of one record with its schema inside.
 """
 
 import json
@@ -12,6 +12,8 @@ import fastavro
 
 from stampede.alerts import container, schemas
 from stampede.alerts.container import Bytes
+from stampede.alerts.surveys import surveys
+from stampede.alerts.surveys.survey import Survey
 from stampede.errors import TooLarge, Undecodable, Unusable
 
 
@@ -21,16 +23,16 @@ class WriterSchema(NamedTuple):
     Attributes
     ----------
     survey
-        ``lsst`` or ``ztf``, told by the fields.
+        The survey whose alerts have such fields.
     fields
         The record's fields by name.
     header
         Head of an Avro container of such records.
     parsed
-        The schema as fastavro wants it.
+        The schema in fastavro's form.
     """
 
-    survey: str
+    survey: Survey
     fields: dict[str, Any]
     header: bytes
     parsed: Any
@@ -44,22 +46,34 @@ class Framed(NamedTuple):
 
 
 def writer_schema(schema: dict) -> WriterSchema:
-    """Prepare an Avro schema. Raises `Unusable` where no survey's alerts look like it."""
+    """Prepare an Avro schema.
+
+    Raises `Undecodable` if it is not the schema of a record, `Unusable` if it is of no survey.
+    """
     try:
         simple = schemas.simplify(schema)
         fields = {field["name"]: field["type"] for field in simple["fields"]}
         parsed = fastavro.parse_schema(json.loads(json.dumps(simple)))
     except (KeyError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as error:
         raise Undecodable(f"the alert's Avro schema is not one of a record: {error}") from error
-    if "diaSource" in fields:
-        survey = "lsst"
-    elif "candidate" in fields:
-        survey = "ztf"
-    else:
-        raise Unusable(
-            "the schema is neither LSST's (no field diaSource) nor ZTF's (no field candidate)"
-        )
-    return WriterSchema(survey, fields, container.make_header(simple), parsed)
+    for survey in surveys():
+        if survey.OWN_FIELD in fields:
+            return WriterSchema(survey, fields, container.make_header(simple), parsed)
+    known = [f"{survey.NAME.upper()}'s (no field {survey.OWN_FIELD})" for survey in surveys()]
+    raise Unusable(f"the schema is neither {' nor '.join(known)}")
+
+
+def built_in_schema(schema_id: int) -> dict:
+    """The schema of a Confluent id. Raises `Undecodable` if no survey has it built in."""
+    catalogues = {survey.NAME.upper(): survey.built_in_schemas() for survey in surveys()}
+    for catalogue in catalogues.values():
+        if schema_id in catalogue:
+            return catalogue[schema_id]
+    known = [f"{name}'s {min(ids)} to {max(ids)}" for name, ids in catalogues.items() if ids]
+    raise Undecodable(
+        f"unknown schema id {schema_id}: the built-in schemas are {', '.join(known)}; "
+        "any other needs a schema registry"
+    )
 
 
 class Framing:
@@ -68,29 +82,29 @@ class Framing:
     Parameters
     ----------
     limit
-        Most bytes of a record.
+        Largest record, bytes.
     registry
-        Asked for the schema of a Confluent id that is not built in.
+        Returns the schema of a Confluent id that is not built in.
     """
 
     def __init__(self, limit: int, registry: Callable[[int], dict] | None = None) -> None:
         self.limit = limit
         self._registry = registry
         self._by_id: dict[int, WriterSchema] = {}
-        # Headers as met on the wire, without the sync marker; few, and of few lengths.
+        # Container headers as received, without the sync marker: few, and of few lengths.
         self._by_header: dict[bytes, tuple[WriterSchema, container.Header]] = {}
         self._lengths: list[int] = []
-        self._last = b""  # the header of the last one, likely the next one's too
+        self._last = b""  # the last message's header; the next message likely has the same
 
     def take(self, message: Bytes) -> Framed:
-        """Take one message apart.
+        """Take one message out of its frame.
 
         Raises
         ------
         Undecodable
-            It is empty, of neither framing, damaged, or of an unknown schema id.
+            It is empty, has neither framing, is damaged, or has an unknown schema id.
         Unusable
-            It is no alert of a survey known here, or not exactly one.
+            It is not an alert of a known survey, or not exactly one alert.
         TooLarge
             The record is larger than the limit.
         """
@@ -113,25 +127,27 @@ class Framing:
         schema_id = int.from_bytes(message[1:5], "big")
         schema = self._by_id.get(schema_id)
         if schema is None:
-            try:
-                definition = schemas.rubin_schema(schema_id)
-            except Undecodable:
-                if self._registry is None:
-                    raise
-                definition = self._registry(schema_id)
-            schema = self._by_id[schema_id] = writer_schema(definition)
+            schema = self._by_id[schema_id] = writer_schema(self._definition(schema_id))
         return Framed(schema, message[5:])
+
+    def _definition(self, schema_id: int) -> dict:
+        try:
+            return built_in_schema(schema_id)
+        except Undecodable:
+            if self._registry is None:
+                raise
+        return self._registry(schema_id)
 
     def _container(self, message: Bytes) -> Framed:
         schema, header = self._header(message)
-        found = list(container.blocks(message, header, self.limit))
-        if [count for count, _ in found] != [1]:
-            total = sum(count for count, _ in found)
+        blocks = list(container.blocks(message, header, self.limit))
+        if [count for count, _ in blocks] != [1]:
+            total = sum(count for count, _ in blocks)
             raise Unusable(f"the Avro container holds {total} records, an alert is exactly one")
-        return Framed(schema, found[0][1])
+        return Framed(schema, blocks[0][1])
 
     def _header(self, message: Bytes) -> tuple[WriterSchema, container.Header]:
-        # Comparing 20 KB takes 1 us, a look-up, which hashes them, 12.
+        # Comparing 20 KB takes 1 us; a dict lookup hashes them, which takes 12.
         if self._last and bytes(message[: len(self._last)]) == self._last:
             return self._by_header[self._last]
         for length in self._lengths:
@@ -141,7 +157,7 @@ class Framing:
                 return known
         header = container.read_header(message)
         schema = writer_schema(header.schema)
-        if len(self._by_header) < 1000:  # a stranger must not fill the memory with headers
+        if len(self._by_header) < 1000:  # no sender may fill the memory with headers
             self._by_header[bytes(message[: header.length])] = schema, header
             self._lengths = sorted({len(key) for key in self._by_header})
         return schema, header

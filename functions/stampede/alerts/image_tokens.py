@@ -1,83 +1,89 @@
-"""Images are lifted out of a record before it is decoded: they pass the decoder by.
+"""Images bypass the decoder: a short token replaces each of them in its record.
 
-Most of an alert is images, bytes that need no decoding. Each is cut out of the record where it
-is found, and a token, which is short, put in its place; where the decoder finds the token, there
-the image belongs.
+Most of an alert is images, bytes that need no decoding. `ImageTokens.replace` cuts each image out
+of its record and puts a token in its place. `ImageTokens.restore` puts the image back where the
+decoder finds the token.
 
-Why this cannot mistake one thing for another: Avro writes bytes as a length and as many bytes. A
-decoder that gives a token back as the whole of a value has come, by way of what stands before it,
-to where that value's length begins. In the record as it came it would have come to the same
-place, and read the image's length and the image. A token that does not come back was put where
-no value begins: `Misplaced`, and the batch is decoded as it came. An image that is not found stays
-in its record, and comes back as itself.
+Why this is safe: Avro writes bytes as a length followed by the bytes. If the decoder returns a
+token as a whole value, it has parsed all that stands before the value and found the value's length
+at this position. In the original record it would have reached the same position, and read the
+image's length and the image. A token that does not come back was put where no value begins. That
+is `Misplaced`, and the caller decodes the original records. An image that the search does not find
+stays in its record and comes back as itself.
+
+This needs a token that no sender can put into a record, so it begins with a random secret.
 """
 
-import os
 from collections.abc import Iterator
 
 from stampede.alerts.container import Bytes, varint
 from stampede.errors import StampedeError
 
-# How an image begins: a FITS file (FITS standard 4.0, 4.4.1.1; all 30 bytes, as the more there are,
-# the greater are the steps of the search), or gzip's magic number and method (RFC 1952, 2.3.1).
-MAGIC = {"lsst": b"SIMPLE  = %20s" % b"T", "ztf": b"\x1f\x8b\x08"}
-LEAST = 512  # bytes; nothing shorter is worth it
-STEP = 1 << 10  # bytes looked through at first
-_SECRET = os.urandom(12)  # no survey can send it
-_TOKEN = len(_SECRET) + 4
-_LENGTH = varint(_TOKEN)
+LEAST = 512  # bytes of an image; replacing a shorter one saves nothing
+STEP = 1 << 10  # bytes that the search looks through at first
 
 
 class Misplaced(StampedeError):
-    """A token did not come back: what looked like an image was none."""
+    """A token did not come back: it replaced something that is not an image."""
 
     name = "misplaced-token"
 
 
 class ImageTokens:
-    """The images of a batch of records of one survey."""
+    """The images of a batch of records of one survey.
 
-    def __init__(self, survey: str) -> None:
-        self._magic = MAGIC[survey]
+    Parameters
+    ----------
+    magic
+        The first bytes of every image.
+    secret
+        Random bytes that no sender can guess, 12 or more.
+    """
+
+    def __init__(self, magic: bytes, secret: bytes) -> None:
+        self._magic = magic
+        self._secret = secret
+        self._size = len(secret) + 4
+        self._length = varint(self._size)
         self._images: list[Bytes] = []
 
-    def lift(self, record: Bytes) -> list[Bytes]:
-        """The record in pieces, a token for each of its images."""
+    def replace(self, record: Bytes) -> list[Bytes]:
+        """The record in pieces, with a token in place of each of its images."""
         pieces: list[Bytes] = []
         rest = 0
         for begin, image, end in _images(record, self._magic):
-            token = _SECRET + len(self._images).to_bytes(4, "big")
-            pieces += record[rest:begin], _LENGTH + token
+            token = self._secret + len(self._images).to_bytes(4, "big")
+            pieces += record[rest:begin], self._length + token
             self._images.append(record[image:end])
             rest = end
         pieces.append(record[rest:])
         return pieces
 
-    def give_back(self, values: dict[str, list[Bytes | None]]) -> dict[str, list[Bytes | None]]:
-        """What was decoded, by kind, an image for every token. Raises `Misplaced`."""
-        back = 0
+    def restore(self, values: dict[str, list[Bytes | None]]) -> dict[str, list[Bytes | None]]:
+        """Decoded values by kind, with the image in place of each token. Raises `Misplaced`."""
+        restored = 0
 
         def image(value: Bytes | None) -> Bytes | None:
-            nonlocal back
-            if value is None or len(value) != _TOKEN or value[: len(_SECRET)] != _SECRET:
+            nonlocal restored
+            if value is None or len(value) != self._size or value[:-4] != self._secret:
                 return value
-            back += 1
-            return self._images[int.from_bytes(value[len(_SECRET) :], "big")]
+            restored += 1
+            return self._images[int.from_bytes(value[-4:], "big")]
 
-        images = {kind: [image(value) for value in of] for kind, of in values.items()}
-        if back != len(self._images):
-            raise Misplaced(f"{len(self._images)} images were lifted, {back} came back")
+        images = {kind: [image(value) for value in column] for kind, column in values.items()}
+        if restored != len(self._images):
+            raise Misplaced(f"{len(self._images)} tokens went in, {restored} came back")
         return images
 
 
 def _images(record: Bytes, magic: bytes) -> Iterator[tuple[int, int, int]]:
-    """What may be images: where the length before each begins, where the image begins and ends."""
+    """Candidates: where the length before an image begins, and where the image begins and ends."""
     at, step = 0, STEP
     while at < len(record):
         found = bytes(record[at : at + step + len(magic) - 1]).find(magic)
         if found < 0:
             at += step
-            step *= 4  # images follow each other closely, a history of any length comes first
+            step *= 4  # images lie close together, but a history of any length comes first
             continue
         image = at + found
         begin, length = _length_before(record, image)
@@ -90,7 +96,7 @@ def _images(record: Bytes, magic: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _length_before(record: Bytes, at: int) -> tuple[int, int]:
-    """Where the varint begins that ends before `at`, and its number; 0 where there is none."""
+    """The varint that ends before `at`: where it begins, and its value; (`at`, 0) if none does."""
     before = bytes(record[max(0, at - 5) : at])
     begin, number = len(before) - 1, 0
     if begin < 0 or before[begin] > 0x7F:
@@ -99,4 +105,4 @@ def _length_before(record: Bytes, at: int) -> tuple[int, int]:
         number = (number | before[begin] & 0x7F) << 7
         begin -= 1
     number |= before[begin] & 0x7F
-    return at - len(before) + begin, 0 if number & 1 else number >> 1  # odd: less than nothing
+    return at - len(before) + begin, 0 if number & 1 else number >> 1  # an odd one is negative

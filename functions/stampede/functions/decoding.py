@@ -1,21 +1,90 @@
-"""How the functions that take alerts read them, inside a worker."""
+"""How the functions that take alerts decode them, inside a worker process."""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
 
 from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
-from stampede.alerts.schemas import SchemaRegistry
 from stampede.clock import now_mjd
+from stampede.errors import Overloaded
 from stampede.events.worker import deadline
+from stampede.functions.schema_registry import SchemaRegistry
 from stampede.settings import Settings
 
-SLOWEST = 5e6  # bytes a second that decoding makes on the worst of machines, a fiftieth of usual
+SLOWEST = 5e6  # bytes a second that decoding makes on the slowest machine, a fiftieth of usual
+PIECES_AT_ONCE = 1024  # that one call can write (IOV_MAX)
+CACHED_BYTES = 64 << 20  # the largest batch: memory that the file keeps between batches
+SECRET_BYTES = 12
 
 
-def make_reader(settings: Settings) -> BatchDecoder:
-    """A reader whose decoder is killed, worker and all, when it overruns its deadline."""
+def make_batch_decoder(settings: Settings) -> BatchDecoder:
+    """A decoder that the kernel kills, with its worker, when it overruns its deadline."""
     registry = SchemaRegistry(settings.schema_registry).schema if settings.schema_registry else None
     return BatchDecoder(
         Framing(settings.max_alert_bytes, registry),
-        Decoder(settings.spool, lambda size: deadline(settings.decode_seconds + size / SLOWEST)),
+        Decoder(
+            SpoolFile(settings.spool),
+            lambda size: deadline(settings.decode_seconds + size / SLOWEST),
+        ),
         latest_mjd=lambda: now_mjd() + settings.future_days,
+        secret=os.urandom(SECRET_BYTES),
     )
+
+
+class SpoolFile:
+    """A `BatchFile` in memory, which every batch of a decoder overwrites.
+
+    Memory that was given back comes back as zeroed pages, and zeroing them is as slow as a second
+    copy (docs/adr/0011-one-file-to-decode.md). The file is deleted with this object.
+
+    Parameters
+    ----------
+    directory
+        A directory in memory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    def write(self, pieces: Sequence[Bytes]) -> tuple[str, int]:
+        """Replace the content; path and size. Raises `Overloaded` if there is no room."""
+        try:
+            file = self._open()
+            self._size = _write(file.fileno(), pieces)
+        except OSError as error:
+            raise Overloaded(f"no room in the spool {self._directory}: {error.strerror}") from error
+        return file.name, self._size
+
+    def release(self) -> None:
+        """Give back the memory of an unusually large batch."""
+        if self._file is not None:
+            os.truncate(self._file.fileno(), min(self._size, CACHED_BYTES))
+
+    def _open(self) -> IO[bytes]:
+        """The file, or a new one if somebody has removed it. Raises `OSError`."""
+        if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
+            self._file = NamedTemporaryFile(suffix=".avro", dir=self._directory)  # noqa: SIM115
+        return self._file
+
+
+def _write(file: int, pieces: Sequence[Bytes]) -> int:
+    """Replace a file's content; its size. Raises `OSError` and then leaves the file empty."""
+    size = 0
+    try:
+        for first in range(0, len(pieces), PIECES_AT_ONCE):
+            size += os.pwritev(file, pieces[first : first + PIECES_AT_ONCE], size)
+        if size < sum(map(len, pieces)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.truncate(file, 0)
+        raise
+    os.truncate(file, size)
+    return size

@@ -7,7 +7,7 @@ survey says of an alert beyond the columns of a point is kept beside it, as the 
 from stampede.clock import Stopwatch
 from stampede.events.event import coverage_of_positions
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import make_reader
+from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
@@ -19,7 +19,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
-    reader = make_reader(settings)
+    reader = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()

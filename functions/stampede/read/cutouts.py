@@ -6,6 +6,7 @@ from enum import StrEnum
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from stampede.alerts.surveys import names
 from stampede.images import fits
 from stampede.images.npy import npy
 from stampede.images.png import png
@@ -26,13 +27,6 @@ class Kind(StrEnum):
     DIFFERENCE = "difference"
 
 
-class Survey(StrEnum):
-    """Whose alert."""
-
-    LSST = "lsst"
-    ZTF = "ztf"
-
-
 class View(StrEnum):
     """How a cutout is given."""
 
@@ -49,10 +43,11 @@ class Hdus(StrEnum):
 
 
 def survey_of(request: Request) -> str | None:
-    """The parameter `survey`, None where it is not given."""
-    if "survey" not in request.query_params:
-        return None
-    return str(parameters.choice(request.query_params, "survey", Survey, Survey.LSST))
+    """The parameter `survey`; None if it is not given."""
+    name = request.query_params.get("survey")
+    if name is None or name in names():
+        return name
+    raise BadParameter("survey", f"must be one of {', '.join(names())}: {name[:40]!r}")
 
 
 async def get_cutout(request: Request) -> Response:

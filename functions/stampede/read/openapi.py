@@ -7,7 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from stampede import __version__
-from stampede.alerts.columns import KINDS, SURVEYS
+from stampede.alerts.columns import KINDS
+from stampede.alerts.surveys import names
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
 from stampede.read import bulk
@@ -26,7 +27,7 @@ async def get_openapi(request: Request) -> Response:
 
 def describe() -> dict[str, Any]:
     """The OpenAPI document."""
-    survey = _query("survey", "needed only where both surveys have an alert of this id", SURVEYS)
+    survey = _query("survey", "needed only where both surveys have an alert of this id", names())
     points = [
         _query("band", "one band or several, parted by commas", example="g,r"),
         _query("forced", "only forced photometry (true) or only the rest (false)", kind="boolean"),

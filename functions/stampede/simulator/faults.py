@@ -8,7 +8,8 @@ from typing import NamedTuple, cast
 
 import fastavro
 
-from stampede.alerts.schemas import NEWEST_RUBIN, Schema, parsed, rubin_schema
+from stampede.alerts.schemas import Schema, parsed
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
 from stampede.simulator import ztf
 from stampede.simulator.packets import SimulatedAlert
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from stampede.alerts.container import varint
-from stampede.alerts.schemas import NEWEST_RUBIN, rubin_schema
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
 from stampede.simulator import cutouts
 from stampede.simulator.packets import (
     NULL,

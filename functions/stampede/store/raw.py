@@ -9,7 +9,7 @@ alert that was sent twice may be there twice.
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.alerts.batch_decoder import RawAlerts
+from stampede.alerts.groups import RawAlerts
 from stampede.store.runs import digest
 
 PREFIX = "alerts/"

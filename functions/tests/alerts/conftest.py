@@ -3,12 +3,11 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
+from tests.support.batch_decoders import make_batch_decoder
 
 LATEST_MJD = 62000.0
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> BatchDecoder:
-    return BatchDecoder(Framing(16 << 20), Decoder(tmp_path), lambda: LATEST_MJD)
+    return make_batch_decoder(tmp_path, LATEST_MJD)

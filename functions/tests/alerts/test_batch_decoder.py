@@ -5,9 +5,10 @@ import math
 
 import pytest
 
-from stampede.alerts import schemas
 from stampede.alerts.columns import CUTOUT, DETECTION
-from tests.support import alert_oracle, made_alerts
+from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
+from stampede_local import oracle
+from tests.support import made_alerts
 
 REAL = pytest.mark.skipif(
     not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"
@@ -22,9 +23,9 @@ def assert_read_alike(reader, messages: list[bytes]) -> None:
     assert points.rows.schema.equals(DETECTION)
 
     expected = [
-        (alert_oracle.head(m)["alert_id"], kind, fits)
+        (oracle.head(m)["alert_id"], kind, fits)
         for m in messages
-        for kind, fits in alert_oracle.cutouts(m).items()
+        for kind, fits in oracle.cutouts(m).items()
     ]
     found = [
         (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"]))
@@ -34,7 +35,7 @@ def assert_read_alike(reader, messages: list[bytes]) -> None:
     assert len(found) == len(by_place) == len(expected)
     assert by_place == {(alert, kind): fits for alert, kind, fits in expected}
 
-    expected_points = [row for message in messages for row in alert_oracle.detections(message)]
+    expected_points = [row for message in messages for row in oracle.detections(message)]
     assert_same_rows(points.rows.to_pylist(), expected_points)
 
 
@@ -56,7 +57,7 @@ def assert_same_rows(found: list[dict], expected: list[dict]) -> None:
                 assert value == other[name], (name, one, other)
 
 
-@pytest.mark.parametrize("version", schemas.RUBIN_VERSIONS)
+@pytest.mark.parametrize("version", RUBIN_VERSIONS)
 def test_every_rubin_schema(reader, version: int) -> None:
     records = [made_alerts.rubin_record(version, seed) for seed in range(8)]
     assert_read_alike(reader, [made_alerts.confluent(record, version) for record in records])
@@ -152,6 +153,11 @@ def other_record() -> bytes:
     return made_alerts.contained([{"a": 1}], made_alerts.row_type("alert", {"a": "int"}))
 
 
+def two_records() -> bytes:
+    records = [made_alerts.ztf_record(), made_alerts.ztf_record(2)]
+    return made_alerts.contained(records, made_alerts.ztf_schema())
+
+
 BAD = {
     "empty": (b"", 400, "empty"),
     "one byte": (b"\0", 400, "without a record"),
@@ -164,7 +170,7 @@ BAD = {
     "wrong sync": (ZTF[:-1] + bytes([ZTF[-1] ^ 1]), 400, "sync marker"),
     "damaged deflate": (made_alerts.ztf_alert(codec="deflate")[:-300] + bytes(300), 400, ""),
     "two records": (
-        made_alerts.contained([made_alerts.ztf_record(), made_alerts.ztf_record(2)], made_alerts.ztf_schema()),
+        two_records(),
         422,
         "2 records",
     ),

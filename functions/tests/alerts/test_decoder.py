@@ -1,15 +1,15 @@
-"""Bytes that the vectorised reader must never be alone with, told apart by `check`."""
+"""Bytes that make DataFusion hang or lose rows: `check` finds them."""
 
 import random
-import resource
-import signal
 
 import pytest
 
-from stampede.alerts.decoder import PIECES_AT_ONCE, Decoder, DecoderFailed, check
+from stampede.alerts.decoder import DecoderFailed, check
 from stampede.alerts.framing import Framing
-from stampede.errors import Overloaded, Undecodable
+from stampede.errors import Undecodable
+from stampede.functions.decoding import PIECES_AT_ONCE
 from tests.support import made_alerts
+from tests.support.batch_decoders import make_decoder
 
 
 def framed(message: bytes):
@@ -46,65 +46,27 @@ def test_history_that_claims_to_be_endless() -> None:
 
 
 def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
-    """An empty record vanishes in the reader without a word; here it is a failure."""
+    """DataFusion drops an empty record silently; `Decoder` fails."""
     schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
-    decoder = Decoder(tmp_path)
+    decoder = make_decoder(tmp_path)
     assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
     with pytest.raises(DecoderFailed):
         decoder.decode(schema, [[record], [b""], [record]], ["diaSourceId"])
 
 
 def test_batches_of_one_decoder_are_read_each_by_itself(tmp_path) -> None:
-    """Longer, shorter, and of one length, at once after each other: the file is the same."""
+    """Longer, shorter and equally long batches follow each other in the same file."""
     alerts = [made_alerts.confluent(made_alerts.rubin_record(1101, n), 1101) for n in range(9)]
     schema, records = framed(alerts[0]).schema, [framed(alert).record for alert in alerts]
-    decoder = Decoder(tmp_path)
+    decoder = make_decoder(tmp_path)
 
-    def ids(some: list[int]) -> list[int]:
-        pieces = [[records[n][:99], records[n][99:]] for n in some]
+    def ids(numbers: list[int]) -> list[int]:
+        pieces = [[records[n][:99], records[n][99:]] for n in numbers]
         return decoder.decode(schema, pieces, ["diaSourceId"])["diaSourceId"].to_pylist()
 
     all_of_them = ids([*range(9)] * PIECES_AT_ONCE)
     first = all_of_them[:9]
     assert len(set(first)) == 9
     assert all_of_them == first * PIECES_AT_ONCE
-    for some in ([3], [4], [4, 3], [3, 4], [0, 1, 2]):
-        assert ids(some) == [first[n] for n in some]
-
-
-def test_the_spool_is_empty_when_the_decoder_is_gone(tmp_path) -> None:
-    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
-    decoder = Decoder(tmp_path)
-    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
-    assert len(list(tmp_path.iterdir())) == 1
-    del decoder
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_full_spool_is_no_alerts_fault(tmp_path) -> None:
-    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
-    decoder = Decoder(tmp_path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with pytest.raises(Overloaded, match="no room"):
-            decoder.decode(schema, [[record]], ["diaSourceId"])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        signal.signal(signal.SIGXFSZ, before)
-    assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
-    assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
-
-
-def test_a_file_that_somebody_removed_is_made_again(tmp_path) -> None:
-    schema, record = framed(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    decoder = Decoder(spool)
-    for _ in range(2):
-        assert decoder.decode(schema, [[record]], ["diaSourceId"]).num_rows == 1
-        (file,) = spool.iterdir()
-        file.unlink()
-    spool.rmdir()
-    with pytest.raises(Overloaded, match="No such file"):
-        decoder.decode(schema, [[record]], ["diaSourceId"])
+    for numbers in ([3], [4], [4, 3], [3, 4], [0, 1, 2]):
+        assert ids(numbers) == [first[n] for n in numbers]

@@ -1,4 +1,4 @@
-"""Images pass the decoder by, and nothing else does, whatever a record looks like."""
+"""Images bypass the decoder, and nothing else does, whatever a record looks like."""
 
 import gzip
 import random
@@ -9,21 +9,23 @@ from stampede.alerts import batch_decoder
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
+from stampede.alerts.surveys import rubin, ztf
+from stampede.functions.decoding import SpoolFile
 from tests.alerts.test_batch_decoder import assert_read_alike
 from tests.support import made_alerts
+from tests.support.batch_decoders import SECRET, make_batch_decoder
 
 FITS = made_alerts.FITS
-# The length of an image, 10,849 bytes, and how one begins, as a text.
+# A string that looks like the length of an image, 10,849 bytes, and its first bytes.
 FORGED = "©\x01" + FITS[:30].decode()
 
 
 class Seen(Decoder):
-    """A decoder that knows how many bytes it was given, batch by batch."""
+    """A decoder that notes the size of each batch in bytes."""
 
-    def __init__(self, spool) -> None:
-        super().__init__(spool)
+    def __init__(self, directory) -> None:
+        super().__init__(SpoolFile(directory))
         self.sizes: list[int] = []
 
     def decode(self, schema, records, columns):
@@ -37,11 +39,11 @@ def decoder(tmp_path) -> Seen:
 
 
 @pytest.fixture
-def reader(decoder) -> BatchDecoder:
-    return BatchDecoder(Framing(16 << 20), decoder, lambda: 62000.0)
+def reader(tmp_path, decoder) -> BatchDecoder:
+    return make_batch_decoder(tmp_path, 62000.0, decoder)
 
 
-def rubin(**changes) -> bytes:
+def rubin_alert(**changes) -> bytes:
     record = made_alerts.rubin_record(1101, 1) | {
         "prvDiaSources": None,
         "prvDiaForcedSources": None,
@@ -63,7 +65,7 @@ def stamp(data: bytes, name: str = "x.fits.gz") -> dict:
 
 
 def test_the_decoder_sees_no_images(reader: BatchDecoder, decoder: Seen) -> None:
-    lsst = rubin(cutoutScience=FITS + bytes(100_000))
+    lsst = rubin_alert(cutoutScience=FITS + bytes(100_000))
     images = {
         "cutoutScience": stamp(zipped(20_000)),
         "cutoutTemplate": stamp(zipped(3 * STEP)),
@@ -77,44 +79,44 @@ def test_the_decoder_sees_no_images(reader: BatchDecoder, decoder: Seen) -> None
 @pytest.mark.parametrize("size", [*range(LEAST - 2, LEAST + 2), 8191, 8192, STEP, 1 << 20, 1 << 21])
 def test_images_of_any_length(reader: BatchDecoder, size: int) -> None:
     fits = FITS[:30] + noise(size - 30)
-    assert_read_alike(reader, [rubin(cutoutScience=fits, cutoutTemplate=None)])
+    assert_read_alike(reader, [rubin_alert(cutoutScience=fits, cutoutTemplate=None)])
 
 
 @pytest.mark.parametrize("before", [0, *range(STEP - 40, STEP + 5, 3), 3 * STEP - 7])
 def test_images_at_any_place(reader: BatchDecoder, before: int) -> None:
-    """The magic number may lie across the end of what is looked through at once."""
+    """The magic number may lie across the end of a step of the search."""
     messages = [
         made_alerts.ztf_alert(cutoutScience=stamp(zipped(700), "n" * before)),
-        rubin(cutoutDifference=FITS + bytes(before), cutoutScience=None),
+        rubin_alert(cutoutDifference=FITS + bytes(before), cutoutScience=None),
     ]
     assert_read_alike(reader, messages)
 
 
 def test_an_image_within_an_image(reader: BatchDecoder) -> None:
     inner = varint(900) + FITS[:900]
-    assert_read_alike(reader, [rubin(cutoutScience=FITS + inner, cutoutTemplate=inner[2:])])
+    assert_read_alike(reader, [rubin_alert(cutoutScience=FITS + inner, cutoutTemplate=inner[2:])])
 
 
-class Clumsy(ImageTokens):
-    """Takes something else for an image."""
+class Mistaken(ImageTokens):
+    """Counts something as an image that is in no record."""
 
-    def give_back(self, values):
+    def restore(self, values):
         self._images.append(b"one that is nowhere")
-        return super().give_back(values)
+        return super().restore(values)
 
 
-def test_where_something_else_was_lifted_the_batch_is_decoded_as_it_came(
+def test_after_a_misplaced_token_the_original_records_are_decoded(
     reader: BatchDecoder, decoder: Seen, monkeypatch
 ) -> None:
-    monkeypatch.setattr(batch_decoder, "ImageTokens", Clumsy)
-    message = rubin(cutoutTemplate=None)
+    monkeypatch.setattr(batch_decoder, "ImageTokens", Mistaken)
+    message = rubin_alert(cutoutTemplate=None)
     assert_read_alike(reader, [message])
     assert decoder.sizes == [decoder.sizes[0], len(message) - 5] * 2
     assert decoder.sizes[0] < 3000
 
 
 def test_what_looks_like_an_image_and_is_none(reader: BatchDecoder, decoder: Seen) -> None:
-    """A text with the length and the beginning of an image: decoded alone as it came."""
+    """A string with the length and the first bytes of an image: decoded as it came."""
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
     record["diaSource"]["band"] = FORGED
     message = made_alerts.confluent(record, 1101)
@@ -126,34 +128,34 @@ def test_what_looks_like_an_image_and_is_none(reader: BatchDecoder, decoder: See
 
 @pytest.mark.parametrize("careful", [False, True])
 @pytest.mark.parametrize(
-    "message", [rubin(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
+    "message", [rubin_alert(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
 )
 def test_nothing_holds_a_message_that_was_read(
     reader: BatchDecoder, message: bytes, careful
 ) -> None:
-    """A worker's messages lie in one map, which is gone when nobody looks at it any more."""
+    """A worker's messages are views of one map, which is freed once no view is left."""
     for read in (reader.cutouts, reader.detections):
         data = bytearray(message)
         assert read([memoryview(data)], careful).faults == [None]
-        data.append(0)  # raises BufferError while anything looks at it
+        data.append(0)  # raises BufferError while a view is left
 
 
 def test_a_token_that_does_not_come_back_is_an_error() -> None:
-    lifting = ImageTokens("lsst")
-    pieces = lifting.lift(b"\x02" + varint(len(FITS)) + FITS + b"\x00")
+    tokens = ImageTokens(rubin.IMAGE_MAGIC, SECRET)
+    pieces = tokens.replace(b"\x02" + varint(len(FITS)) + FITS + b"\x00")
     token = bytes(pieces[1])[1:]
-    assert lifting.give_back({"science": [token, None]}) == {"science": [FITS, None]}
+    assert tokens.restore({"science": [token, None]}) == {"science": [FITS, None]}
     for wrong in (None, token[:-1], token + b"\0", FITS):
-        with pytest.raises(Misplaced, match="1 images were lifted, 0 came back"):
-            lifting.give_back({"science": [wrong]})
+        with pytest.raises(Misplaced, match="1 tokens went in, 0 came back"):
+            tokens.restore({"science": [wrong]})
 
 
 def test_a_record_of_nothing_but_an_image_is_taken_apart_and_put_together() -> None:
-    lifting = ImageTokens("ztf")
+    tokens = ImageTokens(ztf.IMAGE_MAGIC, SECRET)
     image = zipped(5000)
     record = memoryview(b"name" + varint(len(image)) + image + b"\x02rest")
-    first, token, rest = lifting.lift(record)
+    first, token, rest = tokens.replace(record)
     assert (bytes(first), bytes(rest)) == (b"name", b"\x02rest")
-    assert lifting.give_back({"science": [bytes(token)[1:]]}) == {"science": [image]}
-    assert lifting.lift(b"") == [b""]
-    assert lifting.lift(b"\x1f\x8b\x08") == [b"\x1f\x8b\x08"]
+    assert tokens.restore({"science": [bytes(token)[1:]]}) == {"science": [image]}
+    assert tokens.replace(b"") == [b""]
+    assert tokens.replace(b"\x1f\x8b\x08") == [b"\x1f\x8b\x08"]

@@ -1,22 +1,14 @@
 import io
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 
 import fastavro
 import pytest
 from fastavro.schema import load_schema
 
-from stampede.alerts.schemas import (
-    NEWEST_RUBIN,
-    RUBIN_VERSIONS,
-    SchemaRegistry,
-    parsed,
-    rubin_schema,
-    simplify,
-)
-from stampede.errors import SchemaRegistryDown, Undecodable
+from stampede.alerts.schemas import parsed, simplify
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, RUBIN_VERSIONS, rubin_schema
+from stampede.errors import Undecodable
 
 PUBLISHED = resources.files("lsst.alert.packet") / "schema"
 
@@ -169,76 +161,3 @@ def test_every_kind_of_type_survives():
 def test_what_is_no_schema_is_undecodable(schema):
     with pytest.raises(Undecodable):
         fastavro.parse_schema(simplify(schema))
-
-
-class Registry(BaseHTTPRequestHandler):
-    """Confluent's ``GET /schemas/ids/{id}``, with a few answers prepared."""
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        status, body = self.server.answers.get(
-            self.path, (404, {"error_code": 40403, "message": "Schema not found"})
-        )
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def registry():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    server.answers, server.asked = {}, []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_registry_is_asked_once_and_simplified(registry):
-    schema = record("lsst.v12_0.alert", "long", doc="new")
-    registry.answers["/schemas/ids/1200"] = (200, {"schema": json.dumps(schema)})
-    client = SchemaRegistry(registry.url + "/")
-    assert client.schema(1200) == client.schema(1200) == record("alert", "long")
-    assert registry.asked == ["/schemas/ids/1200"]
-
-
-def test_registry_without_the_id_is_undecodable_and_asked_again(registry):
-    client = SchemaRegistry(registry.url)
-    with pytest.raises(Undecodable, match="1201"):
-        client.schema(1201)
-    registry.answers["/schemas/ids/1201"] = (200, {"schema": '"long"'})
-    assert client.schema(1201) == "long"
-
-
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        ((200, {"schema": "{not json"}), Undecodable),
-        ((200, {"schema": '{"type": "record", "name": "a"}'}), Undecodable),
-        ((200, {"schema": "{}", "schemaType": "JSON"}), Undecodable),
-        ((200, {"no": "schema"}), SchemaRegistryDown),
-        ((200, b"<html>"), SchemaRegistryDown),
-        ((500, {"error_code": 50001}), SchemaRegistryDown),
-        ((401, {}), SchemaRegistryDown),
-    ],
-)
-def test_registry_answers(registry, answer, error):
-    registry.answers["/schemas/ids/7"] = answer
-    with pytest.raises(error):
-        SchemaRegistry(registry.url).schema(7)
-
-
-def test_registry_down_is_tried_again():
-    client = SchemaRegistry("http://127.0.0.1:1", timeout=2)
-    with pytest.raises(SchemaRegistryDown) as caught:
-        client.schema(1200)
-    assert caught.value.status == 503
-    assert "127.0.0.1:1" in caught.value.message

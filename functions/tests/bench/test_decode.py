@@ -3,15 +3,14 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
 from stampede_bench import load
+from tests.support.batch_decoders import make_batch_decoder
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 
 
 def reader(directory: Path) -> BatchDecoder:
-    return BatchDecoder(Framing(1 << 24), Decoder(directory), lambda: float("inf"))
+    return make_batch_decoder(directory)
 
 
 def test_each_stage_has_a_figure_and_each_figure_is_a_time(measure) -> None:

@@ -20,9 +20,10 @@ from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
+from stampede_local import oracle
 from stampede_local.process import wait_until
 from tests.alerts.test_image_tokens import FORGED
-from tests.support import alert_oracle, made_alerts
+from tests.support import made_alerts
 
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
@@ -46,12 +47,12 @@ def test_cutouts_come_back_as_they_were(serve) -> None:
     messages = [lsst(seed) for seed in range(20)] + [made_alerts.ztf_alert(c) for c in range(1, 20)]
     assert {answer.status for answer in send_all(served, messages)} == {204}
     table, objects = table_of(served, "cutouts"), open_objects(served.settings)
-    places = table.lookup([alert_oracle.head(m)["alert_id"] for m in messages]).to_pylist()
+    places = table.lookup([oracle.head(m)["alert_id"] for m in messages]).to_pylist()
     found = {(p["survey"], p["alert_id"], p["kind"]): p for p in places}
     assert len(found) == 3 * len(messages)
     for message in messages:
-        head = alert_oracle.head(message)
-        for kind, fits in alert_oracle.cutouts(message).items():
+        head = oracle.head(message)
+        for kind, fits in oracle.cutouts(message).items():
             place = found[head["survey"], head["alert_id"], kind]
             if fits is None:
                 assert place["pack"] is None

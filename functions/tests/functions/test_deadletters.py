@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.alerts import schemas
+from stampede.alerts.surveys.rubin_schemas import rubin_schema
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.event import parse
 from stampede.events.record import CloudEventHeaders, Record
@@ -24,7 +24,8 @@ from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
-from tests.support import alert_oracle, made_alerts
+from stampede_local import oracle
+from tests.support import made_alerts
 from tests.support.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.integration
@@ -109,7 +110,7 @@ def registry() -> Iterator[str]:
     class Registry(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             known = self.path == f"/schemas/ids/{UNKNOWN}"
-            body = json.dumps({"schema": json.dumps(schemas.rubin_schema(1101))}).encode()
+            body = json.dumps({"schema": json.dumps(rubin_schema(1101))}).encode()
             self.send_response(200 if known else 404)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -175,8 +176,8 @@ def test_refused_mended_replayed_stored_purged(
     table, objects = Table(system.objects, CUTOUTS), system.objects
     for message in refused:
         message = made_alerts.confluent(oracle_record(message), 1101)
-        for place in table.lookup([alert_oracle.head(message)["alert_id"]]).to_pylist():
-            fits = alert_oracle.cutouts(message)[place["kind"]]
+        for place in table.lookup([oracle.head(message)["alert_id"]]).to_pylist():
+            fits = oracle.cutouts(message)[place["kind"]]
             if fits is not None:
                 stored = objects.get(place["pack"], place["offset"], place["length"])
                 assert gzip.decompress(stored) == fits
@@ -189,7 +190,7 @@ def test_refused_mended_replayed_stored_purged(
 
 
 def oracle_record(message: bytes) -> dict:
-    return alert_oracle.record_of(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
+    return oracle.read_record(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
 
 
 def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System) -> None:

@@ -16,7 +16,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
 from stampede.store.tables import Table
-from tests.support import alert_oracle
+from stampede_local import oracle
 from tests.support.event_examples import ALERTS, LETTER, STORED, event_of, example
 from tests.support.receiver import Receiver
 from tests.support.stored_alerts import Letter, letters
@@ -54,7 +54,7 @@ def test_alerts_of_a_kafka_source_are_stored_as_our_own_sources(serve, tmp_path,
 
 def contents(objects: Objects, function: str) -> list[object]:
     """What is stored of the examples: the images' bytes, or the points."""
-    heads = [alert_oracle.head(example(name).body) for name in ALERTS]
+    heads = [oracle.head(example(name).body) for name in ALERTS]
     table = Table(objects, TABLES[function])
     if function == "lightcurves":
         rows = table.lookup([head["object_id"] for head in heads]).to_pylist()
@@ -70,7 +70,7 @@ def contents(objects: Objects, function: str) -> list[object]:
     assert stored == {
         (head["survey"], head["alert_id"], kind): fits
         for head, name in zip(heads, ALERTS, strict=True)
-        for kind, fits in alert_oracle.cutouts(example(name).body).items()
+        for kind, fits in oracle.cutouts(example(name).body).items()
     }
     return sorted(stored.items())
 

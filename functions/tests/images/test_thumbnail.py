@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
-from stampede.functions.decoding import make_reader
+from stampede.functions.decoding import make_batch_decoder
 from stampede.images import fits
 from stampede.images.png import BLANK, frame
 from stampede.images.stretch import limits
@@ -140,7 +140,9 @@ def test_a_row_for_every_alert() -> None:
 @pytest.mark.skipif(not REAL.exists(), reason="no real alerts beside the repository")
 def test_real_alerts_take_little_room() -> None:
     files = sorted(REAL.glob("ztf/*.avro"))
-    cutouts = make_reader(Settings()).cutouts([file.read_bytes() for file in files], False).rows
+    cutouts = (
+        make_batch_decoder(Settings()).cutouts([file.read_bytes() for file in files], False).rows
+    )
     drawn = thumbnails(cutouts)
     assert drawn.panels == {"image": 3 * len(files)}
     assert np.mean([len(png) for png in drawn.rows["png"].to_pylist()]) < 6000

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
 from stampede.errors import SetupError
 from stampede.ingest import files
 from tests.support import made_alerts
+from tests.support.batch_decoders import make_batch_decoder
 
 ALERTS = [made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101) for seed in range(3)]
 ALERTS += [made_alerts.ztf_alert(candid) for candid in range(1, 4)]
@@ -95,7 +93,7 @@ def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: st
     path.write_bytes(made_alerts.contained(records, made_alerts.ztf_schema(), codec))
     found = list(files.read([path]))
     assert len({each.name for each in found}) == len(found) == 39
-    reader = BatchDecoder(Framing(16 << 20), Decoder(tmp_path), lambda: 99999.0)
+    reader = make_batch_decoder(tmp_path)
     for read in (reader.cutouts, reader.detections):
         split = read([each.data for each in found])
         single = read([made_alerts.ztf_alert(candid) for candid in range(1, 40)])

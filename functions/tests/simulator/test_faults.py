@@ -1,14 +1,13 @@
-import io
 import math
 
-import fastavro
 import pytest
 
-from stampede.alerts.schemas import RUBIN_VERSIONS, parsed, rubin_schema
+from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
 from stampede.simulator import Simulator
 from stampede.simulator.faults import FAULTS, spoil
-from tests.support.avro_reading import block_of, decode
+from stampede_local.oracle import read_record
+from tests.support.avro_reading import decode
 
 REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]
 
@@ -21,17 +20,10 @@ def spoilt(survey, fault, codec="null"):
 
 def read(survey, body):
     """The alert by fastavro, by whatever schema the message names; all bytes must be used."""
-    if survey == "ztf":
-        schema, record = block_of(body)
-    else:
-        if len(body) < 5 or body[0] != 0:
-            raise ValueError("no Confluent framing")
-        schema, record = parsed(rubin_schema(int.from_bytes(body[1:5], "big"))), body[5:]
-    stream = io.BytesIO(record)
-    packet = fastavro.schemaless_reader(stream, schema)
-    if stream.read():
-        raise ValueError("bytes are left over")
-    return packet
+    found, record = read_record(body)
+    if found != survey:
+        raise ValueError(f"an alert of {found}")
+    return record
 
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])

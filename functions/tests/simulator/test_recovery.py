@@ -5,19 +5,17 @@ from collections import defaultdict
 
 import pytest
 
-from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.columns import KINDS
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
 from stampede.simulator import Simulator
 from stampede.simulator.faults import FAULTS
+from tests.support.batch_decoders import make_batch_decoder
 
 TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}
 
 
 @pytest.fixture
 def reader(tmp_path):
-    return BatchDecoder(Framing(16 << 20), Decoder(tmp_path), lambda: 61400.0)
+    return make_batch_decoder(tmp_path, 61400.0)
 
 
 def status(fault):

@@ -7,7 +7,8 @@ import pytest
 
 from stampede.simulator import Simulator
 from stampede.simulator.sky import Point
-from tests.support.avro_reading import block_of, decode, rubin
+from stampede_local.oracle import unframe
+from tests.support.avro_reading import decode
 
 NOVEMBER_2026 = 61345.0
 TAI_UTC = 37 / 86400
@@ -46,10 +47,9 @@ def test_every_alert_is_valid_and_told_truly(packets):
 
 def test_put_together_as_fastavro_would_have_written(packets):
     for alert, packet in packets:
-        schema = rubin() if alert.survey == "lsst" else block_of(alert.body)[0]
+        schema, record = unframe(alert.body)
         out = io.BytesIO()
         fastavro.schemaless_writer(out, schema, packet)
-        record = alert.body[5:] if alert.survey == "lsst" else block_of(alert.body)[1]
         assert out.getvalue() == record
 
 

@@ -1,1 +1,32 @@
-"""One module a survey: everything in which it differs from the others."""
+"""The registry of surveys: one entry and one module for each.
+
+To add a survey, write its module (see `survey.Survey`) and add its entry to `MODULES`.
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import cast
+
+from stampede.alerts.surveys.survey import Survey
+
+# Name of the survey to its module. Modules are imported at first use: the read service needs the
+# names alone, and the simulator only Rubin's schemas.
+MODULES = {
+    "lsst": "stampede.alerts.surveys.rubin",
+    "ztf": "stampede.alerts.surveys.ztf",
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all surveys, in the order of the registry."""
+    return tuple(MODULES)
+
+
+def surveys() -> list[Survey]:
+    """All surveys, in the order of the registry."""
+    return [_load(module) for module in MODULES.values()]
+
+
+@cache
+def _load(module: str) -> Survey:
+    return cast(Survey, import_module(module))

@@ -1,9 +1,12 @@
 """Rubin's alerts, all schema versions from 3.0 on, in the columns of the one model.
 
-Source: the alert schemas of Rubin Observatory (``lsst.v3_0`` to ``lsst.v11_1``). What was
-renamed on the way is asked for by every name it has had. Fluxes are nanojansky and times
-(but `time_processed` of 8.0) MJD TAI in all versions.
+Source: the alert schemas of Rubin Observatory (``lsst.v3_0`` to ``lsst.v11_1``). A field that
+was renamed between versions is looked up by each of its names. In all versions fluxes are in
+nanojansky and times are MJD TAI, except `time_processed` of 8.0, which is a UTC timestamp.
 """
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,36 +14,44 @@ from isal import igzip
 
 from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.columns import DETECTION
-from stampede.alerts.framing import WriterSchema
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
+from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
 from stampede.timescale import MJD_TAI_OF_1970
 
-CUTOUTS = {
+NAME: str = "lsst"
+OWN_FIELD: str = "diaSource"
+CUTOUT_FIELDS: Mapping[str, str] = {
     "science": "cutoutScience",
     "template": "cutoutTemplate",
     "difference": "cutoutDifference",
 }
-HISTORY = ("prvDiaSources", "prvDiaForcedSources", "prvDiaNondetectionLimits")
+HISTORY_FIELDS: Sequence[str] = (
+    "prvDiaSources",
+    "prvDiaForcedSources",
+    "prvDiaNondetectionLimits",
+)
+# The first card of a FITS file (FITS standard 4.0, 4.4.1.1), all 30 bytes of it: the search for
+# images takes longer steps the longer this is (docs/adr/0011-one-file-to-decode.md).
+IMAGE_MAGIC: bytes = b"SIMPLE  = %20s" % b"T"
 HEAD = (
     *("diaSourceId", "diaObjectId", "ssObjectId", "midpointMjdTai", "midPointTai"),
     *("band", "filterName", "ra", "dec", "decl", "timeProcessedMjdTai", "time_processed"),
 )
 
+built_in_schemas = rubin_schemas
 
-def head_columns(schema: WriterSchema) -> list[str]:
-    """What `head` needs of the record."""
-    source = {field["name"] for field in schema.fields["diaSource"]["fields"]}
+
+def head_columns(fields: Mapping[str, Any]) -> list[str]:
+    """The columns that `head` needs."""
+    source = {field["name"] for field in fields["diaSource"]["fields"]}
     return [f"diaSource.{name}" for name in HEAD if name in source]
 
 
 def head(table: pa.Table) -> pa.Table:
-    """One row per alert: which alert it is, of what, when and where.
+    """One row per alert, as `Survey.head`. The alert id is the diaSourceId in every version.
 
-    Returns
-    -------
-    Table of alert_id, object_id, mjd, band, ra, dec, processed_mjd, null where not given. An
-    alert's id is its diaSourceId in every version. Early solar-system alerts have an
-    ssObjectId of 0; an alert of neither object is its own, as Rubin names a new diaObject by
-    its first diaSource.
+    Early solar-system alerts have an ssObjectId of 0. An alert with neither object takes its
+    own id as object id, because Rubin names a new diaObject by its first diaSource.
     """
     rows = Rows.of_table(table, "diaSource.")
     alert_id = rows.get("diaSourceId", type=pa.int64())
@@ -61,15 +72,23 @@ def head(table: pa.Table) -> pa.Table:
 
 
 def cutout(table: pa.Table, kind: str) -> pa.Array:
-    """The FITS files of one kind as the survey sent them, not compressed; null where none."""
-    name = CUTOUTS[kind]
+    """The FITS files of one kind, not compressed; null where Rubin sent none."""
+    name = CUTOUT_FIELDS[kind]
     return table[name].chunk(0) if name in table.column_names else pa.nulls(len(table), pa.binary())
 
 
-def compress(fits: bytes) -> bytes:
+def gzip_file(image: bytes | memoryview) -> bytes:
+    """The FITS file, compressed. Raises `NotFits`."""
+    begin = bytes(image[: len(FITS_MAGIC)])
+    if begin != FITS_MAGIC:
+        raise NotFits(begin)
+    return compress(image)
+
+
+def compress(fits: bytes | memoryview) -> bytes:
     """A gzip file of the same bytes every time.
 
-    igzip at level 1: 86 us for a real 34 KB cutout at a ratio of 0.477, where zlib at level 6
+    igzip at level 1 takes 86 us for a real 34 KB cutout at a ratio of 0.477; zlib at level 6
     takes 1,049 us for 0.469.
     """
     return igzip.compress(fits, 1, mtime=0)
@@ -78,25 +97,25 @@ def compress(fits: bytes) -> bytes:
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     """Every point of the light curves in these alerts, as `DETECTION`.
 
-    The alert's own diaSource, its previous ones, its forced photometry and, to schema 7.4,
-    its non-detection limits, whose `source_id` is the ccdVisitId.
+    These are the alert's own diaSource, its previous ones, its forced photometry and, up to
+    schema 7.4, its non-detection limits, whose `source_id` is the ccdVisitId.
     """
     own = Rows.of_struct(table["diaSource"].chunk(0))
     parts = [_points(own, heads, forced=False)]
-    for name in HISTORY:
+    for name in HISTORY_FIELDS:
         if name not in table.column_names:
             continue
         parents, rows = explode(table[name].chunk(0))
-        theirs = heads.take(pa.array(parents))
+        row_heads = heads.take(pa.array(parents))
         if name == "prvDiaNondetectionLimits":
-            parts.append(_limits(rows, theirs))
+            parts.append(_limits(rows, row_heads))
         else:
-            parts.append(_points(rows, theirs, forced=name == "prvDiaForcedSources"))
+            parts.append(_points(rows, row_heads, forced=name == "prvDiaForcedSources"))
     return concat(DETECTION, parts)
 
 
 def processed(rows: Rows) -> pa.Array:
-    """When the survey made the row, MJD TAI; null where it does not say."""
+    """When Rubin made the row, MJD TAI; null if the row does not say."""
     if rows.has("time_processed"):  # 8.0 only: a timestamp in microseconds, UTC
         micros = rows.columns["time_processed"].cast(pa.int64()).cast(pa.float64(), safe=False)
         return pc.add(pc.divide(micros, 86400e6), MJD_TAI_OF_1970)
@@ -110,7 +129,7 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
         withdrawn = rows.columns["time_withdrawn"].is_valid()
     columns = {
         "object_id": heads["object_id"],
-        "survey": "lsst",
+        "survey": NAME,
         "forced": forced,
         "limit": False,
         "source_id": rows.get("diaForcedSourceId" if forced else "diaSourceId", type=pa.int64()),
@@ -135,7 +154,7 @@ def _limits(rows: Rows, heads: pa.Table) -> pa.Table:
     visit = rows.get("ccdVisitId", type=pa.int64())
     columns = {
         "object_id": heads["object_id"],
-        "survey": "lsst",
+        "survey": NAME,
         "forced": False,
         "limit": True,
         "source_id": visit,

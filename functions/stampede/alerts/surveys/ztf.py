@@ -1,28 +1,34 @@
 """ZTF's alerts, schemas 3.x and 4.x, in the columns of the one model.
 
 Source: the alert schemas of the Zwicky Transient Facility. Magnitudes become fluxes by
-``flux = +-10 ** ((31.4 - mag) / 2.5)`` nJy (AB), the sign being `isdiffpos`, and errors by
-``flux_err = |flux| * sigmapsf * ln(10) / 2.5``. Forced photometry is given in counts with a
+``flux = +-10 ** ((31.4 - mag) / 2.5)`` nJy (AB), where `isdiffpos` is the sign, and errors by
+``flux_err = |flux| * sigmapsf * ln(10) / 2.5``. Forced photometry comes in counts with a
 zero point: ``flux = counts * 10 ** ((31.4 - magzpsci) / 2.5)``. `jd` is UTC at the start of the
-exposure; ZTF began after the last leap second, so TAI is 37 s ahead throughout.
+exposure. ZTF began after the last leap second, so TAI is always 37 s ahead of UTC.
 """
 
 import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.columns import DETECTION
-from stampede.alerts.framing import WriterSchema
+from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
 from stampede.timescale import TAI_MINUS_UTC
 
-CUTOUTS = {
+NAME: str = "ztf"
+OWN_FIELD: str = "candidate"
+CUTOUT_FIELDS: Mapping[str, str] = {
     "science": "cutoutScience",
     "template": "cutoutTemplate",
     "difference": "cutoutDifference",
 }
-HISTORY = ("prv_candidates", "fp_hists")
+HISTORY_FIELDS: Sequence[str] = ("prv_candidates", "fp_hists")
+IMAGE_MAGIC: bytes = b"\x1f\x8b\x08"  # gzip's magic number and method (RFC 1952, 2.3.1)
 HEAD = ("candid", "jd", "fid", "ra", "dec")
 BANDS = pa.array([None, "g", "r", "i"])  # by fid
 JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
@@ -30,15 +36,20 @@ AB_ZERO = 31.4  # magnitude of 1 nJy
 MISSING = -99999.0  # how forced photometry writes "no value"
 
 
-def head_columns(schema: WriterSchema) -> list[str]:
-    """What `head` needs of the record."""
-    candidate = {field["name"] for field in schema.fields["candidate"]["fields"]}
+def built_in_schemas() -> Mapping[int, dict]:
+    """None: each message carries its schema."""
+    return {}
+
+
+def head_columns(fields: Mapping[str, Any]) -> list[str]:
+    """The columns that `head` needs."""
+    candidate = {field["name"] for field in fields["candidate"]["fields"]}
     own = [f"candidate.{name}" for name in HEAD if name in candidate]
-    return [name for name in ("candid", "objectId") if name in schema.fields] + own
+    return [name for name in ("candid", "objectId") if name in fields] + own
 
 
 def head(table: pa.Table) -> pa.Table:
-    """One row per alert, as `rubin.head`. An alert's id is its candid."""
+    """One row per alert, as `Survey.head`. The alert id is the candid."""
     rows, own = Rows.of_table(table), Rows.of_table(table, "candidate.")
     object_id = rows.get("objectId", type=pa.string())
     mjd = _mjd(own)
@@ -58,25 +69,36 @@ def head(table: pa.Table) -> pa.Table:
 
 
 def cutout(table: pa.Table, kind: str) -> pa.Array:
-    """The FITS files of one kind as the survey sent them, gzipped; null where none."""
-    name = CUTOUTS[kind]
+    """The FITS files of one kind, gzipped; null where ZTF sent none."""
+    name = CUTOUT_FIELDS[kind]
     if name not in table.column_names:
         return pa.nulls(len(table), pa.binary())
-    # A struct may be null while its fields are not: flattening takes both into account.
+    # A struct may be null while its fields are not; `flatten` takes both into account.
     structs = table[name].chunk(0)
     data = structs.flatten()[structs.type.get_field_index("stampData")]
     return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
 
 
+def gzip_file(image: bytes | memoryview) -> bytes:
+    """The gzip file as ZTF sent it. Raises `NotFits`."""
+    try:
+        begin = zlib.decompressobj(31).decompress(image, len(FITS_MAGIC))
+    except zlib.error:
+        begin = bytes(image[:8])
+    if begin != FITS_MAGIC:
+        raise NotFits(begin)
+    return bytes(image)  # not a view: pyarrow 26 never frees a view that it made an array of
+
+
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     """Every point of the light curves in these alerts, as `DETECTION`.
 
-    The candidate, the previous ones (those without a candid are upper limits) and, from
-    schema 4.0 on, the forced photometry.
+    These are the candidate, the previous ones (those without a candid are upper limits) and,
+    from schema 4.0 on, the forced photometry.
     """
     own = Rows.of_struct(table["candidate"].chunk(0))
     parts = [_candidates(own, heads, own.has("drb"))]
-    for name, read in zip(HISTORY, (_candidates, _forced), strict=True):
+    for name, read in zip(HISTORY_FIELDS, (_candidates, _forced), strict=True):
         if name in table.column_names:
             parents, rows = explode(table[name].chunk(0))
             parts.append(read(rows, heads.take(pa.array(parents)), own.has("drb")))
@@ -99,7 +121,7 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool) -> pa.Table:
     visit = rows.get("pid", type=pa.int64())
     columns = {
         "object_id": heads["object_id"],
-        "survey": "ztf",
+        "survey": NAME,
         "forced": False,
         "limit": limit,
         "source_id": pc.coalesce(candid, visit),
@@ -109,13 +131,13 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool) -> pa.Table:
         "dec": rows.get("dec", type=pa.float64()),
         "flux": pc.if_else(limit, none, pc.multiply(flux, sign)),
         "flux_err": pc.if_else(limit, depth, flux_err),
-        # The history has no drb. Its rb is another score, so it is left out where the alert is
-        # scored by drb: the fuller row, the candidate's own, is then the one that stays.
+        # The history has no drb, and its rb is another score. If the alert is scored by drb, the
+        # history gets no score: the fuller row, the candidate's own, then wins the merge.
         "reliability": rows.get(*(["drb"] if scored_by_drb else ["rb"]), type=pa.float32()),
         "visit": visit,
         "detector": rows.get("rcid", type=pa.int32()),
         "withdrawn": False,
-        # History rows are copies of what was measured then, not made anew by the later alert.
+        # A history row is a copy of the earlier measurement; a later alert does not remake it.
         "processed_mjd": mjd,
     }
     return table_of(DETECTION, columns, rows.length)
@@ -130,7 +152,7 @@ def _forced(rows: Rows, heads: pa.Table, _: bool) -> pa.Table:
     visit = rows.get("pid", type=pa.int64())
     columns = {
         "object_id": heads["object_id"],
-        "survey": "ztf",
+        "survey": NAME,
         "forced": True,
         "limit": False,
         "source_id": visit,
@@ -141,7 +163,7 @@ def _forced(rows: Rows, heads: pa.Table, _: bool) -> pa.Table:
         "visit": visit,
         "detector": rows.get("rcid", type=pa.int32()),
         "withdrawn": False,
-        # Forced photometry is measured anew for every alert.
+        # ZTF measures forced photometry again for every alert.
         "processed_mjd": heads["processed_mjd"],
     }
     return table_of(DETECTION, columns, rows.length)

@@ -1,0 +1,79 @@
+"""What Stampede needs to know of a survey. A survey is one module with these names in it.
+
+The two framings are standards that any survey may use, so they are not part of a survey: see
+`stampede.alerts.framing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # the read service imports this module for the surveys' names alone
+    import pyarrow as pa
+
+FITS_MAGIC = b"SIMPLE  ="
+
+
+class NotFits(Exception):
+    """An image is not a FITS file; `begin` is its first bytes."""
+
+    def __init__(self, begin: bytes) -> None:
+        super().__init__(f"it begins with 0x{begin[:8].hex()}")
+
+
+@runtime_checkable
+class Survey(Protocol):
+    """The protocol of a survey's module.
+
+    Attributes
+    ----------
+    NAME
+        Its name in rows, object keys and queries.
+    OWN_FIELD
+        A top-level field that every version of its alert schema has, and no other survey's.
+    CUTOUT_FIELDS
+        Top-level field of each kind of cutout (`columns.KINDS`).
+    HISTORY_FIELDS
+        Top-level fields that hold earlier points of the light curve.
+    IMAGE_MAGIC
+        The first bytes of every image in a record, as the survey sends it.
+    """
+
+    NAME: str
+    OWN_FIELD: str
+    CUTOUT_FIELDS: Mapping[str, str]
+    HISTORY_FIELDS: Sequence[str]
+    IMAGE_MAGIC: bytes
+
+    def built_in_schemas(self) -> Mapping[int, dict]:
+        """Avro schemas by Confluent id, oldest first. All others come from the registry."""
+
+    def head_columns(self, fields: Mapping[str, Any]) -> list[str]:
+        """The columns that `head` needs of a record with these fields, ``a`` or ``a.b``."""
+
+    def head(self, table: pa.Table) -> pa.Table:
+        """One row per alert: alert_id, object_id, mjd, band, ra, dec, processed_mjd.
+
+        Values that the alert lacks are null. An alert without id, object id or time is refused.
+        """
+
+    def cutout(self, table: pa.Table, kind: str) -> pa.Array:
+        """The images of one kind as the survey sent them; null where it sent none."""
+
+    def gzip_file(self, image: bytes | memoryview) -> bytes:
+        """The gzip file to store of an image as sent, the same bytes every time.
+
+        Raises `NotFits`. The result must not be a view of `image`.
+        """
+
+    def detections(self, table: pa.Table, heads: pa.Table) -> pa.Table:
+        """Every point of the light curves in these alerts, as `columns.DETECTION`.
+
+        Parameters
+        ----------
+        table
+            All fields of the alerts but the cutouts.
+        heads
+            The same alerts as `head` gave them.
+        """

@@ -1,0 +1,141 @@
+"""A survey is one module and one entry: an invented one goes all the way, from bytes to HTTP."""
+
+import asyncio
+import gzip
+import io
+import json
+from pathlib import Path
+
+import fastavro
+import pytest
+from starlette.applications import Starlette
+from starlette.types import Message
+
+from stampede.alerts import surveys
+from stampede.alerts.framing import Framing
+from stampede.alerts.surveys.survey import Survey
+from stampede.errors import Unusable
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions import cutouts, lightcurves
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.memory import MemoryObjects
+from stampede.timescale import TAI_MINUS_UTC
+from tests.support import argus, made_alerts
+from tests.support.batch_decoders import make_batch_decoder
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "add-a-survey.md"
+FITS = made_alerts.FITS
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(surveys.MODULES, "argus", "tests.support.argus")
+
+
+def alert(number: int, history: int = 3, **changes) -> bytes:
+    rows = [
+        {"id": 100 * number + n, "mjdUtc": 60000.0 + n, "filter": "g", "uJy": 1.5, "uJyErr": 0.25}
+        for n in range(history + 1)
+    ]
+    record = {
+        **{"alertId": number, "star": f"star-{number}", "measurement": rows.pop()},
+        **{"earlier": rows, "imageNew": FITS, "imageOld": None, "imageDiff": FITS, **changes},
+    }
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(argus.built_in_schemas()[7]), record)
+    return b"\0" + (7).to_bytes(4, "big") + out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["lsst", "ztf", "argus"])
+def test_each_survey_has_all_names_of_the_protocol(name: str) -> None:
+    survey = surveys.surveys()[surveys.names().index(name)]
+    assert isinstance(survey, Survey)
+    assert name == survey.NAME
+
+
+def test_the_framing_recognises_its_schema() -> None:
+    assert Framing(1 << 20).take(alert(1)).schema.survey is argus
+    other = made_alerts.contained([{"a": 1}], made_alerts.row_type("x", {"a": "int"}))
+    with pytest.raises(Unusable, match=r"neither LSST's .* nor ZTF's .* nor ARGUS's"):
+        Framing(1 << 20).take(other)
+
+
+def test_its_cutouts_and_light_curves_come_out_among_those_of_other_surveys(tmp_path) -> None:
+    decoder = make_batch_decoder(tmp_path)
+    bad = alert(3, imageNew=b"GIF89a")
+    messages = [alert(1), made_alerts.ztf_alert(5), bad, alert(2)]
+    images, points = decoder.cutouts(messages), decoder.detections(messages)
+    assert [fault and fault.message for fault in images.faults] == [
+        *(None, None),
+        "the science cutout of alert 3 is not FITS: it begins with 0x474946383961",
+        None,
+    ]
+    found = {
+        (row["alert_id"], row["kind"]): row["fits"] and gzip.decompress(row["fits"])
+        for row in images.rows.to_pylist()
+        if row["survey"] == "argus"
+    }
+    kinds = {"science": FITS, "template": None, "difference": FITS}
+    assert found == {(n, kind): fits for n in (1, 2) for kind, fits in kinds.items()}
+
+    assert points.faults == [None] * 4
+    own = [row for row in points.rows.to_pylist() if row["object_id"] == "star-1"]
+    assert [row["source_id"] for row in own] == [103, 100, 101, 102]
+    assert own[0]["mjd"] == 60003 + TAI_MINUS_UTC
+    assert (own[0]["flux"], own[0]["flux_err"]) == (1500.0, 250.0)
+    raw = {alerts.survey: alerts.table for alerts in points.raw}
+    assert raw["argus"].column_names == ["alertId", "star", "measurement"]
+
+
+async def get(app: Starlette, path: str) -> tuple[int, bytes]:
+    """Status and body of a GET, without a server."""
+    path, _, query = path.partition("?")
+    scope = {
+        **{"type": "http", "method": "GET", "path": path, "query_string": query.encode()},
+        **{"headers": [], "http_version": "1.1", "server": ("read", 80)},
+    }
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
+
+
+def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, monkeypatch) -> None:
+    objects, messages = MemoryObjects(), [alert(1), alert(2)]
+    positions = [Position("argus-alerts", 0, n) for n in range(2)]
+    for function in (cutouts, lightcurves):
+        monkeypatch.setattr(function, "open_objects", lambda settings: objects)
+        flush = function.make_flusher(Settings(spool=tmp_path))
+        assert flush(Batch(messages, positions, False)).verdicts == [None, None]
+    assert [info.key for info in objects.list("alerts/argus/")]
+
+    async def read() -> None:
+        app = make_app(Settings(), objects)
+        async with app.router.lifespan_context(app):
+            answer = await get(app, "/v1/alerts/1/cutouts/science?survey=argus")
+            assert answer == (200, FITS)
+            status, body = await get(app, "/v1/objects/star-2/lightcurve?format=json")
+            assert (status, json.loads(body)["survey"]) == (200, "argus")
+            assert len(json.loads(body)["detections"]) == 4
+            status, body = await get(app, "/v1/alerts/1?survey=zwicky")
+            assert status == 400
+            assert b"must be one of lsst, ztf, argus" in body
+
+    asyncio.run(read())
+
+
+def test_the_page_names_every_part_of_a_survey() -> None:
+    page = PAGE.read_text()
+    functions = [name for name, value in vars(argus).items() if callable(value)]
+    functions = [name for name in functions if name in vars(Survey)]
+    assert len(functions) == 6
+    for name in (*Survey.__annotations__, *functions):
+        assert f"`{name}`" in page, name
