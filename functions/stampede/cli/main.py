@@ -1,6 +1,7 @@
 """The command line: `stampede COMMAND`."""
 
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 import typer
@@ -33,7 +34,7 @@ def version() -> None:
     typer.echo(__version__)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "version": version,
     "settings": settings,
     "serve": serve,

@@ -1,15 +1,19 @@
 """Dead letters on a terminal, and as JSON."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
 from stampede.deadletters.reader import StoredOffsets, is_stored
-from stampede.deadletters.replay import Replayed
+
+if TYPE_CHECKING:
+    from stampede.deadletters.replay import Replayed
 
 SHOWN_REFUSALS = 20
 REASON_LENGTH = 100  # characters of a reason in a list
