@@ -1,20 +1,20 @@
 """Errors are data: a stable name, an HTTP status, and a sentence that says what to do.
 
-The status is the retry contract of a function (Knative Eventing delivery): 404, 408, 409, 429
-and everything from 500 up are tried again; any other status from 300 up sends the event to the
-dead letters at once.
+The status tells the sender of an event whether to retry (Knative Eventing delivery): it retries
+404, 408, 409, 429 and all from 500 up. Any other status from 300 up makes the event a dead letter
+at once.
 """
 
 
 class StampedeError(Exception):
-    """What Stampede can say about a failure.
+    """A failure that Stampede can explain.
 
     Attributes
     ----------
     name
         Stable identifier, the last part of the RFC 9457 ``type``.
     status
-        HTTP status that a function or the read service answers with.
+        HTTP status of the answer, of a function or of `read`.
     """
 
     name = "internal"
@@ -38,51 +38,51 @@ class Undecodable(StampedeError):
 
 
 class Unusable(StampedeError):
-    """The alert decodes but lacks what storing it needs, such as an id or a time."""
+    """The alert decodes but lacks a value that storing it needs, for example an id or a time."""
 
     name, status = "unusable", 422
 
 
 class TooLarge(StampedeError):
-    """The alert is larger than Stampede takes."""
+    """The alert is larger than Stampede accepts."""
 
     name, status = "too-large", 413
 
 
 class StoreDown(StampedeError):
-    """The object store did not answer, or not as it should: try again."""
+    """The object store did not answer, or answered wrongly: try again."""
 
     name, status = "store-down", 503
 
 
 class Overloaded(StampedeError):
-    """There is more to do than there is room for: come again in a moment."""
+    """There is more to do than fits: try again in a moment."""
 
     name, status = "overloaded", 429
 
 
 class Damaged(StampedeError):
-    """An object is not what was stored under its name: see to the disks."""
+    """An object is not what was stored under its key: check the disks."""
 
     name, status = "damaged", 500
 
 
 class SchemaRegistryDown(StampedeError):
-    """The schema registry did not answer, or not as it should: try again."""
+    """The schema registry did not answer, or answered wrongly: try again."""
 
     name, status = "schema-registry-down", 503
 
 
 class BrokerDown(StampedeError):
-    """The Broker did not take an event in time: try again."""
+    """The Broker did not accept an event in time: try again."""
 
     name, status = "broker-down", 503
 
 
 class SubscriberDown(StampedeError):
-    """Not every subscriber of an event took it: try again."""
+    """Not every subscriber accepted the event: try again."""
 
-    name, status = "subscriber-down", 500  # this event's failure, not the whole Broker's
+    name, status = "subscriber-down", 500  # the failure of this event, not of the whole Broker
 
 
 class NotFound(StampedeError):
@@ -98,6 +98,6 @@ class BadQuery(StampedeError):
 
 
 class SetupError(StampedeError):
-    """Something this machine lacks, or a setting that cannot work. Shown as one line."""
+    """This machine lacks something, or a setting cannot work. Shown as one line."""
 
     name = "setup"

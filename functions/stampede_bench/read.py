@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.ingest.send import ingest, ways_of
+from stampede.ingest.send import alert_sinks, ingest
 from stampede.read.lookup import Lookup
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -87,8 +87,8 @@ def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
         (folder / f"{number:06}.avro").write_bytes(message)
 
     async def run() -> None:
-        ways, stop = ways_of(live.urls), asyncio.Event()
-        await ingest([folder], ways, objects(settings), settings, stop, lambda _: None)
+        sinks, stop = alert_sinks(live.urls), asyncio.Event()
+        await ingest([folder], sinks, objects(settings), settings, stop, lambda _: None)
 
     asyncio.run(run())
 

@@ -1,4 +1,4 @@
-"""Lines of log go where standard error is when they are written."""
+"""Log lines go to what standard error is when they are written."""
 
 import json
 from io import StringIO
@@ -9,7 +9,7 @@ import structlog
 from stampede.logs import configure_logs
 
 
-def test_a_line_goes_to_standard_error_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_goes_to_the_present_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     log = structlog.get_logger()
     with StringIO() as gone:
         monkeypatch.setattr("sys.stderr", gone)

@@ -1,4 +1,6 @@
-"""`stampede audit`: prove that nothing is missing, or name what is."""
+"""`stampede audit`: prove that nothing is missing, or name what is missing."""
+
+from __future__ import annotations
 
 import sys
 from enum import StrEnum
@@ -11,13 +13,15 @@ from stampede.errors import StoreDown
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from stampede.functions.audit import MissingObjects
     from stampede.settings import Settings
     from stampede.store.ledger import Entry
 
 
 class AuditedStore(StrEnum):
-    """Which store is asked."""
+    """The store to audit."""
 
     STORE = "store"
     REPLICA = "replica"
@@ -25,18 +29,18 @@ class AuditedStore(StrEnum):
 
 def audit(
     topics: Annotated[
-        list[str] | None, typer.Argument(help="topics; without any, all that the store knows of")
+        list[str] | None, typer.Argument(help="topics; without any, all that the store knows")
     ] = None,
     site: Annotated[
         AuditedStore,
-        typer.Option(help="the store itself, or the second site, held against the store too"),
+        typer.Option(help="the store itself, or the second site, compared with the store too"),
     ] = AuditedStore.STORE,
     data: Data = DATA,
 ) -> None:
     """Prove that every offset of a topic is stored or dead-lettered, in both tables.
 
-    What is missing is named, and the exit status is then 1. Asks the `stampede up` that is
-    running, or what STAMPEDE_STORE, STAMPEDE_REPLICA and STAMPEDE_KAFKA say.
+    If anything is missing, it is named and the exit status is 1. Reads the `stampede up` that is
+    running, or what STAMPEDE_STORE, STAMPEDE_REPLICA and STAMPEDE_KAFKA name.
     """
     from stampede.cli.running import running, settings_of
 
@@ -51,47 +55,73 @@ def audit(
 
 
 def _audit_replica(
-    settings: "Settings", topics: list[str], everything: bool, console: "Console"
+    settings: Settings, topics: list[str], everything: bool, console: Console
 ) -> int:
-    from stampede.functions.audit import audit as prove
-    from stampede.functions.audit import lacks
+    """Print the ledger of the second site and the objects it lacks; return the exit status."""
+    from stampede.functions.audit import audit as audit_topics
+    from stampede.functions.audit import missing_by_kind
     from stampede.functions.replicate import make_replica
 
+    missing: list[MissingObjects] = []
     replica = make_replica(settings)
-    first, second, lacking = replica.source, replica.target, []
+    first, second = replica.source, replica.target
     try:
-        # Of the second site last: what it got meanwhile is not missing.
-        lacking = lacks(replica.missing())
-        entries = prove(first, settings, topics, everything, second)
+        # Read the ledger of the second site last: what it got meanwhile is not missing.
+        missing = missing_by_kind(replica.missing())
+        entries = audit_topics(first, settings, topics, everything, second)
     except StoreDown as error:
-        entries = prove(second, settings, topics, everything)  # raises if it is this one
+        entries = audit_topics(second, settings, topics, everything)  # raises if this one is down
         console.print("the first site does not answer; the second proves by itself:")
         console.print(error.message, style="yellow", highlight=False, soft_wrap=True)
     finally:
         replica.close()
     status = report(entries, console, ends=True)
-    for lack in lacking:
-        more = ", …" if lack.objects > len(lack.some) else ""
+    for each in missing:
+        more = ", …" if each.objects > len(each.examples) else ""
         console.print(
-            f"not there yet: {lack.objects:,} of {lack.kind}/, {lack.bytes / 1e6:,.1f} MB: "
-            f"{', '.join(lack.some)}{more}",
+            f"not there yet: {each.objects:,} of {each.kind}/, {each.bytes / 1e6:,.1f} MB: "
+            f"{', '.join(each.examples)}{more}",
             style="bold red",
             highlight=False,
             soft_wrap=True,
         )
-    return 1 if lacking else status
+    return 1 if missing else status
 
 
-def entries_of(settings: "Settings", topics: list[str], everything: bool = False) -> "list[Entry]":
-    """The ledger of these topics, or of all that the store knows besides."""
-    from stampede.functions.audit import audit as prove
+def entries_of(settings: Settings, topics: list[str], everything: bool = False) -> list[Entry]:
+    """The ledger of these topics; with `everything` also of all others that the store knows."""
+    from stampede.functions.audit import audit as audit_topics
     from stampede.store.open import open_objects
 
-    return prove(open_objects(settings), settings, topics, everything)
+    return audit_topics(open_objects(settings), settings, topics, everything)
 
 
-def report(entries: "list[Entry]", console: "Console", ends: bool = False) -> int:
-    """Print the ledger, with `ends` also from which offset on it lacks any; the exit status."""
+def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
+    """Print the ledger and what is missing; return the exit status.
+
+    With `ends` each line also says below which offset nothing is missing.
+    """
+    console.print(_table(entries, ends))
+    for entry in entries:
+        for low, high in entry.missing[:20]:
+            console.print(
+                f"missing from {entry.table}: {entry.topic} partition {entry.partition}, "
+                f"offsets {low:,} to {high - 1:,}",
+                style="bold red",
+                highlight=False,
+            )
+    missing = sum(entry.missing_count for entry in entries)
+    if missing:
+        console.print(f"{missing:,} offsets are neither stored nor dead letters", style="bold red")
+        return 1
+    if not any(entry.high > entry.low for entry in entries):
+        console.print("nothing was received yet, so nothing is missing")
+        return 0
+    console.print("nothing is missing", style="green")
+    return 0
+
+
+def _table(entries: list[Entry], ends: bool) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
@@ -110,21 +140,4 @@ def report(entries: "list[Entry]", console: "Console", ends: bool = False) -> in
             *([f"{entry.missing[0][0] if entry.missing else entry.high:,}"] if ends else []),
             style="bold red" if entry.missing else "",
         )
-    console.print(table)
-    for entry in entries:
-        for low, high in entry.missing[:20]:
-            console.print(
-                f"missing from {entry.table}: {entry.topic} partition {entry.partition}, "
-                f"offsets {low:,} to {high - 1:,}",
-                style="bold red",
-                highlight=False,
-            )
-    missing = sum(entry.missing_count for entry in entries)
-    if missing:
-        console.print(f"{missing:,} offsets are neither stored nor dead letters", style="bold red")
-        return 1
-    if not any(entry.high > entry.low for entry in entries):
-        console.print("nothing was received yet, so nothing is missing")
-        return 0
-    console.print("nothing is missing", style="green")
-    return 0
+    return table

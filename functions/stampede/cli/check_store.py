@@ -1,4 +1,4 @@
-"""`stampede check-store`: does an S3 endpoint do what Stampede asks of one?"""
+"""`stampede check-store`: does an S3 endpoint do what Stampede needs?"""
 
 import sys
 
@@ -8,7 +8,7 @@ from stampede.errors import SetupError
 
 
 def check_store() -> None:
-    """Check that the S3 endpoint of STAMPEDE_STORE does what Stampede asks of one.
+    """Check that the S3 endpoint of STAMPEDE_STORE does what Stampede needs.
 
     Writes objects under a prefix of its own and deletes them again. Exits with 1 if a check fails.
     """
@@ -20,10 +20,10 @@ def check_store() -> None:
     settings = Settings()
     bucket = open_objects(settings)
     if not isinstance(bucket, S3Objects):
-        raise SetupError(f"{settings.store} is no S3 endpoint: there is nothing to check")
+        raise SetupError(f"{settings.store} is not an S3 endpoint: there is nothing to check")
     bucket.ensure_bucket()
     failed = 0
     for name, fault in run_checks(bucket):
         failed += fault is not None
         typer.echo(f"{name}: {fault or 'ok'}")
-    sys.exit(min(failed, 1))
+    sys.exit(1 if failed else 0)

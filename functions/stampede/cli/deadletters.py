@@ -1,8 +1,8 @@
-"""`stampede deadletters`: look at what was refused, send it again, remove what is done with."""
+"""`stampede deadletters`: list, show, replay and purge dead letters."""
 
-import asyncio
+from __future__ import annotations
+
 import json
-import signal
 import sys
 from itertools import islice
 from pathlib import Path
@@ -13,74 +13,75 @@ import typer
 from stampede.cli.options import DATA, Data, results_console
 from stampede.errors import SetupError
 from stampede.functions import ALERT_FUNCTIONS
-from stampede.logs import configure_logs
 
 if TYPE_CHECKING:
+    from asyncio import Event
+
     from stampede.cli.running import Running
-    from stampede.deadletters.reader import DeadLetterReader, Stored
+    from stampede.deadletters.reader import DeadLetterReader, StoredOffsets
     from stampede.deadletters.replay import Replayed
     from stampede.settings import Settings
     from stampede.store.objects import Objects
 
-TABLES = " or ".join(ALERT_FUNCTIONS.values())
-LINES = 100
+TABLE_NAMES = " or ".join(ALERT_FUNCTIONS.values())
+LINES = 100  # of a list for people
 
 deadletters = typer.Typer(
-    help="What could not be stored: look at it, send it again, remove what is done with.\n\n"
-    "In the store of the `stampede up` that is running, or of STAMPEDE_STORE.",
+    help="Alerts that could not be stored: list them, send them again, remove them.\n\n"
+    "In the store of the `stampede up` that is running, or in STAMPEDE_STORE.",
     no_args_is_help=True,
 )
 
-TableName = Annotated[str | None, typer.Option("--table", help=TABLES)]
-Reason = Annotated[str | None, typer.Option(help="where the function said this, or more")]
+TableName = Annotated[str | None, typer.Option("--table", help=TABLE_NAMES)]
+Reason = Annotated[str | None, typer.Option(help="only where the reason contains this text")]
 
 
 @deadletters.command("list")
 def list_(
-    table: Annotated[str | None, typer.Argument(help=TABLES)] = None,
+    table: Annotated[str | None, typer.Argument(help=TABLE_NAMES)] = None,
     reason: Reason = None,
     lines: Annotated[
-        int | None, typer.Option(min=1, help=f"most lines; {LINES}, or all with --json")
+        int | None,
+        typer.Option(min=1, help=f"at most so many; without it {LINES}, or all with --json"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object per line")] = False,
     data: Data = DATA,
 ) -> None:
-    """List dead letters, those that came last first, and count them."""
-    from stampede.deadletters.display import as_dict, tabled
+    """List dead letters, the newest first, and count them."""
+    from stampede.deadletters.display import as_dict, letter_table
     from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader, stored_offsets
 
     objects = objects_of(data)
-    shelf, stored = (
-        DeadLetterReader(objects, DeadLetterFilter(table, None, reason)),
-        stored_offsets(objects),
-    )
+    reader = DeadLetterReader(objects, DeadLetterFilter(table, None, reason))
+    stored = stored_offsets(objects)
     if as_json:
-        for letter in islice(shelf.letters(), lines):
+        for letter in islice(reader.letters(), lines):
             typer.echo(json.dumps(as_dict(letter, stored)))
     else:
-        results_console().print(*tabled(shelf.letters(), stored, lines or LINES), sep="\n")
-    shelf.check()
+        shown = letter_table(reader.letters(), stored, lines or LINES)
+        results_console().print(*shown, sep="\n")
+    reader.check()
 
 
 @deadletters.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="as `list` has it")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="an id that `list` shows")],
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the alert's bytes there")
+        Path | None, typer.Option(metavar="FILE", help="write the bytes of the alert to this file")
     ] = None,
     data: Data = DATA,
 ) -> None:
-    """Show all there is to a dead letter: each attribute, and what the function answered."""
-    from stampede.deadletters.display import described
+    """Show a dead letter: every attribute, and what the function answered."""
+    from stampede.deadletters.display import letter_details
     from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader, stored_offsets
 
     objects = objects_of(data)
-    shelf = DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([name])))
-    letter = next(shelf.letters(), None)
+    reader = DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([name])))
+    letter = next(reader.letters(), None)
     if letter is None:
-        shelf.check()
+        reader.check()
         return
-    results_console().print(described(letter, stored_offsets(objects)))
+    results_console().print(letter_details(letter, stored_offsets(objects)))
     if save:
         try:
             save.write_bytes(letter.data)
@@ -90,77 +91,79 @@ def show(
 
 @deadletters.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="which")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="ids that `list` shows")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="all of them")] = False,
     table: TableName = None,
     reason: Reason = None,
     sink: Annotated[
         str | None,
-        typer.Option(help="URL of the function of --table; without, those of `stampede up`"),
+        typer.Option(help="URL of the function of --table; without it, those of `stampede up`"),
     ] = None,
     data: Data = DATA,
 ) -> None:
-    """Send dead letters to their functions again, once what was wrong is mended.
+    """Send dead letters to their functions again, when the cause is repaired.
 
-    The event is as it was, byte by byte. What is stored then closes the ledger; what is refused
-    again stays as it is, and the exit status is 1. What is stored already is not sent, unless
-    you give its ID; running it again is harmless.
+    Each event is sent unchanged, byte by byte. If it is stored, the ledger counts it as stored; if
+    it is refused again, it stays a dead letter and the exit status is 1. Letters that are already
+    stored are not sent, unless you give their ID. Running it again is harmless.
     """
     if not (ids or everything or table or reason):
         raise SetupError("which dead letters? give IDs, --all, --table or --reason")
     from stampede.cli.running import running, settings_of
-    from stampede.deadletters.display import outcome
+    from stampede.deadletters.display import replay_report
     from stampede.deadletters.reader import (
-        NOTHING,
+        NOTHING_STORED,
         DeadLetterFilter,
         DeadLetterReader,
         stored_offsets,
     )
+    from stampede.logs import configure_logs
     from stampede.store.open import open_objects
 
     configure_logs()
     found = running(data.absolute())
     settings = settings_of(found)
     objects = open_objects(settings)
-    shelf = DeadLetterReader(
-        objects, DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
-    )
+    letter_filter = DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
+    reader = DeadLetterReader(objects, letter_filter)
     sinks = sinks_of(found, sink, table)
-    done = _replay(shelf, sinks, NOTHING if ids else stored_offsets(objects), settings)
-    status, lines = outcome(done, stored_offsets(objects))
+    stored = NOTHING_STORED if ids else stored_offsets(objects)
+    done = _replay(reader, sinks, stored, settings)
+    status, lines = replay_report(done, stored_offsets(objects))
     results_console().print(*lines, sep="\n", soft_wrap=True)
     if done.complete:
-        shelf.check()
+        reader.check()
     sys.exit(status)
 
 
 def _replay(
-    shelf: "DeadLetterReader", sinks: dict[str, str], stored: "Stored", settings: "Settings"
-) -> "Replayed":
+    reader: DeadLetterReader, sinks: dict[str, str], stored: StoredOffsets, settings: Settings
+) -> Replayed:
+    """Send the letters, with a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from stampede.deadletters.replay import replay as send
+    from stampede.cli.interrupts import run_until_stopped
+    from stampede.deadletters.replay import replay as replay_letters
 
-    columns = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[said]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=None, said="")
+    columns = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[counts]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None, counts="")
 
-        def tell(done: "Replayed") -> None:
-            said = f"{done.accepted:,} accepted, {len(done.refused):,} refused again"
-            progress.update(task, said=said)
+        def progress(done: Replayed) -> None:
+            counts = f"{done.accepted:,} accepted, {len(done.refused):,} refused again"
+            bar.update(task, counts=counts)
 
-        async def run() -> "Replayed":
-            stop = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            return await send(shelf.letters(), sinks, stored, settings, stop, tell)
+        async def run(stop: Event) -> Replayed:
+            return await replay_letters(reader.letters(), sinks, stored, settings, stop, progress)
 
-        return asyncio.run(run())
+        return run_until_stopped(run)
 
 
-def sinks_of(found: "Running | None", sink: str | None, table: str | None) -> dict[str, str]:
-    """The URL of the function that fills each table. Raises `SetupError` where none is known."""
+def sinks_of(found: Running | None, sink: str | None, table: str | None) -> dict[str, str]:
+    """The URL of the function that fills each table. Raises `SetupError` if none is known."""
     if sink:
         if not table:
             raise SetupError("--sink is the function of one table: say which with --table")
@@ -184,12 +187,12 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     data: Data = DATA,
 ) -> None:
-    """Remove the dead letters whose alerts are stored since; with --all every one.
+    """Remove the dead letters whose alerts were stored since; with --all every one.
 
-    With --all their alerts are lost where they are not stored, and the ledger will show their
-    offsets as missing. A second site keeps its copies.
+    With --all, alerts that are not stored are lost, and the ledger shows their offsets as missing.
+    A second site keeps its copies.
     """
-    from stampede.deadletters.purge import purge as remove
+    from stampede.deadletters.purge import purge as purge_letters
     from stampede.deadletters.reader import (
         DeadLetterFilter,
         DeadLetterReader,
@@ -198,29 +201,30 @@ def purge(
     )
 
     objects = objects_of(data)
-    stored, shelf = stored_offsets(objects), DeadLetterReader(objects, DeadLetterFilter(table))
+    stored = stored_offsets(objects)
+    reader = DeadLetterReader(objects, DeadLetterFilter(table))
     if everything and not yes:
-        confirm(shelf, stored)
-    done = remove(objects, shelf, lambda *at: everything or is_stored(stored, *at))
+        confirm(reader, stored)
+    done = purge_letters(objects, reader, lambda *letter: everything or is_stored(stored, *letter))
     results_console().print(f"{done.removed:,} dead letters removed, {done.kept:,} kept")
-    shelf.check()
+    reader.check()
 
 
-def confirm(shelf: "DeadLetterReader", stored: "Stored") -> None:
-    """Say what will be lost, and ask. Raises `typer.Abort`."""
+def confirm(reader: DeadLetterReader, stored: StoredOffsets) -> None:
+    """Name what will be lost, and ask. Raises `typer.Abort` if the answer is no."""
     from stampede.deadletters.reader import is_stored
 
-    since = [is_stored(stored, letter.table, letter.position) for letter in shelf.letters()]
-    lost = len(since) - sum(since)
+    safe = [is_stored(stored, letter.table, letter.position) for letter in reader.letters()]
+    lost = len(safe) - sum(safe)
     typer.confirm(
-        f"{len(since):,} dead letters, {lost:,} of them not stored: these {lost:,} alerts will be "
+        f"{len(safe):,} dead letters, {lost:,} of them not stored: these {lost:,} alerts will be "
         "lost, and the ledger will show them as missing. Remove them?",
         abort=True,
         err=True,
     )
 
 
-def objects_of(data: Path) -> "Objects":
+def objects_of(data: Path) -> Objects:
     """The store of the running system, or of the environment."""
     from stampede.cli.running import running, settings_of
     from stampede.store.open import open_objects

@@ -1,10 +1,8 @@
 """`stampede ingest`: store alerts from disk, in place of Kafka."""
 
-import asyncio
-import signal
+from __future__ import annotations
+
 import sys
-from contextlib import AbstractContextManager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +11,15 @@ import typer
 from stampede.cli.audit import entries_of, report
 from stampede.cli.options import DATA, Data, progress_console, results_console
 from stampede.errors import SetupError
-from stampede.logs import configure_logs
 
 if TYPE_CHECKING:
+    from asyncio import Event
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
     from stampede.cli.running import Running
+    from stampede.ingest.send import Ingested
 
 
 def ingest(
@@ -31,11 +32,12 @@ def ingest(
 ) -> None:
     """Store alerts from disk, in place of Kafka; then prove that each is stored.
 
-    Goes to the `stampede up` that is running, or starts the functions for as long as it takes.
+    Uses the `stampede up` that is running, or starts the functions for as long as it takes.
     Running it again is harmless. Exits with 1 if any alert is missing afterwards.
     """
     from stampede.cli.running import running
     from stampede.ingest import files
+    from stampede.logs import configure_logs
 
     configure_logs()
     files.find(paths)  # raises before anything is started
@@ -47,44 +49,22 @@ def ingest(
 
 
 def temporary_system(
-    data: Path, store: str | None, console: "Console"
-) -> AbstractContextManager["Running"]:
+    data: Path, store: str | None, console: Console
+) -> AbstractContextManager[Running]:
     """The functions, started on this machine for as long as it takes.
 
-    Raises `SetupError` where the package that starts them, `stampede_local`, is not installed.
+    Raises `SetupError` if the package that starts them, `stampede_local`, is not installed.
     """
+    from importlib.metadata import entry_points
+
     for point in entry_points(group="stampede.temporary_system"):
         return point.load()(data, store, console)
     raise SetupError("no functions run here: set STAMPEDE_FUNCTIONS to their URLs")
 
 
-def _ingest(paths: list[Path], found: "Running", console: "Console") -> int:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from stampede.ingest.send import ingest as send
-    from stampede.ingest.send import ways_of
-    from stampede.store.open import open_objects
-
-    objects, ways = open_objects(found.settings), ways_of(found.urls)
-    with Progress(
-        TextColumn("ingesting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("alerts"),
-        TimeElapsedColumn(),
-        console=console,
-    ) as progress:
-        task = progress.add_task("", total=None)
-
-        async def run():
-            stop = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, stop.set)
-            tell = lambda count: progress.update(task, completed=count)  # noqa: E731
-            return await send(paths, ways, objects, found.settings, stop, tell)
-
-        done = asyncio.run(run())
+def _ingest(paths: list[Path], found: Running, console: Console) -> int:
+    """Store the alerts and print the ledger; return the exit status."""
+    done = _send(paths, found, console)
     if not done.complete:
         console.print(
             f"stopped after {done.alerts:,} alerts; run the same again to store the rest: "
@@ -92,3 +72,32 @@ def _ingest(paths: list[Path], found: "Running", console: "Console") -> int:
         )
         return 130
     return report(entries_of(found.settings, [done.topic]), results_console())
+
+
+def _send(paths: list[Path], found: Running, console: Console) -> Ingested:
+    """Send the alerts to the functions, with a progress bar."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from stampede.cli.interrupts import run_until_stopped
+    from stampede.ingest.send import alert_sinks
+    from stampede.ingest.send import ingest as send_alerts
+    from stampede.store.open import open_objects
+
+    objects, sinks = open_objects(found.settings), alert_sinks(found.urls)
+    with Progress(
+        TextColumn("ingesting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("alerts"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(count: int) -> None:
+            bar.update(task, completed=count)
+
+        async def send(stop: Event) -> Ingested:
+            return await send_alerts(paths, sinks, objects, found.settings, stop, progress)
+
+        return run_until_stopped(send)

@@ -1,8 +1,8 @@
 """The command line: `stampede COMMAND`."""
 
 import sys
-from importlib.metadata import entry_points
-from typing import Annotated, NoReturn
+from collections.abc import Callable
+from typing import NoReturn
 
 import typer
 
@@ -12,9 +12,11 @@ from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.ingest import ingest
 from stampede.cli.reconcile import reconcile
+from stampede.cli.serve import serve
+from stampede.cli.settings import settings, variable_of
+from stampede.cli.setup import setup
 from stampede.cli.simulate import simulate
 from stampede.errors import StampedeError
-from stampede.logs import configure_logs
 
 app = typer.Typer(
     name="stampede",
@@ -27,84 +29,42 @@ app = typer.Typer(
 )
 
 
-@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
 
 
-@app.command()
-def settings() -> None:
-    """List every setting: its environment variable, its value now, what it is for."""
-    from stampede.settings import Settings
+COMMANDS: dict[str, Callable[..., None]] = {
+    "version": version,
+    "settings": settings,
+    "serve": serve,
+    "setup": setup,
+    "simulate": simulate,
+    "ingest": ingest,
+    "audit": audit,
+    "reconcile": reconcile,
+    "check-store": check_store,
+}
+GROUPS = {"deadletters": deadletters}
 
-    for name, field in Settings.model_fields.items():
-        typer.echo(f"{variable_of(name)}={getattr(Settings(), name)}")
-        if field.description:
-            typer.echo(f"    {field.description}")
-
-
-@app.command()
-def serve(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="cutouts, lightcurves, deadletters, thumbnails, replicate, compact, reconcile, "
-            "read: a function; source, which sends Kafka's alerts to one; notifications, which "
-            "sends the store's to the broker; or broker, which sends them to the functions"
-        ),
-    ],
-) -> None:
-    """Run one function (or the source) until it is told to stop; settings from the environment.
-
-    SIGTERM and Ctrl-C drain it: it stops accepting, stores what it holds, answers, and exits.
-    """
-    from stampede.settings import Settings
-
-    configure_logs()
-    if name == "source":
-        from stampede.events.source import main as run_source
-
-        run_source(Settings())
-        return
-    from stampede.functions.server import serve as serve_function
-
-    serve_function(name, Settings())
-
-
-@app.command()
-def setup(
-    remove: Annotated[
-        bool, typer.Option("--remove", help="take away topic and notifications again; never data")
-    ] = False,
-) -> None:
-    """Have the store tell of what is put into it: bucket, topic, notifications.
-
-    STAMPEDE_STORE is the bucket, STAMPEDE_NOTIFICATIONS the URL that is told, where
-    `stampede serve notifications` listens. With STAMPEDE_REPLICA the second site's bucket is made
-    too. What is there already stays as it is.
-    """
-    from stampede.settings import Settings
-    from stampede.store import bucket_notifications
-
-    run = bucket_notifications.remove if remove else bucket_notifications.setup
-    run(Settings(), typer.echo)
-
-
-for command in (simulate, ingest, audit, reconcile, check_store):
-    app.command()(command)
-app.add_typer(deadletters, name="deadletters")
+for name, command in COMMANDS.items():
+    app.command(name)(command)
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def add_installed_commands() -> None:
-    """Add the commands of other packages, such as `up` and `bench`: entry points of this group."""
+    """Add the commands of other packages, for example `up` and `bench`, from entry points."""
+    from importlib.metadata import entry_points
+
     for point in entry_points(group="stampede.commands"):
         app.command(point.name)(point.load())
 
 
 def main() -> None:
-    """Entry point: an error Stampede knows is one line on stderr, never a traceback."""
-    if sys.argv[1:2] != ["serve"]:  # a function that starts from zero has no time for it
+    """Entry point: an error that Stampede knows is one line on stderr, never a traceback."""
+    # A command of this package does not load the others: a function must start from zero fast.
+    if not {*COMMANDS, *GROUPS} & set(sys.argv[1:2]):
         add_installed_commands()
     try:
         app(standalone_mode=True)
@@ -115,7 +75,7 @@ def main() -> None:
 
 
 def wrong_settings(error: ValueError) -> str:
-    """Which settings have a wrong value. Raises any other error again."""
+    """The settings with a wrong value, and why. Raises any other error again."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):
@@ -126,12 +86,7 @@ def wrong_settings(error: ValueError) -> str:
     )
 
 
-def variable_of(setting: str) -> str:
-    """The environment variable of a setting."""
-    return "K_SINK" if setting == "sink" else f"STAMPEDE_{setting.upper()}"
-
-
 def complain(message: str) -> NoReturn:
-    """Say what is wrong and end."""
+    """Print what is wrong on stderr, and exit with 2."""
     typer.echo(f"stampede: {message}", err=True)
     sys.exit(2)

@@ -1,4 +1,6 @@
-"""What several commands share: options, and the consoles they print to."""
+"""Options that several commands share, and the consoles they print to."""
+
+from __future__ import annotations
 
 import os
 import sys
@@ -11,22 +13,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DATA = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "stampede"
-"""Where `stampede up` keeps its data, and writes how to reach it."""
+"""Where `stampede up` keeps its data, and how to reach it (`stampede.cli.running`)."""
 
 Data = Annotated[
     Path, typer.Option(help="directory of the local Ceph and Kafka, logs, and what is running")
 ]
 
 
-def results_console() -> "Console":
-    """Results go to stdout, wide enough where it is no terminal."""
+def results_console() -> Console:
+    """Results go to stdout; 140 characters wide if stdout is not a terminal."""
     from rich.console import Console
 
     console = Console()
     return console if console.is_terminal else Console(width=140)
 
 
-def progress_console() -> "Console":
+def progress_console() -> Console:
     """Progress goes to stderr, so that stdout has only results."""
     from rich.console import Console
 

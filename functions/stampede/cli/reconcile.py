@@ -1,35 +1,41 @@
 """`stampede reconcile`: one pass of the function of that name."""
 
+from __future__ import annotations
+
 import sys
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stampede.cli.options import DATA, Data, results_console
-from stampede.errors import StampedeError
-from stampede.logs import configure_logs
+from stampede.errors import BrokerDown, StampedeError, StoreDown
 
 if TYPE_CHECKING:
-    from stampede.functions.reconcile import Found
+    from stampede.functions.findings import Finding
+
+PAUSES = (5.0, 15.0, 30.0)  # seconds before each retry of a failed pass
 
 
 def reconcile(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only say what there is to repair")
+        bool, typer.Option("--dry-run", help="only list what there is to repair")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="look into packs of whatever age, not only new ones")
+        bool, typer.Option("--all", help="check packs of any age, not only new ones")
     ] = False,
     data: Data = DATA,
 ) -> None:
     """Find what events missed and repair it: one pass of the function of that name.
 
-    Packs without their run, packs without thumbnails, what the second site lacks, what is past its
-    retention, what nobody needs. A store or a Broker that is away or too busy is tried again for
-    a minute. The exit status is 1 if anything is left to repair.
+    Packs without their run, packs without thumbnails, objects that the second site lacks, packs
+    past their retention, objects that nothing needs. If a store or a Broker is down or too busy,
+    the pass is retried for a minute. The exit status is 1 if anything is left to repair.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.reconcile import Reconciler, patiently
+    from stampede.functions.reconcile import Reconciler
+    from stampede.logs import configure_logs
 
     configure_logs()
     found = running(data.absolute())
@@ -38,24 +44,44 @@ def reconcile(
         settings = settings.model_copy(update={"sink": found.urls.get("broker", "")})
     console, left = results_console(), 0
 
-    def tell(what: "Found") -> None:
+    def report(finding: Finding) -> None:
         nonlocal left
-        left += not what.repaired
-        done = "" if what.repaired else " (not repaired)"
-        console.print(f"{what.what}: {what.key}{done}", highlight=False, soft_wrap=True)
+        left += not finding.repaired
+        note = "" if finding.repaired else " (not repaired)"
+        console.print(f"{finding.kind}: {finding.key}{note}", highlight=False, soft_wrap=True)
 
-    reconciler = Reconciler(settings, tell)
+    def report_retry(error: StampedeError, pause: float) -> None:
+        line = f"{error.message}: once more in {pause:.0f} s"
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
-    def once() -> None:
+    reconciler = Reconciler(settings, report)
+
+    def one_pass() -> None:
         nonlocal left
         left = 0
         reconciler.run(not dry_run, everything)
 
-    def again(error: StampedeError, pause: float) -> None:
-        again = f"{error.message}: once more in {pause:.0f} s"
-        console.print(again, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-    patiently(once, again)
+    retry_while_down(one_pass, report_retry)
     if not left:
         console.print("nothing is left to repair", style="green")
-    sys.exit(min(left, 1))
+    sys.exit(1 if left else 0)
+
+
+def retry_while_down(
+    one_pass: Callable[[], object],
+    report_retry: Callable[[StampedeError, float], None],
+    pauses: Sequence[float] = PAUSES,
+) -> None:
+    """Make a pass, and retry it after each of `pauses` while a store or the Broker is down.
+
+    The function `reconcile` needs no retry: its timer sends the next event. `report_retry` is
+    called with each failure and the pause after it. Raises what the last pass raised.
+    """
+    for pause in pauses:
+        try:
+            one_pass()
+            return
+        except (StoreDown, BrokerDown) as error:
+            report_retry(error, pause)
+            time.sleep(pause)
+    one_pass()

@@ -1,4 +1,4 @@
-"""How commands find the functions that run: by `stampede up`'s note, or by the settings."""
+"""How commands find the running functions: from the file of `stampede up`, or the settings."""
 
 import json
 import os
@@ -12,14 +12,17 @@ UP = "up.json"
 
 
 class Running(NamedTuple):
-    """A running system: settings to reach it by, and the URLs of its functions."""
+    """A running system: the settings to reach it, and the URLs of its functions by name."""
 
     settings: Settings
     urls: dict[str, str]
 
 
 def running(data: Path) -> Running | None:
-    """The running system whose data is in `data`, or the one that the settings describe."""
+    """The system that runs with its data in `data`, or the one that STAMPEDE_FUNCTIONS names.
+
+    None if there is neither.
+    """
     settings = Settings()
     try:
         found = json.loads((data / UP).read_text())

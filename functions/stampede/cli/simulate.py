@@ -1,10 +1,12 @@
-"""``stampede simulate``: make alerts and send or write them."""
+"""`stampede simulate`: make alerts, and send or write them."""
+
+from __future__ import annotations
 
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from types import FrameType
@@ -18,9 +20,9 @@ from stampede.errors import SetupError
 if TYPE_CHECKING:
     from stampede.simulator.packets import SimulatedAlert
 
-LINE_SECONDS = 5.0  # how often a line is printed where there is no terminal
+LINE_SECONDS = 5.0  # between lines of progress, if stderr is not a terminal
 INTERRUPTED = 130  # exit status after Ctrl-C
-FAULTS = (  # `simulator.faults.FAULTS`, which is not loaded for a help text
+FAULTS = (  # the names in `simulator.faults.FAULTS`, which a help text does not load
     "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
     "not-fits"
 )
@@ -37,30 +39,32 @@ def simulate(
     alerts: Annotated[int, typer.Option(min=1, help="how many messages")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="another seed, another sky")] = 1,
     lsst_share: Annotated[float, typer.Option(min=0, max=1, help="the rest is ZTF's")] = 0.5,
-    objects: Annotated[int, typer.Option(min=1, help="objects of one field")] = 100,
-    nights: Annotated[int, typer.Option(min=1, max=340, help="nights a field is followed")] = 60,
+    objects: Annotated[int, typer.Option(min=1, help="objects in a field")] = 100,
+    nights: Annotated[
+        int, typer.Option(min=1, max=340, help="nights that a field is observed")
+    ] = 60,
     solar_system: Annotated[
         float, typer.Option(min=0, max=1, help="share of Rubin's alerts that show a small body")
     ] = 0.05,
     null_cutouts: Annotated[
-        float, typer.Option(min=0, max=1, help="share that lacks a cutout or more")
+        float, typer.Option(min=0, max=1, help="share that lacks one cutout or more")
     ] = 0.01,
     duplicates: Annotated[
         float, typer.Option(min=0, max=1, help="share that repeats an earlier message")
     ] = 0.0,
     corrupt: Annotated[
-        float, typer.Option(min=0, max=1, help=f"share that is spoilt: {FAULTS}")
+        float, typer.Option(min=0, max=1, help=f"share that is corrupt: {FAULTS}")
     ] = 0.0,
     codec: Annotated[
         str, typer.Option(help="of ZTF's containers: null, deflate or snappy")
     ] = "null",
     rate: Annotated[
-        float, typer.Option(min=0, help="alerts per second; 0: as fast as it goes")
+        float, typer.Option(min=0, help="alerts per second; 0: as fast as possible")
     ] = 0.0,
 ) -> None:
     """Make alerts of an invented sky, the same for the same options, and write them.
 
-    Ctrl-C stops after the alert under way: what was written is whole.
+    Ctrl-C stops after the current alert, so that every alert is written whole.
     """
     from stampede.simulator.simulator import Simulator
     from stampede.simulator.write import write
@@ -80,18 +84,18 @@ def simulate(
         )
     except ValueError as error:
         raise SetupError(str(error)) from error
-    to = to or kafka_here()
+    to = to or local_kafka()
     tally = Tally()
-    with interruptible() as going, progress(alerts, tally) as tell:
-        stream = takewhile(lambda _: going(), paced(simulator.alerts(alerts), rate))
-        written = write(stream, to, tell)
+    with interruptible() as running, progress_to_stderr(alerts, tally) as progress:
+        stream = takewhile(lambda _: running(), paced(simulator.alerts(alerts), rate))
+        written = write(stream, to, progress)
     typer.echo(f"{tally} to {to}")
     if written < alerts:
         raise typer.Exit(INTERRUPTED)
 
 
-def kafka_here() -> str:
-    """The Kafka of the system that is up. Raises `SetupError` where there is none."""
+def local_kafka() -> str:
+    """The Kafka of the running `stampede up`. Raises `SetupError` if there is none."""
     from stampede.cli.running import running
 
     found = running(DATA)
@@ -101,24 +105,24 @@ def kafka_here() -> str:
 
 
 class Tally:
-    """What was written so far."""
+    """Counts of the alerts written so far."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()
         self.alerts = self.bytes = 0
-        self.of: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
-    def add(self, alert: "SimulatedAlert") -> None:
+    def add(self, alert: SimulatedAlert) -> None:
         """Count one alert."""
         self.alerts += 1
         self.bytes += len(alert.body)
-        self.of[alert.survey] += 1
-        self.of["duplicates"] += alert.duplicate
-        self.of["corrupt"] += alert.fault is not None
+        self.counts[alert.survey] += 1
+        self.counts["duplicates"] += alert.duplicate
+        self.counts["corrupt"] += alert.fault is not None
 
     def __str__(self) -> str:
         seconds = max(time.monotonic() - self.start, 1e-9)
-        parts = ", ".join(f"{number:,} {name}" for name, number in self.of.items() if number)
+        parts = ", ".join(f"{number:,} {name}" for name, number in self.counts.items() if number)
         return (
             f"{self.alerts:,} alerts, {self.bytes / 1e6:,.0f} MB in {seconds:,.1f} s "
             f"({self.alerts / seconds:,.0f}/s): {parts or 'none'}"
@@ -126,8 +130,8 @@ class Tally:
 
 
 @contextmanager
-def interruptible() -> Iterator:
-    """A function that says whether to go on: no, after the first Ctrl-C; the second one kills."""
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """A function that returns False after the first Ctrl-C; the second Ctrl-C kills."""
     stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -143,8 +147,8 @@ def interruptible() -> Iterator:
 
 
 @contextmanager
-def progress(total: int, tally: Tally) -> Iterator:
-    """A function to call for each alert written: a bar on a terminal, else a line now and then."""
+def progress_to_stderr(total: int, tally: Tally) -> Iterator[Callable[[SimulatedAlert], None]]:
+    """A function to call for each written alert: a bar on a terminal, otherwise some lines."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import (
@@ -165,27 +169,27 @@ def progress(total: int, tally: Tally) -> Iterator:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("", total=total, speed="")
 
-            def advance(alert: "SimulatedAlert") -> None:
+            def advance(alert: SimulatedAlert) -> None:
                 tally.add(alert)
                 speed = tally.alerts / (time.monotonic() - tally.start)
                 bar.update(task, advance=1, speed=f"{speed:,.0f}/s")
 
             yield advance
         return
-    said = tally.start
+    printed = tally.start
 
-    def say(alert: "SimulatedAlert") -> None:
-        nonlocal said
+    def print_line(alert: SimulatedAlert) -> None:
+        nonlocal printed
         tally.add(alert)
-        if time.monotonic() - said >= LINE_SECONDS:
-            said = time.monotonic()
+        if time.monotonic() - printed >= LINE_SECONDS:
+            printed = time.monotonic()
             typer.echo(f"{tally.alerts:,} of {total:,} alerts", err=True)
 
-    yield say
+    yield print_line
 
 
-def paced(alerts: Iterable["SimulatedAlert"], rate: float) -> Iterator["SimulatedAlert"]:
-    """The same alerts, no more than `rate` of them a second where it is not 0."""
+def paced(alerts: Iterable[SimulatedAlert], rate: float) -> Iterator[SimulatedAlert]:
+    """The same alerts, at most `rate` a second; as fast as possible if `rate` is 0."""
     start = time.monotonic()
     for number, alert in enumerate(alerts):
         if rate:

@@ -1,1 +1,1 @@
-"""Dead letters: how they lie in the store, and what is done about them."""
+"""Dead letters in the store: written, listed, replayed and purged."""

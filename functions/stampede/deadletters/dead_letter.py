@@ -1,6 +1,7 @@
-"""A dead letter: what could not be stored, with the reason, bytes and attributes unchanged.
+"""A dead letter: an event that could not be stored, unchanged, and the reason.
 
-``deadletters/<table>/<digest>.parquet`` holds some, one row each; its footer has their coverage.
+The object ``deadletters/<table>/<digest>.parquet`` holds a batch of them, one per row. Its footer
+has their coverage.
 """
 
 import base64
@@ -37,25 +38,25 @@ DEAD_LETTER = pa.schema(
         pa.field("data", pa.binary(), False, {"doc": "the alert's bytes, unchanged"}),
     ]
 )
-PLACE = ("topic", "partition", "offset")
-ERROR = "knativeerror"  # how the attributes begin that make an event a dead letter
+POSITION = ("topic", "partition", "offset")
+ERROR = "knativeerror"  # prefix of the attributes that Knative adds to a dead letter
 _KEY = re.compile(rf"{DEAD_LETTERS}({'|'.join(TABLES)})/([0-9a-f]{{32}})\.parquet")
-_AT_ONCE = 16  # rows out of Arrow; a letter may have megabytes
+_BATCH_ROWS = 16  # rows copied out of Arrow together; a letter may have megabytes
 
 
 class DeadLetter(NamedTuple):
-    """One dead letter, and the object in which it lies.
+    """One dead letter, and the object that holds it.
 
     Attributes
     ----------
     table
-        Which lacks it.
+        The table that lacks the alert.
     position
-        Its offset in Kafka; None where it came from elsewhere.
+        Its topic, partition and offset in Kafka; None if it did not come from Kafka.
     attributes
-        Of the event, those that name the error among them.
+        All attributes of the event, with those of the error.
     code, reason
-        Status and words with which the function refused it; None where it gave no answer.
+        Status and message of the function that refused it; None if there was no answer.
     """
 
     table: str
@@ -68,23 +69,23 @@ class DeadLetter(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What it is called: ``table/topic/partition/offset``, else ``table/`` and a digest."""
+        """``table/topic/partition/offset``; without a position ``table/`` and a digest."""
         return id_of(self.table, self.position, self.attributes)
 
     def brief(self, reason: str) -> str:
-        """A reason in one line, without the event's name with which it begins."""
+        """A reason in one line, without the name of the event at its beginning."""
         return " ".join(reason.removeprefix(f"{Event(self.attributes, b'')}: ").split())
 
     def headers(self) -> dict[str, str]:
         """HTTP headers of the event as it was before it failed; its body is `data`."""
-        own = {
+        attributes = {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in self.attributes.items()
             if value is not None and not name.startswith(ERROR)
         }
-        content_type = own.pop("datacontenttype", None)
+        content_type = attributes.pop("datacontenttype", None)
         headers = {"content-type": content_type} if content_type else {}
-        return headers | extension_headers(own)
+        return headers | extension_headers(attributes)
 
 
 def id_of(table: str, position: Position | None, attributes: dict[str, Any]) -> str:
@@ -96,22 +97,23 @@ def id_of(table: str, position: Position | None, attributes: dict[str, Any]) -> 
 
 def table_of_key(key: str) -> str:
     """The table whose dead letters an object holds. Raises `Damaged` for any other key."""
-    if found := _KEY.fullmatch(key):
-        return found[1]
-    raise Damaged(f"{key} has not the name of an object of dead letters")
+    match = _KEY.fullmatch(key)
+    if not match:
+        raise Damaged(f"{key} is not the key of an object of dead letters")
+    return match[1]
 
 
 def write_letters(table: str, events: Sequence[Event]) -> tuple[str, bytes]:
     """Key and bytes of the Parquet object that holds these dead letters.
 
-    The same events make the same object, in whatever order they came.
+    The same events give the same object, in any order.
     """
     rows = sorted((row_of(event) for event in events), key=lambda row: (row["source"], row["id"]))
     return write_rows(table, pa.Table.from_pylist(rows, schema=DEAD_LETTER))
 
 
 def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
-    """Key and bytes of the object that holds these rows, `DEAD_LETTER`."""
+    """Key and bytes of the object that holds these rows of the schema `DEAD_LETTER`."""
     coverage = coverage_of_positions(positions(rows))
     rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
     sink = io.BytesIO()
@@ -121,9 +123,9 @@ def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
 
 
 def read_rows(objects: Objects, info: ObjectInfo) -> pa.Table:
-    """The rows of an object, `DEAD_LETTER`.
+    """The rows of an object, with the schema `DEAD_LETTER`.
 
-    Raises `NotFound`, `StoreDown`, and `Damaged` where it is not what was stored.
+    Raises `NotFound`, `StoreDown`, and `Damaged` if the object is not what was stored.
     """
     table = table_of_key(info.key)
     data = objects.get(info.key)
@@ -132,42 +134,42 @@ def read_rows(objects: Objects, info: ObjectInfo) -> pa.Table:
     try:
         rows = pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{info.key} is no Parquet file: {error}") from None
+        raise Damaged(f"{info.key} is not a Parquet file: {error}") from None
     if not rows.schema.equals(DEAD_LETTER):
-        raise Damaged(f"{info.key} has not the columns of the dead letters of {table}")
+        raise Damaged(f"{info.key} does not have the columns of dead letters of {table}")
     return rows
 
 
 def positions(rows: pa.Table) -> list[Position | None]:
-    """The place in Kafka of each row."""
-    columns = (rows[name].to_pylist() for name in PLACE)
-    return [None if place[0] is None else Position(*place) for place in zip(*columns, strict=True)]
+    """The position in Kafka of each row; None for a row without one."""
+    columns = (rows[name].to_pylist() for name in POSITION)
+    return [None if row[0] is None else Position(*row) for row in zip(*columns, strict=True)]
 
 
 def letters_of(rows: pa.Table, info: ObjectInfo) -> Iterator[DeadLetter]:
-    """The letters of an object, by place in Kafka."""
+    """The letters of an object, sorted by position in Kafka."""
     table = table_of_key(info.key)
-    rows = rows.sort_by([(name, "ascending") for name in PLACE])
-    for batch in rows.to_batches(_AT_ONCE):
-        some = pa.Table.from_batches([batch])
-        for position, row in zip(positions(some), batch.to_pylist(), strict=True):
+    rows = rows.sort_by([(name, "ascending") for name in POSITION])
+    for record_batch in rows.to_batches(_BATCH_ROWS):
+        batch = pa.Table.from_batches([record_batch])
+        for position, row in zip(positions(batch), batch.to_pylist(), strict=True):
             attributes = json.loads(row["attributes"])
             yield DeadLetter(
                 table, position, attributes, row["code"], row["reason"], row["data"], info
             )
 
 
-def row_of(event: Event) -> dict:
-    """One dead letter as a row of `DEAD_LETTER`."""
+def row_of(event: Event) -> dict[str, Any]:
+    """A dead letter as a row of the schema `DEAD_LETTER`."""
     attributes = {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in event.attributes.items()
     }
-    position = event.position
+    topic, partition, offset = event.position or (None, None, None)
     return {
-        "topic": position.topic if position else None,
-        "partition": position.partition if position else None,
-        "offset": position.offset if position else None,
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
         "id": attributes["id"],
         "source": attributes["source"],
         "code": attributes.get("knativeerrorcode"),
@@ -178,19 +180,19 @@ def row_of(event: Event) -> dict:
 
 
 def answer_of(data: str) -> str:
-    """The beginning of a function's answer, which Knative gives in base64."""
+    """The beginning of a function's answer, which Knative encodes in base64."""
     with suppress(ValueError):
         return base64.b64decode(data, validate=True).decode()
     return data
 
 
 def reason_of(data: str | None) -> str | None:
-    """What a function said was wrong: the detail of its problem document, else all it said."""
+    """Why a function refused an event, from `knativeerrordata`; None without data."""
     return None if data is None else reason_of_answer(answer_of(data))
 
 
 def reason_of_answer(text: str) -> str:
-    """The detail of a problem document; any other text as it is."""
+    """The detail of a problem document (RFC 9457); any other text unchanged."""
     with suppress(ValueError, KeyError, TypeError):
         return str(json.loads(text)["detail"])
     return text

@@ -1,22 +1,26 @@
 """Dead letters on a terminal, and as JSON."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
-from stampede.deadletters.reader import Stored, is_stored
-from stampede.deadletters.replay import Replayed
+from stampede.deadletters.reader import StoredOffsets, is_stored
 
-REFUSALS = 20  # told one by one
-SHORT = 100  # characters of a reason in a list
+if TYPE_CHECKING:
+    from stampede.deadletters.replay import Replayed
+
+SHOWN_REFUSALS = 20
+REASON_LENGTH = 100  # characters of a reason in a list
 
 
-def as_dict(letter: DeadLetter, stored: Stored) -> dict[str, Any]:
-    """What a list says of a letter."""
+def as_dict(letter: DeadLetter, stored: StoredOffsets) -> dict[str, Any]:
+    """A letter as the JSON members of `stampede deadletters list --json`."""
     topic, partition, offset = letter.position or (None, None, None)
     return {
         "id": letter.id,
@@ -33,47 +37,49 @@ def as_dict(letter: DeadLetter, stored: Stored) -> dict[str, Any]:
     }
 
 
-def tabled(letters: Iterable[DeadLetter], stored: Stored, lines: int) -> list[Table | Text]:
-    """The first so many letters, a line each, and sums of all of them."""
-    shown = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    shown.add_column("id", no_wrap=True, overflow="fold")
-    shown.add_column("bytes", justify="right")
-    shown.add_column("code", justify="right")
-    shown.add_column("stored")
-    shown.add_column("reason")
-    sums: Counter[str] = Counter()
+def letter_table(
+    letters: Iterable[DeadLetter], stored: StoredOffsets, lines: int
+) -> list[Table | Text]:
+    """The first `lines` letters, one line each, and counts of all of them."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("id", no_wrap=True, overflow="fold")
+    table.add_column("bytes", justify="right")
+    table.add_column("code", justify="right")
+    table.add_column("stored")
+    table.add_column("reason")
+    counts: Counter[str] = Counter()
     since = 0
     for letter in letters:
-        about = as_dict(letter, stored)
+        members = as_dict(letter, stored)
         code = letter.code or "no answer"
-        if sums.total() < lines:
-            shown.add_row(
-                text(about["id"]),
-                f"{about['bytes']:,}",
+        if counts.total() < lines:
+            table.add_row(
+                text(members["id"]),
+                f"{members['bytes']:,}",
                 text(letter.code or "-"),
-                "since" if about["stored"] else "no",
+                "since" if members["stored"] else "no",
                 text(short(letter.brief(letter.reason or "no answer"))),
             )
-        sums[f"{letter.table}, {code}"] += 1
-        since += about["stored"]
-    total = sums.total()
+        counts[f"{letter.table}, {code}"] += 1
+        since += members["stored"]
+    total = counts.total()
     if not total:
         return [Text("no dead letters")]
     more = [Text(f"… and {total - lines:,} more", style="dim")] if total > lines else []
-    counts = [text(f"{what}: {count:,}") for what, count in sorted(sums.items())]
-    return [shown, *more, Text(""), *counts, Text(f"{total:,} in all, {since:,} stored since")]
+    sums = [text(f"{name}: {count:,}") for name, count in sorted(counts.items())]
+    return [table, *more, Text(""), *sums, Text(f"{total:,} in all, {since:,} stored since")]
 
 
-def short(words: str) -> str:
+def short(reason: str) -> str:
     """The beginning of a reason."""
-    return words if len(words) <= SHORT else f"{words[: SHORT - 1]}…"
+    return reason if len(reason) <= REASON_LENGTH else f"{reason[: REASON_LENGTH - 1]}…"
 
 
-def described(letter: DeadLetter, stored: Stored) -> Table:
-    """All there is to say about a letter, what went wrong first."""
-    about = as_dict(letter, stored)
+def letter_details(letter: DeadLetter, stored: StoredOffsets) -> Table:
+    """Everything about a letter, the error first."""
+    members = as_dict(letter, stored)
     lines: list[tuple[str, Any]] = [
-        (name, about[name]) for name in about if name not in ("code", "table")
+        (name, members[name]) for name in members if name not in ("code", "table")
     ]
     error = f"{ERROR}data"
     attributes = dict(letter.attributes)
@@ -89,38 +95,39 @@ def described(letter: DeadLetter, stored: Stored) -> Table:
     return grid
 
 
-def outcome(done: Replayed, stored: Stored) -> tuple[int, list[Text]]:
-    """Exit status and what to say after a replay, held against what is stored by now."""
+def replay_report(done: Replayed, stored: StoredOffsets) -> tuple[int, list[Text]]:
+    """Exit status of a replay, and its report; `stored` is read after the replay."""
     lines = [
-        text(f"refused again: {name}: {said}", "bold red") for name, said in done.refused[:REFUSALS]
+        text(f"refused again: {name}: {reason}", "bold red")
+        for name, reason in done.refused[:SHOWN_REFUSALS]
     ]
-    if len(done.refused) > REFUSALS:
-        lines.append(text(f"… and {len(done.refused) - REFUSALS:,} more", "bold red"))
+    if len(done.refused) > SHOWN_REFUSALS:
+        lines.append(text(f"… and {len(done.refused) - SHOWN_REFUSALS:,} more", "bold red"))
     lines.append(
         text(
             f"{done.accepted:,} sent and accepted, {len(done.refused):,} refused again, "
             f"{done.already:,} stored before"
         )
     )
-    open_ = [
-        (table, position)
-        for table, some in done.positions.items()
-        for position in some
-        if not is_stored(stored, table, position)
-    ]
-    if open_:
+    lost = sum(
+        not is_stored(stored, table, position)
+        for table, positions in done.positions.items()
+        for position in positions
+    )
+    if lost:
         lines.append(
             text(
-                f"{len(open_):,} were accepted, but are not in this store: "
+                f"{lost:,} were accepted, but are not in this store: "
                 "does that function have another?",
                 "bold red",
             )
         )
     if not done.complete:
         lines.append(text("stopped; run the same again to send the rest"))
-    return 130 if not done.complete else 1 if done.refused or open_ else 0, lines
+        return 130, lines
+    return 1 if done.refused or lost else 0, lines
 
 
 def text(value: str, style: str = "") -> Text:
-    """Words from anywhere, as they can be printed: no markup, no escape sequences."""
+    """Untrusted text, printable: without markup and escape sequences."""
     return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in value), style)

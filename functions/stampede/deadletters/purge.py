@@ -1,7 +1,8 @@
-"""Removes dead letters from the store, and never one that was to stay.
+"""Removes dead letters from the store, and never one that is to stay.
 
-Objects are not changed, so what stays of one is written anew and read back before the old one
-is deleted. Cut short between the two, letters are there twice, which is the same as once.
+Objects are never changed. The letters of an object that stay go into a new object, which is read
+back before the old one is deleted. A crash between the two leaves these letters twice, which a
+reader treats as once.
 """
 
 from collections.abc import Callable
@@ -25,29 +26,27 @@ class Purged(NamedTuple):
 
 def purge(
     objects: Objects,
-    shelf: DeadLetterReader,
-    gone: Callable[[str, Position | None], bool],
-    tell: Callable[[Purged], None] = lambda done: None,
+    reader: DeadLetterReader,
+    removable: Callable[[str, Position | None], bool],
 ) -> Purged:
-    """Remove the letters on the shelf for whose table and position `gone` holds.
+    """Remove each letter of `reader` for whose table and position `removable` returns True.
 
-    Raises `StoreDown`; what was removed until then is removed, all else as it was.
+    Raises `StoreDown`; the letters removed before stay removed, and the others are unchanged.
     """
     removed = kept = 0
-    for info, rows in shelf.contents():
+    for info, rows in reader.contents():
         table = table_of_key(info.key)
-        stays = [not gone(table, position) for position in positions(rows)]
+        stays = [not removable(table, position) for position in positions(rows)]
         if not all(stays):
             if any(stays):
                 _put(objects, *write_rows(table, rows.filter(pa.array(stays))))
             objects.delete(info.key)
         kept += sum(stays)
         removed += len(stays) - sum(stays)
-        tell(Purged(removed, kept))
     return Purged(removed, kept)
 
 
 def _put(objects: Objects, key: str, data: bytes) -> None:
     objects.put(key, data)
     if objects.get(key) != data:
-        raise StoreDown(f"{key} does not read as it was just stored: nothing was deleted for it")
+        raise StoreDown(f"{key} does not read back as it was written: nothing was deleted for it")

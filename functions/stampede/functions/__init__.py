@@ -1,4 +1,4 @@
-"""The functions: one short module each, what it does with an event, in order."""
+"""The functions: a module for each, which says what it does with an event."""
 
 ALERT_FUNCTIONS = {"cutouts": "cutouts", "lightcurves": "detections"}
-"""The functions that take alerts, and the table each fills."""
+"""The functions that take alerts, and the table that each fills."""

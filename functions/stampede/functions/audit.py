@@ -1,4 +1,4 @@
-"""`stampede audit`: proves that nothing is missing, or names what is."""
+"""`stampede audit`: proves that nothing is missing, or names what is missing."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -21,65 +21,65 @@ def audit(
     everything: bool = False,
     second: Objects | None = None,
 ) -> list[ledger.Entry]:
-    """The ledger held against what Kafka has of `topics`, and what was ingested from disk.
+    """Compare the ledger with what Kafka has of `topics`, and with what was ingested from disk.
 
-    A line per table, topic and partition. Kafka is asked about `topics` that were not ingested
-    from disk. With `everything`, or no topics at all, whatever else the store knows of is
-    listed as well.
+    Returns one entry per table, topic and partition. Kafka's watermarks are read for the `topics`
+    that were not ingested from disk. With `everything`, or without topics, the entries of all
+    other topics that the store knows are returned too.
 
-    With a `second` site its ledger is what is given; all that the first accounts for is expected
-    of it as well, which has the whole history where Kafka has forgotten it.
+    With a `second` site the entries are those of its ledger. It must then also have all that the
+    first site accounts for, because Kafka may have deleted its old records.
 
     Raises
     ------
     SetupError
-        Kafka does not answer, or has no such topic.
+        Kafka does not answer, or lacks a topic.
     """
-    known = ledger.expected(objects)
-    ingested = {topic for topic, _ in known}
-    # Kafka before the store: what comes in after this is not expected of the store yet.
+    expected = ledger.expected(objects)
+    ingested = {topic for topic, _ in expected}
+    # Kafka before the store: the store need not have what Kafka receives after this.
     if in_kafka := [topic for topic in topics if topic not in ingested]:
-        known |= watermarks(settings, in_kafka)
-    found = ledger.accounts(objects)
+        expected |= watermarks(settings, in_kafka)
+    accounts = ledger.accounts(objects)
     if second is not None:
-        known = widened(known, Coverage.union(account.all for account in found.values()))
-        found = ledger.accounts(second)
-    entries = ledger.entries(found, known)
+        expected = widened(expected, Coverage.union(account.all for account in accounts.values()))
+        accounts = ledger.accounts(second)
+    entries = ledger.entries(accounts, expected)
     return [entry for entry in entries if everything or not topics or entry.topic in topics]
 
 
 def widened(
-    known: dict[ledger.PartitionId, Interval], seen: Coverage
+    expected: dict[ledger.PartitionId, Interval], seen: Coverage
 ) -> dict[ledger.PartitionId, Interval]:
-    """The spans that hold both what is known of each partition and what was seen of it."""
-    spans = dict(known)
+    """The expected spans, each widened so that it holds what was seen of its partition."""
+    spans = dict(expected)
     for partition in seen.partitions():
-        some = seen.intervals(*partition)
-        low, high = some[0][0], some[-1][1]
-        known_low, known_high = known.get(partition, (low, high))
-        spans[partition] = min(low, known_low), max(high, known_high)
+        intervals = seen.intervals(*partition)
+        low, high = intervals[0][0], intervals[-1][1]
+        expected_low, expected_high = expected.get(partition, (low, high))
+        spans[partition] = min(low, expected_low), max(high, expected_high)
     return spans
 
 
-class Lack(NamedTuple):
-    """What the second site does not have yet of one kind of object; `some` are keys."""
+class MissingObjects(NamedTuple):
+    """The objects of one kind that the second site lacks; `examples` are keys of a few."""
 
     kind: str
     objects: int
     bytes: int
-    some: tuple[str, ...]
+    examples: tuple[str, ...]
 
 
-def lacks(missing: Iterable[ObjectInfo], some: int = 3) -> list[Lack]:
-    """Objects by the first part of their keys, in order; held in little memory."""
-    found: dict[str, Lack] = {}
+def missing_by_kind(missing: Iterable[ObjectInfo], examples: int = 3) -> list[MissingObjects]:
+    """Count objects by the first part of their keys, sorted; memory does not grow with them."""
+    found: dict[str, MissingObjects] = {}
     for info in missing:
         kind = info.key.partition("/")[0]
-        lack = found.get(kind, Lack(kind, 0, 0, ()))
-        found[kind] = Lack(
-            kind, lack.objects + 1, lack.bytes + info.size, (*lack.some, info.key)[:some]
+        _, objects, size, keys = found.get(kind, MissingObjects(kind, 0, 0, ()))
+        found[kind] = MissingObjects(
+            kind, objects + 1, size + info.size, (*keys, info.key)[:examples]
         )
-    return [lack for _, lack in sorted(found.items())]
+    return [each for _, each in sorted(found.items())]
 
 
 def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.PartitionId, Interval]:
@@ -87,16 +87,16 @@ def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.Partiti
     options: dict[str, Any] = {
         "bootstrap.servers": settings.kafka,
         "group.id": "stampede-audit",
-        "log_level": 0,  # else librdkafka tells standard error of every refused connection
+        "log_level": 0,  # otherwise librdkafka prints every refused connection on standard error
     }
     consumer = Consumer(options | settings.kafka_options)
     try:
         spans = {}
         for topic in topics:
-            found = consumer.list_topics(topic, ANSWER_SECONDS).topics[topic]
-            if found.error:
-                raise SetupError(f"Kafka at {settings.kafka}, topic {topic}: {found.error.str()}")
-            for partition in found.partitions:
+            metadata = consumer.list_topics(topic, ANSWER_SECONDS).topics[topic]
+            if error := metadata.error:
+                raise SetupError(f"Kafka at {settings.kafka}, topic {topic}: {error.str()}")
+            for partition in metadata.partitions:
                 spans[topic, partition] = consumer.get_watermark_offsets(
                     TopicPartition(topic, partition), ANSWER_SECONDS
                 )

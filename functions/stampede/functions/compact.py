@@ -1,6 +1,6 @@
-"""compact: merges small runs into larger ones, so that looking things up stays cheap.
+"""compact: merges small runs into larger ones, so that lookups stay cheap.
 
-It keeps no state: a pass looks at what is there, does what is due, and may die at any moment.
+It keeps no state: a pass lists the runs, merges those that are due, and may die at any time.
 """
 
 import time
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 def compact_tables(settings: Settings) -> None:
-    """One pass over every table."""
+    """Make one pass over every table."""
     objects = open_objects(settings)
     for spec in (TABLES | DERIVED).values():
         begin = time.perf_counter()
@@ -33,7 +33,7 @@ def compact_tables(settings: Settings) -> None:
             run_rows=settings.run_rows,
             grace=timedelta(seconds=settings.grace_seconds),
         )
-        show(table, report)
+        set_metrics(table, report)
         log.info(
             "compacted",
             table=spec.name,
@@ -46,15 +46,15 @@ def compact_tables(settings: Settings) -> None:
         )
 
 
-def show(table: Table, report: Report) -> None:
-    """Set the metrics: what was rewritten, and what each level holds now."""
+def set_metrics(table: Table, report: Report) -> None:
+    """Set the metrics: how much was rewritten, and what each level holds now."""
     name = table.spec.name
     metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
     metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
     levels: dict[int, list[RunInfo]] = defaultdict(list)
     for part in table.runs():
         levels[part.name.level].append(part)
-    # A level that has become empty shows 0 rather than what it was.
+    # An emptied level shows 0, not its last value.
     for level in range(max(levels, default=0) + 1):
         runs = {part.name.run for part in levels[level]}
         metrics.RUNS.labels(name, level).set(len(runs))

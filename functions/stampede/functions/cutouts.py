@@ -1,8 +1,8 @@
-"""cutouts: splits off an alert's images and stores them, many alerts' in one pack.
+"""cutouts: stores the images of alerts, those of many alerts in one pack.
 
-Order matters: the pack is durable before the index says where things lie in it, and the index
-before anybody is told that the alert is stored. A crash in between leaves a pack that nothing
-points to; the event comes again.
+Order matters: the pack is durable before the index points into it, and the index is durable before
+the function accepts the event. A crash in between leaves a pack that nothing points to, and the
+sender sends the event again.
 """
 
 from stampede.clock import Stopwatch

@@ -1,7 +1,7 @@
-"""deadletters: keeps what could not be stored, with the reason, bytes and attributes unchanged.
+"""deadletters: stores events that could not be stored elsewhere, unchanged, with the reason.
 
-The path an event is sent to names the table that lacks it, so that coverage of the table and of
-its dead letters together account for every offset.
+The path that an event is sent to names the table that lacks it, so that the coverage of a table
+and of its dead letters together account for every offset.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from stampede.store.schema import TABLES
 
 
 def table_of_path(path: str) -> str:
-    """The table that the path of a dead-letter sink names. Raises `NotAnEvent`."""
+    """The table that the path of a dead-letter sink names. Raises `NotAnEvent` if it is none."""
     name = path.strip("/")
     if name not in TABLES:
         raise NotAnEvent(
@@ -34,13 +34,13 @@ class DeadLetters:
 
     async def store_batch(self, events: Sequence[Event]) -> list[Outcome]:
         """Make events durable as dead letters of the tables their paths name."""
-        verdicts: list[Outcome] = [None] * len(events)
+        outcomes: list[Outcome] = [None] * len(events)
         by_table: dict[str, list[Event]] = defaultdict(list)
-        for place, event in enumerate(events):
+        for number, event in enumerate(events):
             try:
                 by_table[table_of_path(event.path)].append(event)
             except NotAnEvent as error:
-                verdicts[place] = error
+                outcomes[number] = error
         for table, letters in by_table.items():
             await asyncio.to_thread(self._objects.put, *write_letters(table, letters))
-        return verdicts
+        return outcomes

@@ -1,7 +1,7 @@
 """lightcurves: turns alerts into points of light curves and adds them to the table.
 
-Nothing is read and nothing overwritten: an update is one small sorted run per batch. What the
-survey says of an alert beyond the columns of a point is kept beside it, as the survey names it.
+It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
+are no columns of a point are stored beside the table, under the survey's own names.
 """
 
 from stampede.clock import Stopwatch

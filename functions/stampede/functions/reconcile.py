@@ -1,28 +1,23 @@
-"""reconcile: compares what is there with what should be, and repairs the difference.
+"""reconcile: compares the stores with what they should hold, and repairs the difference.
 
-Notifications may be lost, functions die between two steps, a second site be away for a week:
-nothing depends on being told. A pass lists the stores and looks into what is new; it keeps no
-state but the names of the packs it found in order, and may die at any moment.
+Notifications get lost, functions die between two steps, a second site may be away for a week: so
+nothing depends on notifications alone. A pass lists the stores and checks what is new. It keeps no
+state but the names of the packs it found in order, and may die at any time.
 """
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import structlog
-import urllib3
-from urllib3.exceptions import HTTPError
 
 from stampede import metrics
 from stampede.clock import now_mjd
-from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
-from stampede.events.oidc import identified
-from stampede.events.s3_events import headers_of, stored_event
+from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError
+from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
+from stampede.functions.resend import Resender
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
@@ -34,61 +29,41 @@ from stampede.store.sweep import unneeded_at_second_site
 
 log = structlog.get_logger()
 
-WHAT = (
-    "unindexed",
-    "without-thumbnails",
-    "not-replicated",
-    "expired",
-    "superseded",
-    "cut-off",
-    "damaged",
-)
-RESENT = 500  # events sent in one pass: what is not done then is found again by the next
-UPLOAD_HOURS = 24  # a copy that takes longer was left by a killed process
-SEND_SECONDS = urllib3.Timeout(connect=3, read=300)  # a Broker that is slow is not down
-REFUSED = 5  # events in one pass that the Broker may refuse: one for its own sake, not all
-PAUSES = (5.0, 15.0, 30.0)  # seconds before a failed pass is made again
-
-
-class Found(NamedTuple):
-    """Something that is not as it should be: what, where, and whether it was repaired."""
-
-    what: str
-    key: str
-    repaired: bool
-
-
-Tell = Callable[[Found], None]
+RESENT = 500  # events sent in one pass; the next pass finds the rest again
+UPLOAD_HOURS = 24  # an older upload was left by a killed process
+REFUSED = 5  # events that the Broker may refuse in one pass, before the step gives up
 
 
 class Reconciler:
-    """Looks after the store, and after the second site where there is one.
+    """Checks and repairs the store, and the second site if there is one.
 
     Parameters
     ----------
-    tell
-        Called with everything that is found, when it was repaired.
+    report
+        Called with each finding, after its repair. It may be called in any thread.
 
-    Raises `SetupError`.
+    Raises
+    ------
+    SetupError
+        STAMPEDE_RECONCILE names an unknown step, or a store's address cannot be.
     """
 
-    def __init__(self, settings: Settings, tell: Tell = lambda found: None) -> None:
+    def __init__(self, settings: Settings, report: Report = lambda finding: None) -> None:
         self._settings = settings
+        self._report = report
         self._objects = open_objects(settings)
         self._sites = [self._objects]
         if settings.replica:
             self._sites.append(open_replica(settings))
         self._grace = timedelta(seconds=settings.grace_seconds)
-        self._tell = tell
-        self._telling = threading.Lock()
-        self._indexed = PackIndexCheck(self._objects, CUTOUTS, self._damaged)
-        self._drawn = PackIndexCheck(self._objects, THUMBNAILS, self._damaged)
+        self._indexed = PackIndexCheck(self._objects, CUTOUTS, self._add_damaged)
+        self._drawn = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
         steps = {
             "packs": self._index_packs,
-            "thumbnails": self._ask_for_thumbnails,
-            "replica": self._catch_up,
-            "retention": self._expire,
-            "leftovers": self._clear,
+            "thumbnails": self._request_thumbnails,
+            "replica": self._copy_to_replica,
+            "retention": self._delete_expired,
+            "leftovers": self._delete_leftovers,
         }
         names = [name.strip() for name in settings.reconcile.split(",") if name.strip()]
         if unknown := set(names) - set(steps):
@@ -98,15 +73,15 @@ class Reconciler:
         self._steps = {name: steps[name] for name in names}
 
     def run(self, repair: bool = True, everything: bool = False) -> Counter[str]:
-        """One pass; how many of each kind were found.
+        """Make one pass; return how many findings there are of each kind.
 
-        Without `repair` nothing is changed; with `everything` packs of whatever age are looked
-        into. Raises what a step raised, when the other steps are done.
+        Without `repair` nothing is changed. With `everything` packs of any age are checked. If a
+        step fails, the other steps run first; then its error is raised.
         """
         begin = time.perf_counter()
         self._repair, self._everything = repair, everything
         self._now = datetime.now(UTC)
-        self._found = Counter[str]()
+        self._findings = Findings(repair, self._report)
         failed: StampedeError | None = None
         for name, step in self._steps.items():
             try:
@@ -114,93 +89,94 @@ class Reconciler:
             except StampedeError as error:
                 log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
                 failed = error
-        for what in WHAT:
-            metrics.RECONCILE_FOUND.labels(what).set(self._found[what])
+        self._findings.show()
         metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
+        counts = self._findings.counts
         milliseconds = round(1000 * (time.perf_counter() - begin))
-        log.info("reconciled", repair=repair, found=dict(self._found), milliseconds=milliseconds)
+        log.info("reconciled", repair=repair, found=dict(counts), milliseconds=milliseconds)
         if failed:
             raise failed
-        return self._found
+        return counts
 
-    # -- what each step looks for, and does about it
+    # -- the steps
 
     def _index_packs(self) -> None:
-        """Packs that no run points into: a crash came between the two."""
+        """Index packs that the table lacks: `cutouts` crashed between pack and run."""
         for info in self._indexed.lacking(self._packs()):
             try:
                 if self._repair:
                     index(self._objects, info.key)
-                self._note("unindexed", info.key)
+                self._findings.add("unindexed", info.key)
             except NotFound:
-                continue  # past its retention by now
+                continue  # its retention ended meanwhile
             except Damaged:
-                self._damaged(info.key)
+                self._add_damaged(info.key)
 
-    def _ask_for_thumbnails(self) -> None:
-        """Packs of which no thumbnails were made: their event was lost."""
-        send = sender(self._settings) if self._repair and self._settings.sink else None
+    def _request_thumbnails(self) -> None:
+        """Send the events of packs without thumbnails again: their event was lost."""
+        resender = Resender(self._settings) if self._repair and self._settings.sink else None
         refused = 0
         for info in self._drawn.lacking(self._packs()):
             sent = False
-            if send and self._found["without-thumbnails"] < RESENT:
+            if resender and self._findings.counts["without-thumbnails"] < RESENT:
                 try:
-                    send(info)
+                    resender.send(info)
                     sent = True
                 except BrokerDown:
                     refused += 1
                     if refused == REFUSED:
                         raise
-            self._note("without-thumbnails", info.key, sent)
+            self._findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
 
-    def _catch_up(self) -> None:
-        """Whatever the second site lacks."""
+    def _copy_to_replica(self) -> None:
+        """Copy what the second site lacks."""
         if not self._settings.replica:
             return
         replica = make_replica(self._settings)
 
-        def brought(key: str, copied: Copied) -> None:
-            count(key, copied)
-            self._note("not-replicated", key)
+        def copied(key: str, copy: Copied) -> None:
+            count(key, copy)
+            self._findings.add("not-replicated", key)
 
         try:
             if self._repair:
-                replica.catch_up(brought)
+                replica.catch_up(copied)
             else:
                 for info in replica.missing():
-                    self._note("not-replicated", info.key)
+                    self._findings.add("not-replicated", info.key)
         finally:
             replica.close()
 
-    def _expire(self) -> None:
-        """Packs past their retention, at every site."""
+    def _delete_expired(self) -> None:
+        """Delete packs past their retention, at every site."""
         days, today = self._settings.cutout_days, now_mjd()
         if days is None:
             return
         for site in self._sites:
             for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
                 for info in site.list(f"{spec.prefix}/"):
-                    # Nights have five digits: in the order of keys they are in their own.
+                    # Nights have five digits, so keys are in the order of nights.
                     if not expired(info.key, days, today):
                         break
-                    self._remove("expired", site, info.key)
+                    self._delete("expired", site, info.key)
 
-    def _clear(self) -> None:
-        """What nobody needs: uploads that were cut off, runs merged at the second site."""
+    def _delete_leftovers(self) -> None:
+        """Abort interrupted uploads; delete runs of the second site whose rows were merged."""
         if self._repair:
+            before = self._now - timedelta(hours=UPLOAD_HOURS)
             for site in self._sites:
-                for _ in range(site.forget_uploads(self._now - timedelta(hours=UPLOAD_HOURS))):
-                    self._note("cut-off", "an upload")
+                for _ in range(site.forget_uploads(before)):
+                    self._findings.add("cut-off", "an upload")
         for site in self._sites[1:]:
             for key in unneeded_at_second_site(self._objects, site, self._now, self._grace):
-                self._remove("superseded", site, key)
+                self._delete("superseded", site, key)
 
-    # -- how
+    # -- what the steps share
 
     def _packs(self) -> Iterator[ObjectInfo]:
-        """The packs to look into: those stored lately, but for those of flushes under way."""
+        """The packs to check: recent ones, except those whose batch may still be in progress."""
         latest = self._now - self._grace
         earliest = self._now - timedelta(days=self._settings.reconcile_days)
         for info in self._objects.list(f"{CUTOUT_PACKS.prefix}/"):
@@ -212,59 +188,10 @@ class Reconciler:
             ):
                 yield info
 
-    def _damaged(self, key: str) -> None:
-        self._note("damaged", key, False)
+    def _add_damaged(self, key: str) -> None:
+        self._findings.add("damaged", key, repaired=False)
 
-    def _remove(self, what: str, site: Objects, key: str) -> None:
+    def _delete(self, kind: str, site: Objects, key: str) -> None:
         if self._repair:
             site.delete(key)
-        self._note(what, key)
-
-    def _note(self, what: str, key: str, repaired: bool = True) -> None:
-        repaired = repaired and self._repair
-        with self._telling:
-            self._found[what] += 1
-            self._tell(Found(what, key, repaired))
-        if repaired:
-            metrics.RECONCILE_REPAIRED.labels(what).inc()
-
-
-def patiently(
-    once: Callable[[], object],
-    tell: Callable[[StampedeError, float], None],
-    pauses: Sequence[float] = PAUSES,
-) -> None:
-    """A pass; made again, after a pause, while a store or the Broker is away or too busy.
-
-    For whoever is not asked again by a timer. `tell` is given each failure and the pause after
-    it. Raises what the last pass raised.
-    """
-    for pause in pauses:
-        try:
-            once()
-            return
-        except (StoreDown, BrokerDown) as error:
-            tell(error, pause)
-            time.sleep(pause)
-    once()
-
-
-def sender(settings: Settings) -> Callable[[ObjectInfo], None]:
-    """What sends the event of a stored object to the sink: the Broker, as the relay does.
-
-    It raises `BrokerDown`.
-    """
-    http = urllib3.PoolManager(retries=urllib3.Retry(2, backoff_factor=0.2), timeout=SEND_SECONDS)
-    bucket = urlsplit(settings.store).path.strip("/").rpartition("/")[2]
-
-    def send(info: ObjectInfo) -> None:
-        event = stored_event(bucket, settings.region, info.key, info.size, info.etag, info.modified)
-        headers = identified(headers_of(event), settings.sink_token)
-        try:
-            answer = http.request("POST", settings.sink, body=event.data, headers=headers)
-        except HTTPError as error:
-            raise BrokerDown(f"{settings.sink} does not answer: {error}") from error
-        if answer.status >= 300:
-            raise BrokerDown(f"{settings.sink} answered {answer.status} at {info.key}")
-
-    return send
+        self._findings.add(kind, key)

@@ -1,6 +1,6 @@
-"""replicate: copies each stored object to the second site, and answers when it was seen there.
+"""replicate: copies each stored object to the second site, and answers when it is there.
 
-It holds nothing but what is under way: an event that is one too many is told to come again.
+It holds only the copies in progress and a few that wait; it answers 429 to events beyond those.
 """
 
 import asyncio
@@ -21,26 +21,26 @@ from stampede.store.replica import Replica
 
 log = structlog.get_logger()
 
-WAITING = 4  # events taken, for each that can be under way
+EVENTS_PER_COPY = 4  # events held for each copy that may be in progress
 
 
 class Replicate:
-    """Takes the events of stored objects. Raises `SetupError` where there is no second site."""
+    """Takes the events of stored objects. Raises `SetupError` if there is no second site."""
 
     def __init__(self, settings: Settings) -> None:
         self._replica = make_replica(settings)
         self._pool = ThreadPoolExecutor(settings.copies, "replicate")
-        self._most = WAITING * settings.copies
+        self._most = EVENTS_PER_COPY * settings.copies
         self._held = 0
 
     async def handle(self, event: Event) -> None:
-        """Copy one object; returns when the second site has it.
+        """Copy one object; return when the second site has it.
 
         Raises `NotAnEvent`, `Overloaded`, `StoreDown`, `Damaged`.
         """
         key = key_of(event)
         if self._held >= self._most:
-            raise Overloaded(f"{self._held} copies are under way or wait: try again later")
+            raise Overloaded(f"{self._held} copies are in progress or wait: try again later")
         self._held += 1
         try:
             copied = await asyncio.get_running_loop().run_in_executor(
@@ -57,7 +57,7 @@ class Replicate:
 
 
 def make_replica(settings: Settings) -> Replica:
-    """The second site by the settings. Raises `SetupError` where there is none."""
+    """The second site of the settings. Raises `SetupError` if there is none."""
     return Replica(
         open_objects(settings),
         open_replica(settings),

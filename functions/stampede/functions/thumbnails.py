@@ -1,11 +1,11 @@
-"""thumbnails: draws the images of every new pack and stores them, a thumbnail per alert, as a pack.
+"""thumbnails: draws one thumbnail per alert of every new pack, and stores them as a pack.
 
-Order matters as it does in `cutouts`: first the pack, then the run that says where things lie in
-it, then the answer. The same event again writes the same objects again.
+Order matters as in `cutouts`: first the pack, then the run that points into it, then the answer.
+The same event again writes the same objects again.
 
-One pack at a time is drawn, in a thread: a thousand alerts take half a second of one core, three
-times what any survey sends, and a second pack meanwhile would cost memory and gain little. No
-worker process is needed as for alerts: nothing that reads a stranger's bytes here can hang.
+A thread draws one pack at a time: a thousand alerts take half a second of one core, which is three
+times the rate of any survey, and a second pack at once would cost memory and gain little. Unlike
+alerts, packs need no worker process: no code here that reads foreign bytes can hang.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class Thumbnails:
-    """Makes the thumbnails of the packs that it is told of."""
+    """Makes the thumbnails of the packs whose events it takes."""
 
     def __init__(self, settings: Settings) -> None:
         self._objects = open_objects(settings)
@@ -38,7 +38,7 @@ class Thumbnails:
         self._drawing = asyncio.Lock()
 
     async def handle(self, event: Event) -> None:
-        """Take the event of a stored object; one that is no pack of cutouts is ignored.
+        """Take the event of a stored object; ignore an object that is no pack of cutouts.
 
         Raises `NotAnEvent`, `StoreDown`, `Damaged`.
         """
@@ -56,7 +56,7 @@ class Thumbnails:
             if expired(key, self._days, now_mjd()):
                 log.info("no thumbnails: the pack is past its retention", pack=key)
                 return
-            raise StoreDown(f"the store told of {key} but does not have it") from None
+            raise StoreDown(f"the store announced {key} but does not have it") from None
         watch.lap("get")
         try:
             cutouts, coverage = read_rows(data)

@@ -1,1 +1,1 @@
-"""Alerts from disk, stored as if they had come from Kafka."""
+"""Alerts from disk, sent as if they came from Kafka."""

@@ -1,4 +1,4 @@
-"""Alerts from disk: Avro files, folders of them, tarballs, gzipped or not."""
+"""Reads alerts from disk: Avro files, folders, tarballs, gzipped or not."""
 
 import gzip
 import io
@@ -18,11 +18,11 @@ from stampede.errors import SetupError
 
 AVRO = (".avro", ".avro.gz")
 TAR = (".tar", ".tar.gz", ".tgz")
-NOT_OF_A_TOPIC = re.compile("[^A-Za-z0-9._-]+")
+NOT_IN_A_TOPIC = re.compile("[^A-Za-z0-9._-]+")  # characters that Kafka allows in no topic's name
 
 
-class FromDisk(NamedTuple):
-    """One alert's bytes, framed as a survey sends them, and where they were found."""
+class FileAlert(NamedTuple):
+    """The bytes of one alert, framed as its survey sends them, and the file that holds them."""
 
     name: str
     data: bytes
@@ -31,7 +31,7 @@ class FromDisk(NamedTuple):
 def find(paths: Iterable[Path]) -> list[Path]:
     """The files of alerts at `paths` and below, in order.
 
-    Raises `SetupError` for a path that is not there, and where there is nothing at all.
+    Raises `SetupError` for a path that does not exist, and if there are no files at all.
     """
     found: list[Path] = []
     for path in paths:
@@ -50,23 +50,23 @@ def find(paths: Iterable[Path]) -> list[Path]:
 
 
 def name_of(files: Iterable[Path]) -> str:
-    """A name for these very files, the same every time: for the ledger, in place of a topic.
+    """A name for exactly these files, the same every time: for the ledger, in place of a topic.
 
-    It has the letters of a topic's name, whatever the files' have.
+    It has only characters that Kafka allows in a topic's name.
     """
     state = blake2b(digest_size=4)
     files = list(files)
     for file in files:
         state.update(f"{file.name} {file.stat().st_size}\n".encode())
     stem = files[0].name.split(".")[0] if len(files) == 1 else files[0].parent.name or "alerts"
-    return f"files-{NOT_OF_A_TOPIC.sub('-', stem)[:100]}-{state.hexdigest()}"
+    return f"files-{NOT_IN_A_TOPIC.sub('-', stem)[:100]}-{state.hexdigest()}"
 
 
-def read(files: Iterable[Path]) -> Iterator[FromDisk]:
+def read(files: Iterable[Path]) -> Iterator[FileAlert]:
     """Every alert in these files, one after the other, never all in memory.
 
-    A file or tar member that cannot be taken apart is given as it is: whoever stores it will
-    say what is wrong with it, and keep it.
+    A file or tar member that cannot be split is yielded unchanged: the function that receives it
+    refuses it with a reason, and it becomes a dead letter.
     """
     for file in files:
         if file.name.endswith(TAR):
@@ -75,11 +75,11 @@ def read(files: Iterable[Path]) -> Iterator[FromDisk]:
             yield from _split(str(file), _unzipped(file.read_bytes()))
 
 
-def _tar(file: Path) -> Iterator[FromDisk]:
+def _tar(file: Path) -> Iterator[FileAlert]:
     try:
         with tarfile.open(file, "r|*", tarinfo=Member) as tar:
             for member in iter(tar.next, None):
-                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all
+                tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps them all
                 if member.isfile() and (content := tar.extractfile(member)):
                     yield from _split(f"{file}:{member.name}", _unzipped(content.read()))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
@@ -87,21 +87,21 @@ def _tar(file: Path) -> Iterator[FromDisk]:
 
 
 class Member(tarfile.TarInfo):
-    """A member of a tar that must be whole: a damaged header is not the end of the tar."""
+    """A member whose damaged header is an error: tarfile would take it for the end of the tar."""
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "Member":
-        """Read the next header. Raises `tarfile.ReadError` where there is none, nor an end."""
+        """Read the next header. Raises `tarfile.ReadError` if there is neither that nor the end."""
         try:
             return super().fromtarfile(tar)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the end that a tar has
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the regular end of a tar
             raise
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(f"{error}, {tar.offset:,} bytes in") from None
 
 
 def _unzipped(data: bytes) -> bytes:
-    """The content of a gzip file; anything else, a damaged one too, as it is."""
+    """The content of a gzip file; other bytes and damaged gzip unchanged."""
     if data[:2] == b"\x1f\x8b":
         try:
             return gzip.decompress(data)
@@ -110,7 +110,7 @@ def _unzipped(data: bytes) -> bytes:
     return data
 
 
-def _split(name: str, data: bytes) -> list[FromDisk]:
+def _split(name: str, data: bytes) -> list[FileAlert]:
     """One alert per record of a container; anything else is one alert."""
     if data[:4] == container.MAGIC:
         try:
@@ -118,15 +118,15 @@ def _split(name: str, data: bytes) -> list[FromDisk]:
             blocks = list(container.blocks(data, header, len(data) * 100))
             if [count for count, _ in blocks] != [1]:
                 return list(_records(name, header, blocks))
-        except Exception:  # the many ways in which bytes can be no Avro: as it is, then
+        except Exception:  # bytes can fail to be Avro in many ways; then they stay unchanged
             pass
-    return [FromDisk(name, data)]
+    return [FileAlert(name, data)]
 
 
 def _records(
     name: str, header: container.Header, blocks: Iterable[tuple[int, container.Bytes]]
-) -> Iterator[FromDisk]:
-    """The records of a container of many, each as a container of one."""
+) -> Iterator[FileAlert]:
+    """The records of a container, each as a container of one record."""
     schema = parsed(header.schema)
     head = container.make_header(header.schema)
     for block, (count, records) in enumerate(blocks):
@@ -136,4 +136,4 @@ def _records(
             fastavro.schemaless_reader(stream, schema)
             record = records[begin : stream.tell()]
             one = b"".join((head, *container.make_blocks([[record]])))
-            yield FromDisk(f"{name}[{block}.{number}]", one)
+            yield FileAlert(f"{name}[{block}.{number}]", one)

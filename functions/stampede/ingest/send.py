@@ -1,18 +1,18 @@
-"""`stampede ingest`: alerts from disk into the functions, as if a source had them from Kafka.
+"""Sends alerts from disk to the functions, as the source sends those from Kafka.
 
-The files stand in for a topic of one partition, an alert's place among them for its offset. So
-the same files again are the same events, which is harmless, and the ledger accounts for each.
+The files stand for a topic of one partition, and the order of the alerts in them for offsets. So
+the same files again give the same events, which is harmless, and the ledger accounts for each.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import SetupError
-from stampede.events.delivery import Abandoned, Delivery, Sink
+from stampede.events.delivery import Delivery, Sink
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.sending import send_all
 from stampede.events.source import connections
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.ingest import files
@@ -20,11 +20,9 @@ from stampede.settings import Settings
 from stampede.store.ledger import expect
 from stampede.store.objects import Objects
 
-Tell = Callable[[int], None]
 
-
-class Way(NamedTuple):
-    """Where the events of one table go: its function, and its dead letters."""
+class AlertSink(NamedTuple):
+    """URLs for the events of one table: of its function, and of its dead letters."""
 
     sink: str
     dead_letters: str
@@ -38,22 +36,32 @@ class Ingested(NamedTuple):
     complete: bool
 
 
-def ways_of(urls: dict[str, str]) -> list[Way]:
-    """Where alerts that come from no Kafka are sent, given the URL of each function."""
+def alert_sinks(urls: dict[str, str]) -> list[AlertSink]:
+    """The sinks of alerts from disk, given the URL of each function by its name."""
     return [
-        Way(urls[name], f"{urls['deadletters']}/{table}") for name, table in ALERT_FUNCTIONS.items()
+        AlertSink(urls[name], f"{urls['deadletters']}/{table}")
+        for name, table in ALERT_FUNCTIONS.items()
     ]
 
 
 async def ingest(
     paths: Iterable[Path],
-    ways: Iterable[Way],
+    sinks: Iterable[AlertSink],
     objects: Objects,
     settings: Settings,
     stop: asyncio.Event,
-    tell: Tell,
+    progress: Callable[[int], None],
 ) -> Ingested:
-    """Send every alert at `paths` along every way; returns when each is durable somewhere.
+    """Send every alert at `paths` to every sink; return when each is stored or dead-lettered.
+
+    Parameters
+    ----------
+    objects
+        The store, whose ledger then expects the alerts.
+    stop
+        Setting it abandons the alerts in flight; see `send_all`.
+    progress
+        Called with the number of alerts sent, after each.
 
     Raises
     ------
@@ -62,49 +70,33 @@ async def ingest(
     """
     found = files.find(paths)
     topic = files.name_of(found)
-    naming = CloudEventHeaders(settings.namespace, "files", {})
-    async with connections(settings) as held:
+    records = (
+        Record(topic, 0, offset, None, None, (), alert.data)
+        for offset, alert in enumerate(files.read(found))
+    )
+    event_headers = CloudEventHeaders(settings.namespace, "files", {})
+    sent = 0
+    async with connections(settings) as pool:
         deliveries = [
             Delivery(
-                Sink("sink", way.sink, held, stop, settings.backoff_seconds),
-                Sink("dead letters", way.dead_letters, held, stop, settings.backoff_seconds),
+                Sink("sink", each.sink, pool, stop, settings.backoff_seconds),
+                Sink("dead letters", each.dead_letters, pool, stop, settings.backoff_seconds),
                 settings.retries,
             )
-            for way in ways
+            for each in sinks
         ]
-        room = asyncio.Semaphore(max(1, settings.in_flight // 4))
-        sent = 0
 
         async def send(record: Record) -> None:
             nonlocal sent
-            try:
-                headers = naming.headers(record)
-                await asyncio.gather(*(each.deliver(headers, record) for each in deliveries))
-                sent += 1
-                tell(sent)
-            finally:
-                room.release()
+            headers = event_headers.headers(record)
+            await asyncio.gather(*(each.deliver(headers, record) for each in deliveries))
+            sent += 1
+            progress(sent)
 
-        alerts = enumerate(files.read(found))
-        count = 0
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                # A few at a time, in a thread: reading must not hold up what is under way.
-                while batch := await asyncio.to_thread(lambda: list(islice(alerts, 50))):
-                    for offset, alert in batch:
-                        await room.acquire()
-                        if stop.is_set():
-                            raise Abandoned
-                        record = Record(topic, 0, offset, None, None, (), alert.data)
-                        tasks.create_task(send(record))
-                        count += 1
-        except* Abandoned:
-            count = -1
-        except* SetupError as group:  # out of the group, for whoever expects one error
-            raise group.exceptions[0] from None
-    if count < 0:
+        complete = await send_all(records, send, lambda record: len(record.value), settings, stop)
+    if not complete:
         return Ingested(topic, sent, False)
-    if not count:
+    if not sent:
         raise SetupError(f"{', '.join(str(each) for each in found[:3])}: no alerts in there")
-    await asyncio.to_thread(expect, objects, topic, count)
-    return Ingested(topic, count, True)
+    await asyncio.to_thread(expect, objects, topic, sent)
+    return Ingested(topic, sent, True)

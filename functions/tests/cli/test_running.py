@@ -1,4 +1,4 @@
-"""Which system a command speaks to."""
+"""Which system a command uses."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from stampede.cli.running import running
 URLS = {"cutouts": "http://cutouts.test", "lightcurves": "http://lightcurves.test"}
 
 
-def test_without_any(tmp_path: Path) -> None:
+def test_there_is_none(tmp_path: Path) -> None:
     assert running(tmp_path) is None
 
 
-def test_the_one_that_the_settings_tell_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_system_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAMPEDE_FUNCTIONS", json.dumps(URLS))
     monkeypatch.setenv("STAMPEDE_STORE", "http://store.test/bucket")
     found = running(tmp_path)
@@ -24,9 +24,7 @@ def test_the_one_that_the_settings_tell_of(tmp_path: Path, monkeypatch: pytest.M
     assert found.settings.store == "http://store.test/bucket"
 
 
-def test_the_one_that_is_up_here_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_stampede_up_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAMPEDE_FUNCTIONS", json.dumps(URLS))
     up = {"pid": os.getpid(), "urls": {"read": "http://here.test"}, "store": "file:///here"}
     (tmp_path / "up.json").write_text(json.dumps(up))

@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import Producer
 
 from stampede.errors import SetupError
-from stampede.functions.audit import Lack, audit, lacks, watermarks
+from stampede.functions.audit import MissingObjects, audit, missing_by_kind, watermarks
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.ledger import expect
@@ -114,9 +114,9 @@ def test_what_is_not_there_yet_is_named_by_kind() -> None:
     for number in range(5):
         objects.put(f"packs/60000/{number}", bytes(10))
     objects.put("deadletters/cutouts/x", b"x")
-    assert lacks(objects.list("")) == [
-        Lack("deadletters", 1, 1, ("deadletters/cutouts/x",)),
-        Lack("packs", 5, 50, ("packs/60000/0", "packs/60000/1", "packs/60000/2")),
+    assert missing_by_kind(objects.list("")) == [
+        MissingObjects("deadletters", 1, 1, ("deadletters/cutouts/x",)),
+        MissingObjects("packs", 5, 50, ("packs/60000/0", "packs/60000/1", "packs/60000/2")),
     ]
 
 

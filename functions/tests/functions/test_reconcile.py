@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StoreDown
-from stampede.functions.reconcile import Found, Reconciler, patiently
+from stampede.errors import BrokerDown, NotFound, SetupError, StoreDown
+from stampede.functions.findings import Finding
+from stampede.functions.reconcile import Reconciler
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
 from stampede.store.compaction import compact
@@ -45,10 +46,10 @@ def keys(objects: Objects, prefix: str = "") -> list[str]:
     return [info.key for info in objects.list(prefix)]
 
 
-def one_pass(settings: Settings, *steps: str, **how: bool) -> tuple[Counter, list[Found]]:
-    found: list[Found] = []
-    some = settings.model_copy(update={"reconcile": ",".join(steps)})
-    return Reconciler(some, found.append).run(**how), found
+def one_pass(settings: Settings, *steps: str, **how: bool) -> tuple[Counter, list[Finding]]:
+    found: list[Finding] = []
+    chosen = settings.model_copy(update={"reconcile": ",".join(steps)})
+    return Reconciler(chosen, found.append).run(**how), found
 
 
 @pytest.mark.parametrize("kafka", [True, False])
@@ -57,7 +58,7 @@ def test_a_pack_without_its_run_gets_the_very_run_it_lacks(settings: Settings, k
     put_all(objects, range(10))
     pack = put_pack(objects, range(10, 20), kafka=kafka)
     count, found = one_pass(settings, "packs")
-    assert (count, found) == ({"unindexed": 1}, [Found("unindexed", pack.key, True)])
+    assert (count, found) == ({"unindexed": 1}, [Finding("unindexed", pack.key, True)])
     repaired = keys(objects, "tables/cutouts/")
     places = Table(objects, CUTOUTS).lookup(range(10, 20))
     assert places["pack"].unique().to_pylist() == [pack.key]
@@ -103,10 +104,10 @@ def test_what_is_no_pack_is_named_and_stops_nothing(settings: Settings) -> None:
     objects = open_objects(settings)
     bad = f"packs/{TODAY}/{'0' * 32}.parquet"
     objects.put(bad, b"not Parquet at all")
-    pack, found = put_pack(objects, range(5)), list[Found]()
+    pack, found = put_pack(objects, range(5)), list[Finding]()
     reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}), found.append)
     reconciler.run()
-    assert set(found) == {Found("damaged", bad, False), Found("unindexed", pack.key, True)}
+    assert set(found) == {Finding("damaged", bad, False), Finding("unindexed", pack.key, True)}
     assert reconciler.run() == {"damaged": 1}  # until somebody sees to it
 
 
@@ -117,8 +118,8 @@ def test_a_damaged_pack_is_not_indexed_and_stops_nothing(settings: Settings) -> 
     bad[50] ^= 1
     objects.put(packs[0].key, bytes(bad))
     _, found = one_pass(settings, "packs")
-    assert Counter(each.what for each in found) == {"damaged": 1, "unindexed": 3}
-    assert Found("damaged", packs[0].key, False) in found
+    assert Counter(each.kind for each in found) == {"damaged": 1, "unindexed": 3}
+    assert Finding("damaged", packs[0].key, False) in found
     assert len(Table(objects, CUTOUTS).lookup(range(12))) == 27
 
 
@@ -128,7 +129,7 @@ def test_a_pack_without_thumbnails_is_told_to_the_broker(settings: Settings) -> 
     Thumbnails(settings).make(done.key)
     with Receiver() as broker:
         to = settings.model_copy(update={"sink": broker.url})
-        assert one_pass(to, "thumbnails")[1] == [Found("without-thumbnails", pack.key, True)]
+        assert one_pass(to, "thumbnails")[1] == [Finding("without-thumbnails", pack.key, True)]
         [event] = broker.accepted
         assert event.headers["ce-type"] == "com.amazonaws.s3.ObjectCreated:Put"
         assert event.headers["ce-subject"] == pack.key
@@ -157,7 +158,7 @@ def test_a_broker_that_refuses_one_event_gets_the_others(settings: Settings) -> 
         return 503 if event.headers["ce-subject"] in bad else 204, b"", {}
 
     with Receiver(answer) as broker:
-        found: list[Found] = []
+        found: list[Finding] = []
         to = settings.model_copy(update={"sink": broker.url, "reconcile": "thumbnails"})
         with pytest.raises(BrokerDown, match="refused 2 events"):
             Reconciler(to, found.append).run()
@@ -176,28 +177,6 @@ def test_a_broker_that_is_down_does_not_keep_the_rest_undone(settings: Settings)
     with pytest.raises(BrokerDown):
         one_pass(to, "thumbnails", "replica")
     assert all_same_names(settings)
-
-
-def test_a_pass_is_made_again_where_it_helps() -> None:
-    failing = iter([StoreDown("busy"), BrokerDown("busy"), None, StoreDown("not asked")])
-    told: list[tuple[str, float]] = []
-
-    def once() -> None:
-        if error := next(failing):
-            raise error
-
-    tell = lambda error, pause: told.append((error.name, pause))
-    patiently(once, tell, (0, 0.01, 0))
-    assert told == [("store-down", 0), ("broker-down", 0.01)]
-    with pytest.raises(StoreDown, match="not asked"):
-        patiently(once, tell, ())
-    with pytest.raises(Damaged):
-        patiently(damaged, tell, (0, 0))
-    assert len(told) == 2
-
-
-def damaged() -> None:
-    raise Damaged("rot")
 
 
 def all_same_names(settings: Settings) -> bool:

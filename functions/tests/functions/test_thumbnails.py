@@ -14,7 +14,8 @@ from stampede.clock import now_mjd
 from stampede.errors import Damaged
 from stampede.events.s3_events import headers_of, stored_event
 from stampede.functions.compact import compact_tables
-from stampede.functions.reconcile import Found, Reconciler
+from stampede.functions.findings import Finding
+from stampede.functions.reconcile import Reconciler
 from stampede.functions.thumbnails import Thumbnails
 from stampede.images.thumbnail import thumbnail
 from stampede.settings import Settings
@@ -116,10 +117,10 @@ def test_what_was_not_drawn_is_found(tmp_path: Path, coverage: Coverage) -> None
     settings = Settings(store=f"file://{tmp_path}/store", grace_seconds=0, reconcile="thumbnails")
     objects = open_objects(settings)
     key = stored_pack(objects, coverage=coverage).key
-    found: list[Found] = []
+    found: list[Finding] = []
     for reconciler in (Reconciler(settings, found.append), Reconciler(settings, found.append)):
         reconciler.run()
-    assert found == [Found("without-thumbnails", key, False)] * 2
+    assert found == [Finding("without-thumbnails", key, False)] * 2
     Thumbnails(settings).make(key)
     compact_tables(settings)
     for again in (reconciler, Reconciler(settings)):

@@ -1,4 +1,4 @@
-"""Alerts from disk, in all the wrappings they come in."""
+"""Alerts from disk, in every kind of file and archive."""
 
 import gzip
 import io
@@ -78,7 +78,7 @@ def test_a_single_file_of_any_name(tmp_path: Path) -> None:
     assert contents(tmp_path / "alert.bin") == ALERTS[:1]
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="no-such: there is no such file or folder"):
         files.find([tmp_path / "no-such"])
     with pytest.raises(SetupError, match=r"no alerts in .*: looked for files that end in \.avro,"):
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: str) -> None:
-    """Each reads as the alert on its own does."""
+    """Each decodes as the alert on its own does."""
     records = [made_alerts.ztf_record(candid) for candid in range(1, 40)]
     path = tmp_path / "many.avro"
     path.write_bytes(made_alerts.contained(records, made_alerts.ztf_schema(), codec))
@@ -119,8 +119,8 @@ def test_a_container_of_none_holds_no_alert(tmp_path: Path) -> None:
     ids=["cut", "end", "middle", "empty", "other"],
 )
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_a_damaged_file_is_given_as_it_is(tmp_path: Path, damage: Callable, codec: str) -> None:
-    """Whoever stores it says what is wrong with it; it is not passed over."""
+def test_a_damaged_file_is_read_unchanged(tmp_path: Path, damage: Callable, codec: str) -> None:
+    """It is not skipped: the function that receives it says what is wrong."""
     records = [made_alerts.ztf_record(candid) for candid in range(1, 4)]
     path = tmp_path / "damaged.avro"
     path.write_bytes(damage(made_alerts.contained(records, made_alerts.ztf_schema(), codec)))
@@ -137,7 +137,7 @@ def test_a_damaged_file_is_given_as_it_is(tmp_path: Path, damage: Callable, code
     ],
     ids=["cut", "middle", "magic alone"],
 )
-def test_damaged_gzip_is_given_as_it_is(tmp_path: Path, damage: Callable) -> None:
+def test_damaged_gzip_is_read_unchanged(tmp_path: Path, damage: Callable) -> None:
     data = damage(gzip.compress(ALERTS[0]))
     (tmp_path / "damaged.avro.gz").write_bytes(data)
     with tarfile.open(tmp_path / "night.tar", "w") as archive:
@@ -169,10 +169,10 @@ def second_header(data: bytes) -> int:
 def test_a_damaged_tar_is_an_error_after_what_could_be_read(
     tmp_path: Path, damage: Callable, compress: Callable
 ) -> None:
-    """It never ends early without a word: the rest would be missing, and nobody the wiser."""
+    """It never ends early in silence: nobody would know that the rest is missing."""
     path = tar(tmp_path)
     path.write_bytes(compress(damage(path.read_bytes())))
-    found: list[files.FromDisk] = []
+    found: list[files.FileAlert] = []
     with pytest.raises(SetupError, match=r"night\.tar cannot be read to its end"):
         found.extend(files.read([path]))
     assert [alert.data for alert in found] == ALERTS[: len(found)]
@@ -188,16 +188,16 @@ def test_a_damaged_gzipped_tar_is_an_error(tmp_path: Path, at: float) -> None:
             list(files.read([path]))
 
 
-def test_a_large_tar_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_members_of_a_tar_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     most = []
 
-    class Watched(tarfile.TarFile):
+    class CountedTar(tarfile.TarFile):
         def next(self):
             most.append(len(self.members))
             return super().next()
 
-    monkeypatch.setattr(tarfile, "TarFile", Watched)
-    monkeypatch.setattr(tarfile, "open", Watched.open)
+    monkeypatch.setattr(tarfile, "TarFile", CountedTar)
+    monkeypatch.setattr(tarfile, "open", CountedTar.open)
     assert contents(tar(tmp_path)) == ALERTS
     assert max(most) <= 1
 
@@ -220,4 +220,4 @@ def test_names_are_those_of_topics(tmp_path: Path, stem: str) -> None:
     (folder / "2.avro").write_bytes(ALERTS[1])
     name = files.name_of(files.find([folder]))
     assert len(name) < 130
-    assert not files.NOT_OF_A_TOPIC.search(name)
+    assert not files.NOT_IN_A_TOPIC.search(name)

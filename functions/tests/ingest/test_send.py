@@ -1,4 +1,4 @@
-"""Alerts from disk to two functions, which are here HTTP servers whose answers a test decides."""
+"""Alerts from disk to two functions: here HTTP servers whose answers a test decides."""
 
 import asyncio
 import threading
@@ -10,18 +10,20 @@ import pytest
 from stampede.errors import SetupError
 from stampede.events.event import parse
 from stampede.ingest.files import find, name_of
-from stampede.ingest.send import Ingested, Way, ingest
+from stampede.ingest.send import AlertSink, Ingested, ingest
 from stampede.settings import Settings
 from stampede.store.ledger import expected
 from stampede.store.memory import MemoryObjects
 from tests.support.receiver import Received, Receiver, Reply
+
+pytestmark = pytest.mark.anyio
 
 COUNT = 40
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Files that are no alerts at all: nobody here looks into them."""
+    """Files that hold no alerts: nothing here decodes them."""
     folder = tmp_path / "night"
     folder.mkdir()
     for number in range(COUNT):
@@ -35,7 +37,7 @@ class Two:
     def __init__(self) -> None:
         self.one, self.two, self.dead = Receiver(), Receiver(), Receiver()
         self.objects = MemoryObjects()
-        self.told: list[int] = []
+        self.counts: list[int] = []
 
     def __enter__(self) -> "Two":
         for each in (self.one, self.two, self.dead):
@@ -46,22 +48,19 @@ class Two:
         for each in (self.one, self.two, self.dead):
             each.__exit__()
 
-    def ingest(self, *paths: Path, stop_when: Callable[[], bool] = lambda: False) -> Ingested:
-        async def run() -> Ingested:
-            stop = asyncio.Event()
+    async def ingest(self, *paths: Path, stop_when: Callable[[], bool] = lambda: False) -> Ingested:
+        stop = asyncio.Event()
 
-            def tell(count: int) -> None:
-                self.told.append(count)
-                if stop_when():
-                    stop.set()
+        def progress(count: int) -> None:
+            self.counts.append(count)
+            if stop_when():
+                stop.set()
 
-            ways = [Way(each.url, f"{self.dead.url}{n}") for n, each in enumerate(self.sinks)]
-            settings = Settings(backoff_seconds=0.02, retries=2, in_flight=40)
-            return await asyncio.wait_for(
-                ingest(paths, ways, self.objects, settings, stop, tell), 150
-            )
-
-        return asyncio.run(run())
+        sinks = [AlertSink(each.url, f"{self.dead.url}{n}") for n, each in enumerate(self.sinks)]
+        settings = Settings(backoff_seconds=0.02, retries=2, in_flight=40)
+        return await asyncio.wait_for(
+            ingest(paths, sinks, self.objects, settings, stop, progress), 150
+        )
 
     @property
     def sinks(self) -> tuple[Receiver, Receiver]:
@@ -72,41 +71,41 @@ def arrived(receiver: Receiver) -> list[tuple[int, int]]:
     return sorted(each.place for each in receiver.accepted)
 
 
-def test_every_alert_reaches_every_function(folder: Path) -> None:
+async def test_every_alert_reaches_every_function(folder: Path) -> None:
     with Two() as two:
-        done = two.ingest(folder)
+        done = await two.ingest(folder)
         assert done == Ingested(name_of(find([folder])), COUNT, True)
         for sink in two.sinks:
             assert arrived(sink) == [(0, offset) for offset in range(COUNT)]
             bodies = {each.place[1]: each.body for each in sink.accepted}
             assert bodies[7] == b"alert 7" * 100
         assert expected(two.objects) == {(done.topic, 0): (0, COUNT)}
-        assert two.told == list(range(1, COUNT + 1))
+        assert two.counts == list(range(1, COUNT + 1))
 
 
-def test_the_events_are_those_of_a_source(folder: Path) -> None:
+async def test_the_events_are_those_of_a_source(folder: Path) -> None:
     with Two() as two:
-        done = two.ingest(folder)
+        done = await two.ingest(folder)
         one = two.one.accepted[0]
         headers = [(name.encode(), value.encode()) for name, value in one.headers.items()]
         assert parse(headers, one.body).position == (done.topic, *one.place)
 
 
-def test_again_is_the_same_again(folder: Path) -> None:
+async def test_again_is_the_same_again(folder: Path) -> None:
     with Two() as two:
-        assert two.ingest(folder) == two.ingest(folder)
+        assert await two.ingest(folder) == await two.ingest(folder)
         events = [(each.id, each.headers["ce-source"], each.body) for each in two.one.accepted]
         assert len(events) == 2 * COUNT
         assert len(set(events)) == COUNT
 
 
-def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Path) -> None:
+async def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Path) -> None:
     def refuse_seven(event: Received, times: int) -> Reply:
         return (400, b"no alert", {}) if event.place[1] == 7 else (204, b"", {})
 
     with Two() as two:
         two.two.answer = refuse_seven
-        assert two.ingest(folder).complete
+        assert (await two.ingest(folder)).complete
         assert len(arrived(two.one)) == COUNT
         assert len(arrived(two.two)) == COUNT - 1
         (letter,) = two.dead.accepted
@@ -115,51 +114,53 @@ def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Path) -> 
         assert letter.headers["ce-knativeerrorcode"] == "400"
 
 
-def test_a_function_that_is_away_is_waited_for(folder: Path) -> None:
+async def test_it_waits_for_a_function_that_is_down(folder: Path) -> None:
     with Two() as two:
         two.two.__exit__()
         timer = threading.Timer(1.0, two.two.__enter__)
         timer.start()
-        assert two.ingest(folder).complete
+        assert (await two.ingest(folder)).complete
         timer.join()
         assert len(arrived(two.two)) == COUNT
         assert not two.dead.requests
 
 
-def test_told_to_stop_it_says_so_and_expects_nothing(folder: Path) -> None:
+async def test_a_stopped_ingest_is_not_complete_and_expects_nothing(folder: Path) -> None:
     with Two() as two:
         two.one.delay = 0.05
-        done = two.ingest(folder, stop_when=lambda: len(two.told) >= 5)
+        done = await two.ingest(folder, stop_when=lambda: len(two.counts) >= 5)
         assert not done.complete
         assert 5 <= done.alerts < COUNT
         assert expected(two.objects) == {}
 
 
-def test_told_to_stop_while_a_function_is_away(folder: Path) -> None:
+async def test_it_stops_while_a_function_is_down(folder: Path) -> None:
     with Two() as two:
 
         def refuse(event: Received, times: int) -> Reply:
             return (503, b"away", {}) if event.place[1] > 3 else (204, b"", {})
 
         two.two.answer = refuse
-        done = two.ingest(folder, stop_when=lambda: True)
+        done = await two.ingest(folder, stop_when=lambda: True)
         assert not done.complete
         assert done.alerts <= 4
 
 
-def test_an_empty_folder_and_an_empty_archive_are_errors(tmp_path: Path) -> None:
+async def test_an_empty_folder_and_an_empty_archive_are_errors(tmp_path: Path) -> None:
     with Two() as two:
         with pytest.raises(SetupError, match="no alerts in"):
-            two.ingest(tmp_path)
+            await two.ingest(tmp_path)
         (tmp_path / "night.tar").write_bytes(bytes(10240))
         with pytest.raises(SetupError, match=r"night\.tar: no alerts in there"):
-            two.ingest(tmp_path)
+            await two.ingest(tmp_path)
         assert expected(two.objects) == {}
 
 
-def test_a_damaged_archive_is_one_error_and_expects_nothing(folder: Path, tmp_path: Path) -> None:
+async def test_a_damaged_archive_is_one_error_and_expects_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "damaged.tar.gz").write_bytes(b"\x1f\x8b but no more")
     with Two() as two:
         with pytest.raises(SetupError, match=r"damaged\.tar\.gz cannot be read to its end"):
-            two.ingest(folder, tmp_path / "damaged.tar.gz")
+            await two.ingest(folder, tmp_path / "damaged.tar.gz")
         assert expected(two.objects) == {}

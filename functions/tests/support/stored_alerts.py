@@ -1,4 +1,4 @@
-"""What was sent against what is stored: asked over HTTP, as a user would, and held to the truth."""
+"""Compares what was sent with what is stored, read over HTTP as a user reads it."""
 
 import gzip
 import io
@@ -49,14 +49,14 @@ def stored_cutouts(read: str, alert_ids: Iterable[int]) -> Cutouts:
 
 
 def differences(one: Cutouts, other: Cutouts) -> list[tuple[str, int, str]]:
-    """Which cutouts are not alike, or are in one alone."""
+    """Cutouts that differ, or that only one of the two has."""
     return [key for key in {**one, **other} if one.get(key) != other.get(key)]
 
 
 def assert_light_curves(
     read: str, simulator: Simulator, object_ids: Iterable[str] | None = None
 ) -> int:
-    """Light curves, all if not told which, are the simulator's truth; how many points there are."""
+    """Assert that light curves, by default all, are what the simulator made; return the points."""
     object_ids = simulator.object_ids if object_ids is None else list(object_ids)
     curves: dict[str, dict[tuple, dict]] = {}
     for row in _rows(f"{read}/v1/lightcurves?format=arrow", object_ids):
@@ -65,19 +65,19 @@ def assert_light_curves(
         curves[row["object_id"]][key] = row
     assert curves.keys() == set(object_ids)
     for object_id, curve in curves.items():
-        truth = simulator.light_curve(object_id)
-        assert curve.keys() == {point.key for point in truth}, object_id
-        for point in truth:
+        expected_points = simulator.light_curve(object_id)
+        assert curve.keys() == {point.key for point in expected_points}, object_id
+        for point in expected_points:
             row = curve[point.key]
             for name, value in point._asdict().items():
-                near = value is not None and name in TOLERANCE
-                expected = pytest.approx(value, rel=TOLERANCE[name]) if near else value
+                approximate = value is not None and name in TOLERANCE
+                expected = pytest.approx(value, rel=TOLERANCE[name]) if approximate else value
                 assert row[name] == expected, (point.key, name)
     return sum(map(len, curves.values()))
 
 
 def light_curve_points(read: str, object_ids: Iterable[str]) -> set[tuple[str, str, int]]:
-    """Survey, object and alert of every point that is an alert's own, in these light curves."""
+    """Survey, object and alert of each point that is the alert's own detection."""
     return {
         (row["survey"], row["object_id"], row["source_id"])
         for row in _rows(f"{read}/v1/lightcurves?format=arrow", object_ids)
@@ -90,9 +90,9 @@ def letters(objects: Objects, table: str) -> dict[tuple[str, int, int], Letter]:
     found = {}
     for info in objects.list(f"deadletters/{table}/"):
         for row in pq.read_table(io.BytesIO(objects.get(info.key))).to_pylist():
-            place = (row["topic"], row["partition"], row["offset"])
+            position = (row["topic"], row["partition"], row["offset"])
             letter = Letter(row["code"], row["reason"], row["data"])
-            assert found.setdefault(place, letter).data == letter.data
+            assert found.setdefault(position, letter).data == letter.data
     return found
 
 

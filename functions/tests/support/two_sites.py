@@ -1,4 +1,4 @@
-"""Two S3 endpoints, each a Ceph of its own, and alerts stored at the first."""
+"""Two S3 endpoints, each its own Ceph, and alerts stored at the first."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ TODAY = int(now_mjd())
 def second_ceph(
     ceph_packages: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCeph]:
-    """Another site; its keys are its own."""
+    """The Ceph of the second site, with its own access keys."""
     directory = tmp_path_factory.mktemp("second")
     keys = {"access_key": "second", "secret_key": "second-secret"}
     with LocalCeph(directory, free_port(2), "memstore", 4, **keys) as server:
@@ -63,7 +63,7 @@ def all_same(settings: Settings) -> bool:
 
 
 def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool = True) -> Pack:
-    """What `cutouts` does first; the alerts' ids are their offsets."""
+    """Store a pack without its run, as `cutouts` does first; an alert's id is its offset."""
     cutouts = [
         rows.cutout(i, kind, ztf(source(seed=i)), night + 0.5) for i in offsets for kind in KINDS
     ]
@@ -74,7 +74,7 @@ def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool =
 
 
 def put_all(objects: Objects, offsets: range, night: int = TODAY) -> Pack:
-    """And what it does then, and `lightcurves`."""
+    """Store a pack, its run, and the points of `lightcurves`."""
     pack, coverage = put_pack(objects, offsets, night), Coverage.of({("alerts", 0): offsets})
     Table(objects, CUTOUTS).append(pack.places, coverage)
     points = rows.table(rows.detection("1", i) for i in offsets)

@@ -1,4 +1,4 @@
-"""The whole way of an alert: Kafka, sources, functions, Ceph and `read`, each a process."""
+"""An alert from Kafka to `read`: sources, functions and Ceph, each a process."""
 
 import time
 import uuid
@@ -21,14 +21,14 @@ from stampede_local.system import System, SystemPlan, make_topics
 from tests.support import made_alerts, stored_alerts
 
 STORED_SECONDS = 150.0
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 
 
 @pytest.fixture
 def system(
     bucket: Settings, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[System]:
-    """Everything, on a Kafka and an S3 endpoint that are there already."""
+    """The whole system, on a Kafka and an S3 endpoint that already run."""
     monkeypatch.setenv("STAMPEDE_ACCESS_KEY", bucket.access_key)
     monkeypatch.setenv("STAMPEDE_SECRET_KEY", bucket.secret_key.get_secret_value())
     monkeypatch.setenv("STAMPEDE_GROUP", uuid.uuid4().hex)
@@ -42,29 +42,31 @@ def system(
 
 
 @pytest.fixture
-def send(system: System) -> Callable[[Iterable[bytes]], dict[Place, bytes]]:
-    """Sends messages to the topic of their survey; the message at each place in Kafka."""
+def send(system: System) -> Callable[[Iterable[bytes]], dict[Position, bytes]]:
+    """Send messages to the topic of their survey; return the message at each Kafka position."""
     lsst, ztf = system.plan.topics
 
-    def go(messages: Iterable[bytes]) -> dict[Place, bytes]:
+    def go(messages: Iterable[bytes]) -> dict[Position, bytes]:
         producer = Producer({"bootstrap.servers": system.settings.kafka, "linger.ms": 5})
-        places: dict[Place, bytes] = {}
+        positions: dict[Position, bytes] = {}
 
         def note(error: object, message: object) -> None:
             assert error is None
-            places[message.topic(), message.partition(), message.offset()] = message.value() or b""
+            positions[message.topic(), message.partition(), message.offset()] = (
+                message.value() or b""
+            )
 
         for message in messages:
             producer.produce(ztf if message[:3] == b"Obj" else lsst, message, on_delivery=note)
             producer.poll(0)
         assert producer.flush(120) == 0
-        return places
+        return positions
 
     return go
 
 
 def wait_until_stored(system: System) -> None:
-    """Until `audit` says that nothing is missing."""
+    """Return when `audit` finds nothing missing."""
     objects = open_objects(system.settings)
     deadline = time.monotonic() + STORED_SECONDS
     while missing := [
@@ -77,7 +79,7 @@ def wait_until_stored(system: System) -> None:
 
 
 def reasons(fault: str) -> tuple[str, ...]:
-    """What a dead letter may say of a fault, one of these."""
+    """Texts of which the reason of a dead letter contains one."""
     return {
         "empty": ("the message is empty",),
         "magic": ("neither",),
@@ -102,21 +104,21 @@ def test_simulated_alerts(system: System, send) -> None:
     assert {"lsst", "ztf"} == {alert.survey for alert in alerts if alert.fault}
     assert any(alert.duplicate for alert in alerts)
     assert any(alert.kind == "mover" for alert in alerts)
-    places = send(alert.body for alert in alerts)
-    assert len(places) == 600
+    positions = send(alert.body for alert in alerts)
+    assert len(positions) == 600
     wait_until_stored(system)
 
     objects, read = open_objects(system.settings), system.urls["read"]
     for number, table in enumerate(("cutouts", "detections")):
         due = {
-            place: FAULTS[alert.fault][number]
-            for place, body in places.items()
+            position: FAULTS[alert.fault][number]
+            for position, body in positions.items()
             if (alert := by_body[body]).fault and FAULTS[alert.fault][number] >= 300
         }
         found = stored_alerts.letters(objects, table)
-        assert {place: int(letter.code) for place, letter in found.items()} == due
-        for place, letter in found.items():
-            assert letter.data == places[place]
+        assert {position: int(letter.code) for position, letter in found.items()} == due
+        for position, letter in found.items():
+            assert letter.data == positions[position]
             fault = by_body[letter.data].fault
             assert fault
             assert any(reason in letter.reason for reason in reasons(fault)), (fault, letter.reason)
@@ -136,15 +138,15 @@ def test_real_alerts(system: System, send) -> None:
     wait_until_stored(system)
     entries = audit(open_objects(system.settings), system.settings, system.plan.topics)
     assert Counter(entry.dead_lettered for entry in entries).keys() == {0}
-    truths = [truth for message in messages if (truth := expected_alert(message))]
-    assert len(truths) == len(messages)
+    expected = [alert for message in messages if (alert := expected_alert(message))]
+    assert len(expected) == len(messages)
     read = system.urls["read"]
-    stored = stored_alerts.stored_cutouts(read, [truth.alert_id for truth in truths])
+    stored = stored_alerts.stored_cutouts(read, [alert.alert_id for alert in expected])
     assert {key: digest(fits) for key, fits in stored.items()} == {
-        (truth.survey, truth.alert_id, kind): value
-        for truth in truths
-        for kind, value in truth.cutouts.items()
+        (alert.survey, alert.alert_id, kind): value
+        for alert in expected
+        for kind, value in alert.cutouts.items()
     }
-    own = {(truth.survey, truth.object_id, truth.alert_id) for truth in truths}
-    points = stored_alerts.light_curve_points(read, {truth.object_id for truth in truths})
+    own = {(alert.survey, alert.object_id, alert.alert_id) for alert in expected}
+    points = stored_alerts.light_curve_points(read, {alert.object_id for alert in expected})
     assert own <= points

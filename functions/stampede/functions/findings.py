@@ -1,0 +1,62 @@
+"""What a pass of `reconcile` finds: counted, reported, and shown as metrics."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stampede import metrics
+
+KINDS = (
+    "unindexed",
+    "without-thumbnails",
+    "not-replicated",
+    "expired",
+    "superseded",
+    "cut-off",
+    "damaged",
+)
+"""The kinds of findings: values of the metrics' label ``what``."""
+
+
+class Finding(NamedTuple):
+    """An object that is not as it should be, and whether it was repaired."""
+
+    kind: str
+    key: str
+    repaired: bool
+
+
+Report = Callable[[Finding], None]
+
+
+class Findings:
+    """The findings of one pass; several threads may add to them.
+
+    Parameters
+    ----------
+    repair
+        False in a dry run: then nothing counts as repaired.
+    report
+        Called with each finding, after its repair.
+    """
+
+    def __init__(self, repair: bool, report: Report) -> None:
+        self.counts = Counter[str]()
+        self._repair = repair
+        self._report = report
+        self._lock = threading.Lock()
+
+    def add(self, kind: str, key: str, repaired: bool = True) -> None:
+        """Count and report a finding."""
+        repaired = repaired and self._repair
+        with self._lock:
+            self.counts[kind] += 1
+            self._report(Finding(kind, key, repaired))
+        if repaired:
+            metrics.RECONCILE_REPAIRED.labels(kind).inc()
+
+    def show(self) -> None:
+        """Set the metrics to the counts of this pass."""
+        for kind in KINDS:
+            metrics.RECONCILE_FOUND.labels(kind).set(self.counts[kind])

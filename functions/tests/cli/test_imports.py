@@ -1,0 +1,64 @@
+"""What a command loads: an import costs time, and a function must start from zero fast."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from stampede.simulator.faults import FAULTS
+
+HEAVY = {"asyncio", "numpy", "pyarrow", "pydantic", "structlog", "uvicorn"}
+HELP_SECONDS = 0.5  # of CPU; measured 0.18 s. The modules are the real bound, this is a backstop
+
+RUN = """
+import atexit, resource, sys
+
+def report():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(usage.ru_utime + usage.ru_stime, *sorted(sys.modules), file=sys.stderr)
+
+atexit.register(report)
+from stampede.cli.main import main
+main()
+"""
+
+
+def run(*arguments: str, **env: str) -> tuple[str, float, set[str]]:
+    """The output of a command, the seconds of CPU that it took, and the modules that it loaded."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STAMPEDE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean | {"COLUMNS": "300", "TERM": "dumb"} | env,
+    )
+    assert done.returncode == 0, done.stderr
+    seconds, *modules = done.stderr.split()
+    return done.stdout, float(seconds), set(modules)
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    help_text, seconds, modules = run("--help")
+    assert all(f" {command} " in help_text for command in ("up", "demo", "bench", "deadletters"))
+    assert not HEAVY & packages(modules)
+    assert seconds < HELP_SECONDS
+
+
+def test_listing_dead_letters_loads_no_ceph_and_no_functions(tmp_path: Path) -> None:
+    store = {"STAMPEDE_STORE": f"file://{tmp_path}/store", "XDG_DATA_HOME": str(tmp_path)}
+    listed, _, modules = run("deadletters", "list", **store)
+    assert "no dead letters" in listed
+    assert not {"stampede_local", "stampede_bench", "uvicorn"} & packages(modules)
+    assert not [name for name in modules if name.startswith("stampede.functions.")]
+
+
+def test_help_names_every_fault() -> None:
+    help_text, _, modules = run("simulate", "--help")
+    assert "stampede.simulator.faults" not in modules
+    words = set(help_text.replace(",", " ").split())
+    assert set(FAULTS) <= words

@@ -1,0 +1,129 @@
+"""Reading dead letters: what is read, and what is skipped and named."""
+
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.deadletters.dead_letter import DeadLetter, write_letters
+from stampede.deadletters.purge import Purged, purge
+from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
+from stampede.errors import Damaged, NotFound, SetupError
+from stampede.events.event import Event
+from stampede.store.directory import DirectoryObjects
+from stampede.store.memory import MemoryObjects
+from stampede.store.runs import digest
+from tests.deadletters.letters import bury, event, ids, store
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+def test_the_newest_first_then_by_offset_each_once(tmp_path: Path) -> None:
+    objects = DirectoryObjects(tmp_path)
+    bury(objects, event(2), event(11), event(1))
+    bury(objects, event(2, reason="later"), event(300), event(None), table="detections")
+    bury(objects, event(11), event(0))
+    assert ids(objects, "cutouts") == [f"cutouts/alerts/0/{n}" for n in (0, 11, 1, 2)]
+    *others, nowhere = ids(objects, "detections")
+    assert others == ["detections/alerts/0/2", "detections/alerts/0/300"]
+    assert ids(objects, None, frozenset([nowhere])) == [nowhere]
+    assert ids(objects, None, None, "LATER") == others[:1]
+    assert len(ids(objects)) == 7
+
+
+def test_a_topic_made_anew_hides_no_letter(objects) -> None:
+    bury(objects, event(1))
+    bury(objects, Event(event(1).attributes, b"another alert"))
+    assert ids(objects) == ["cutouts/alerts/0/1"] * 2
+
+
+def test_a_letter_is_what_was_sent(objects) -> None:
+    bury(objects, event(5))
+    (letter,) = DeadLetterReader(objects).letters()
+    assert isinstance(letter, DeadLetter)
+    assert (letter.data, letter.code, letter.reason) == (event(5).data, "400", "no alert")
+    assert letter.attributes == event(5).attributes
+    assert letter.headers() == {
+        **{"ce-specversion": "1.0", "ce-type": "t", "ce-id": "5", "ce-source": "x#alerts"},
+        "ce-subject": "partition:0#5",
+    }
+
+
+class Counting(MemoryObjects):
+    """Knows what was read from its beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whole: list[str] = []
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        if start == 0:
+            self.whole.append(key)
+        return super().get(key, start, length)
+
+
+def test_for_one_letter_footers_are_read_and_one_object() -> None:
+    objects = Counting()
+    keys = [
+        bury(objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, some)))
+        for some in (range(n, n + 3) for n in range(0, 30, 3))
+    ]
+    assert ids(objects, None, frozenset(["cutouts/alerts/0/13"])) == ["cutouts/alerts/0/13"]
+    assert objects.whole == [keys[4]]
+
+
+def odd_objects() -> Iterator[tuple[str, bytes, str]]:
+    """Key, bytes and what is said of it."""
+    key, data = write_letters("cutouts", [event(1)])
+    yield key, data[:-1], "does not read as it was stored"
+    yield "deadletters/cutouts/notes.txt", b"", "is not the key of an object"
+    yield "deadletters/nights/" + key[-40:], data, "is not the key of an object"
+    yield f"deadletters/cutouts/{digest(b'x')}.parquet", b"x", "is not a Parquet file"
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), sink)
+    name = digest(sink.getvalue())
+    yield f"deadletters/cutouts/{name}.parquet", sink.getvalue(), "does not have the columns"
+
+
+@pytest.mark.parametrize(("key", "data", "said"), list(odd_objects()))
+def test_an_odd_object_is_named_and_hides_no_other(objects, key: str, data: bytes, said: str):
+    bury(objects, event(7))
+    store(objects, 7)
+    objects.put(key, data)
+    for choice in (DeadLetterFilter(), DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/7"]))):
+        reader = DeadLetterReader(objects, choice)
+        assert [letter.id for letter in reader.letters()] == ["cutouts/alerts/0/7"]
+        with pytest.raises(Damaged, match=f"{key}.* {said}"):
+            reader.check()
+    reader = DeadLetterReader(objects)
+    assert purge(objects, reader, lambda *at: True) == Purged(1, 0)
+    assert [info.key for info in objects.list("deadletters/")] == [key]
+
+
+def test_an_object_that_is_gone_meanwhile_is_named(objects) -> None:
+    key, other = bury(objects, event(1)), bury(objects, event(2))
+    reader = DeadLetterReader(objects)
+    objects.delete(key)
+    assert [letter.object.key for letter in reader.letters()] == [other]
+    with pytest.raises(Damaged, match=key):
+        reader.check()
+
+
+def test_ids_that_there_are_not(objects) -> None:
+    bury(objects, event(1))
+    reader = DeadLetterReader(
+        objects, DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/1", "cutouts/alerts/0/2"]))
+    )
+    assert len(list(reader.letters())) == 1
+    with pytest.raises(NotFound, match=r"there is no dead letter cutouts/alerts/0/2$"):
+        reader.check()
+    for wrong in ("cutouts", "nights/alerts/0/1", "cutouts/alerts/0/x", "cutouts/a/0/1/2", ""):
+        with pytest.raises(SetupError, match="not a dead letter's id"):
+            DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([wrong])))

@@ -1,0 +1,99 @@
+"""Sending a stream of items: what bounds it, and what ends it."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from stampede.errors import SetupError
+from stampede.events.sending import InFlight, send_all
+from stampede.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_items_in_flight_are_bounded_in_number_and_bytes_but_one_may_have_any_size() -> (
+    None
+):
+    in_flight, inside = InFlight(2, 100), []
+    release = {name: asyncio.Event() for name in ("huge", "a", "b", "c", "d")}
+    takers = []
+
+    async def take(name: str, size: int) -> None:
+        await in_flight.enter(size)
+        inside.append(name)
+        await release[name].wait()
+        inside.remove(name)
+        await in_flight.leave(size)
+
+    async def comes(name: str, size: int) -> list[str]:
+        takers.append(asyncio.ensure_future(take(name, size)))
+        return await settled()
+
+    async def goes(name: str) -> list[str]:
+        release[name].set()
+        return await settled()
+
+    async def settled() -> list[str]:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return list(inside)
+
+    assert await comes("huge", 1000) == ["huge"]  # larger than the bound, but alone
+    assert await comes("a", 60) == ["huge"]
+    assert await goes("huge") == ["a"]
+    assert await comes("b", 60) == ["a"]  # too many bytes together
+    assert await goes("a") == ["b"]
+    assert await comes("c", 40) == ["b", "c"]
+    assert await comes("d", 0) == ["b", "c"]  # too many items
+    assert await goes("b") == ["c", "d"]
+    await goes("c")
+    await goes("d")
+    await in_flight.empty()
+    await asyncio.gather(*takers)
+
+
+async def test_every_item_is_sent_once_within_the_bound() -> None:
+    sent, at_once, most = [], 0, 0
+
+    async def send(item: int) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.001)
+        at_once -= 1
+        sent.append(item)
+
+    settings = Settings(in_flight=20)
+    assert await send_all(iter(range(100)), send, lambda _: 1, settings, asyncio.Event())
+    assert sorted(sent) == list(range(100))
+    assert most == 5
+
+
+async def test_stopping_abandons_the_items_in_flight() -> None:
+    stop, finished = asyncio.Event(), []
+
+    async def send(item: int) -> None:
+        if item == 3:
+            stop.set()
+        await asyncio.sleep(60 if item >= 3 else 0)
+        finished.append(item)
+
+    assert not await send_all(iter(range(100)), send, lambda _: 1, Settings(), stop)
+    assert finished == [0, 1, 2]
+
+
+async def test_an_error_of_the_items_or_of_a_send_is_raised_as_one_error() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise SetupError("unreadable")
+
+    async def send(item: int) -> None:
+        pass
+
+    async def fail(item: int) -> None:
+        raise SetupError("unsendable")
+
+    for stream, act, message in ((items(), send, "unreadable"), (iter([1]), fail, "unsendable")):
+        with pytest.raises(SetupError, match=message):
+            await send_all(stream, act, lambda _: 1, Settings(), asyncio.Event())
