@@ -9,7 +9,8 @@ import pytest
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import StoreDown
-from stampede.read.app import SMALL_THREADS, make_app
+from stampede.read.app import make_app
+from stampede.read.service import SMALL_THREADS
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects

@@ -1,0 +1,16 @@
+"""Problem documents: how Stampede reports an error over HTTP (RFC 9457)."""
+
+from stampede.errors import StampedeError
+
+
+def problem_document(error: StampedeError, detail: str | None = None) -> dict[str, str | int]:
+    """The members of an error's problem document, `detail` in place of the error's message.
+
+    The ``type`` of an error is stable: ``urn:stampede:problem:`` and the error's name.
+    """
+    return {
+        "type": f"urn:stampede:problem:{error.name}",
+        "title": error.name.replace("-", " ").capitalize(),
+        "status": error.status,
+        "detail": error.message if detail is None else detail,
+    }
