@@ -8,10 +8,9 @@ from stampede.read import parameters
 from stampede.read.conditional import REVALIDATE, Representation, etag
 from stampede.read.errors import BadParameter
 from stampede.read.formats import FORMATS, with_magnitudes
-from stampede.read.points import PointFilter
+from stampede.read.points import BANDS, PointFilter
 from stampede.read.service import service_of
 
-BANDS = "ugrizy"
 MJD = 0.0, 1e6
 FEW = 500
 """Most points that the event loop itself answers if memory holds them: a thread would only compete

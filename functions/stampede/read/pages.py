@@ -15,7 +15,9 @@ from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
 from stampede.read.formats import FORMATS, with_magnitudes
 from stampede.read.locations import CutoutLocation
-from stampede.read.plot import Axis, date_of, light_curve_svg
+from stampede.read.plot import Axis, light_curve_svg
+from stampede.read.points import BANDS
+from stampede.read.ticks import date_of
 from stampede.store.ledger import Entry
 
 if TYPE_CHECKING:
@@ -191,7 +193,7 @@ def _facts(detections: pa.Table, rows: list[dict[str, Any]]) -> dict[str, str]:
 def _bands(detections: pa.Table) -> list[str]:
     """The bands of a light curve in order of wavelength, then ``none``."""
     bands = set(detections["band"].to_pylist())
-    return [band for band in "ugrizy" if band in bands] + (["none"] if None in bands else [])
+    return [band for band in BANDS if band in bands] + (["none"] if None in bands else [])
 
 
 def _point_kinds(detections: pa.Table) -> dict[str, str]:

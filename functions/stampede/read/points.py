@@ -7,6 +7,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+BANDS = "ugrizy"
+"""In order of wavelength."""
+
 
 class PointFilter(NamedTuple):
     """Which points of a light curve a reader wants.
