@@ -94,7 +94,7 @@ async def _ids(request: Request, parse: Callable[[bytes, int], streams.Ids]) -> 
         return await service.run_bulk(parse, body, most)
     except TooLarge as error:
         if url := service.settings.bulk_url:
-            raise TooLarge(f"{error.message}, or all at once of {url}") from None
+            raise TooLarge(f"{error.message}, or send all of them to {url}") from None
         raise
 
 
@@ -103,6 +103,6 @@ async def _body(request: Request, most: int) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > most:
-            raise TooLarge(f"the ids take more than {most} bytes: ask in parts")
+            raise TooLarge(f"the ids take more than {most} bytes: split the query")
         parts.append(part)
     return b"".join(parts)

@@ -49,7 +49,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 async def on_bug(request: Request, error: Exception) -> Response:
     """Respond to any other exception: log it, and do not show it to the client."""
     log.error("read failed", path=request.url.path, problem="internal", exc_info=error)
-    internal = StampedeError("Something went wrong here; it was logged.")
+    internal = StampedeError("Internal error; the details are in the log.")
     return problem_response(request, problem_document(internal))
 
 

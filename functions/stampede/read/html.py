@@ -85,7 +85,7 @@ def _find(lookup: Lookup, text: str) -> str:
         locations = lookup.locations([parameters.alert_id(text, "id")])
         if locations:
             return _url(locations[0])
-    raise NotFound(f"there is no object and no alert {text}")
+    raise NotFound(f"no object and no alert {text} is stored")
 
 
 def _url(alert: CutoutLocation) -> str:

@@ -48,7 +48,7 @@ def point_filter(request: Request) -> PointFilter:
     query = request.query_params
     bands = [band for text in query.getlist("band") for band in text.split(",")]
     if not all(band in BANDS and len(band) == 1 for band in bands):
-        raise BadParameter("band", f"must be some of {', '.join(BANDS)}: {bands!r:.60}")
+        raise BadParameter("band", f"must be one or more of {', '.join(BANDS)}: {bands!r:.60}")
     return PointFilter(
         bands=bands,
         forced=parameters.flag(query, "forced"),

@@ -69,7 +69,7 @@ def of_one_alert(
         where = f"of survey {survey} " if survey else ""
         raise UnknownAlert(f"no alert {alert_id} {where}is stored")
     if len({location.survey for location in locations}) > 1:
-        raise AmbiguousAlert("survey", f"alert {alert_id} is in both surveys: add ?survey=")
+        raise AmbiguousAlert("survey", f"alert {alert_id} is in more than one survey: add ?survey=")
     return by_kind(locations)
 
 

@@ -127,7 +127,7 @@ def _ids(body: bytes, most: int) -> Iterator[object]:
     count = 0
     for count, text in enumerate(ids, 1):
         if count > most:
-            raise TooLarge(f"more than {most} ids: ask in parts")
+            raise TooLarge(f"more than {most} ids: split the query")
         yield text
     if not count:
         raise BadParameter("ids", "the body holds no ids: send JSON or one id per line")

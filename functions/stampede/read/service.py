@@ -54,7 +54,7 @@ class QueryLimit:
     def slot(self) -> Iterator[None]:
         """Room for one query. Raises `TooManyQueries` if there is none."""
         if self._running >= self._most:
-            raise TooManyQueries(f"{self._running} large queries are under way: try again later")
+            raise TooManyQueries(f"{self._running} large queries are running: try again later")
         self._running += 1
         try:
             yield

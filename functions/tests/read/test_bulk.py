@@ -194,7 +194,7 @@ def test_too_many_ids_name_the_service_that_takes_them(store):
         got = post(server, CUTOUTS, b"5\n" * 21)
         assert got.status == 413
         assert got.json()["detail"] == (
-            "more than 20 ids: ask in parts, or all at once of http://bulk.test"
+            "more than 20 ids: split the query, or send all of them to http://bulk.test"
         )
 
 
