@@ -147,7 +147,7 @@ def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], N
     lookup = Lookup(bucket, settings)
     places = {
         place.alert_id: place
-        for place in lookup.places(list(set(alert_ids)))
+        for place in lookup.locations(list(set(alert_ids)))
         if place.kind == "science"
     }
     lookup.close()

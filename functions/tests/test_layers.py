@@ -15,8 +15,14 @@ OURS = ("stampede", "stampede_local", "stampede_bench")
 def lint(config: Path, code: Path) -> subprocess.CompletedProcess[str]:
     """Hold code to the contracts of a configuration file."""
     return subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()"]
-        + ["--config", str(config), "--no-cache"],
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as run; run()",
+            "--config",
+            str(config),
+            "--no-cache",
+        ],
         capture_output=True,
         text=True,
         cwd=code.parent,

@@ -1,1 +1,1 @@
-"""Reading: cutouts and light curves over HTTP."""
+"""The read service: cutouts and light curves over HTTP."""

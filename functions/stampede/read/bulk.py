@@ -1,12 +1,11 @@
 """Routes of large queries: many ids in, one stream out."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -14,64 +13,68 @@ from starlette.types import Receive, Scope, Send
 from stampede.alerts.columns import DETECTION
 from stampede.errors import TooLarge
 from stampede.read import parameters, streams
-from stampede.read.lightcurves import wanted_points
-from stampede.read.lookup import Lookup, RefreshingTable
-from stampede.read.problems import TooManyQueries
+from stampede.read.lightcurves import point_filter
+from stampede.read.refreshing_table import RefreshingTable
+from stampede.read.service import service_of
+from stampede.read.stream_writers import (
+    CUTOUT_ROWS,
+    ArrowWriter,
+    CsvWriter,
+    ParquetWriter,
+    TarWriter,
+    Writer,
+)
 
-CUTOUT_WRITERS: dict[str, Callable[[], streams.Writer]] = {
-    "tar": streams.TarWriter,
-    "arrow": partial(streams.ArrowWriter, streams.CUTOUT_ROWS),
-}
-LIGHT_CURVE_WRITERS: dict[str, Callable[[], streams.Writer]] = {
-    "arrow": partial(streams.ArrowWriter, DETECTION),
-    "parquet": streams.ParquetWriter,
-    "csv": streams.CsvWriter,
+Writers = dict[str, Callable[[], Writer]]
+
+CUTOUT_WRITERS: Writers = {"tar": TarWriter, "arrow": partial(ArrowWriter, CUTOUT_ROWS)}
+LIGHT_CURVE_WRITERS: Writers = {
+    "arrow": partial(ArrowWriter, DETECTION),
+    "parquet": ParquetWriter,
+    "csv": CsvWriter,
 }
 
 
 async def post_cutouts(request: Request) -> Response:
-    """All cutouts of the alerts whose ids are sent."""
-    lookup: Lookup = request.app.state.bulk_lookup
+    """All cutouts of the alerts in the body."""
+    lookup = service_of(request).bulk_lookup
     read = partial(streams.read_cutouts, lookup)
-    return await _answer(request, parameters.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
+    return await _stream(request, parameters.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
 
 
 async def post_light_curves(request: Request) -> Response:
-    """The light curves of the objects whose ids are sent."""
-    lookup: Lookup = request.app.state.bulk_lookup
-    read = partial(streams.read_light_curves, lookup, wanted_points(request))
-    return await _answer(
+    """The light curves of the objects in the body."""
+    lookup = service_of(request).bulk_lookup
+    read = partial(streams.read_light_curves, lookup, point_filter(request))
+    return await _stream(
         request, parameters.object_ids, lookup.detections, read, LIGHT_CURVE_WRITERS
     )
 
 
-async def _answer(
+async def _stream(
     request: Request,
     parse: Callable[[bytes, int], streams.Ids],
     table: RefreshingTable,
-    read: Callable,
-    writers: dict[str, Callable[[], streams.Writer]],
+    read: streams.Read,
+    writers: Writers,
 ) -> Response:
-    state = request.app.state
-    types = {name: writer().media_type for name, writer in writers.items()}
-    writer = writers[parameters.wanted_format(request, types)]()
+    service = service_of(request)
+    media_types = {name: writer().media_type for name, writer in writers.items()}
+    writer = writers[parameters.wanted_format(request, media_types)]()
     with ExitStack() as slot:
-        slot.enter_context(_one_more(state))
-        most = state.settings.bulk_ids
-        try:
-            ids = await state.bulk(parse, await _body(request, parameters.most_bytes(most)), most)
-        except TooLarge as error:
-            if elsewhere := state.settings.bulk_url:
-                raise TooLarge(f"{error.message}, or all at once of {elsewhere}") from None
-            raise
-        await state.bulk(table.list_since, time.monotonic())
-        content = streams.stream(ids, read, state.bulk, writer)
-        headers = {"Cache-Control": "no-store"}
-        return _Slotted(slot.pop_all(), content, headers=headers, media_type=writer.media_type)
+        slot.enter_context(service.bulk_limit.slot())
+        ids = await _ids(request, parse)
+        await service.run_bulk(table.list_since, time.monotonic())
+        return _SlotResponse(
+            slot.pop_all(),
+            streams.stream(ids, read, service.run_bulk, writer),
+            headers={"Cache-Control": "no-store"},
+            media_type=writer.media_type,
+        )
 
 
-class _Slotted(StreamingResponse):
-    """A stream that gives its slot back when it ends, whichever way."""
+class _SlotResponse(StreamingResponse):
+    """A stream that frees its slot when it ends, also if it fails or the client leaves."""
 
     def __init__(self, slot: ExitStack, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,15 +85,17 @@ class _Slotted(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-@contextmanager
-def _one_more(state: State) -> Iterator[None]:
-    if state.under_way >= state.settings.bulk_queries:
-        raise TooManyQueries(f"{state.under_way} large queries are under way: try again later")
-    state.under_way += 1
+async def _ids(request: Request, parse: Callable[[bytes, int], streams.Ids]) -> streams.Ids:
+    """The ids in the body. Raises `TooLarge`, `BadParameter`."""
+    service = service_of(request)
+    most = service.settings.bulk_ids
     try:
-        yield
-    finally:
-        state.under_way -= 1
+        body = await _body(request, parameters.most_bytes(most))
+        return await service.run_bulk(parse, body, most)
+    except TooLarge as error:
+        if url := service.settings.bulk_url:
+            raise TooLarge(f"{error.message}, or send all of them to {url}") from None
+        raise
 
 
 async def _body(request: Request, most: int) -> bytes:
@@ -98,6 +103,6 @@ async def _body(request: Request, most: int) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > most:
-            raise TooLarge(f"the ids take more than {most} bytes: ask in parts")
+            raise TooLarge(f"the ids take more than {most} bytes: split the query")
         parts.append(part)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Answers that a cache can hold and a reader can have in part: RFC 9110, sections 8.8, 13, 14."""
+"""Conditional and partial responses: ETag, If-None-Match, Range (RFC 9110, 8.8, 13 and 14)."""
 
 import hashlib
 import re
@@ -8,44 +8,46 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-FOR_EVER = "public, max-age=31536000, immutable"
-ASK_AGAIN = "no-cache"
+IMMUTABLE = "public, max-age=31536000, immutable"
+REVALIDATE = "no-cache"
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 def etag(*parts: object) -> str:
-    """A strong entity tag: a digest of whatever settles the bytes."""
+    """A strong entity tag: a digest of everything that determines the bytes."""
     text = b"\n".join(p if isinstance(p, bytes) else str(p).encode() for p in parts)
     return f'"{hashlib.blake2b(text, digest_size=12).hexdigest()}"'
 
 
 class Representation(NamedTuple):
-    """One form of a resource: its tag, its type, and the headers that go with it."""
+    """One representation of a resource: its tag, its type and its other headers."""
 
     tag: str
     media_type: str
     headers: Mapping[str, str] = {}
-    cache: str = FOR_EVER
+    cache_control: str = IMMUTABLE
 
-    def known(self, request: Request) -> Response | None:
-        """304 where the reader has this already, else None: its body need not be made."""
-        have = request.headers.get("if-none-match", "")
-        tags = [tag.strip().removeprefix("W/") for tag in have.split(",")]
-        if self.tag not in tags and have.strip() != "*":
+    def not_modified(self, request: Request) -> Response | None:
+        """A 304 if the client has this representation. Otherwise None: it needs the body."""
+        header = request.headers.get("if-none-match", "")
+        tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+        if self.tag not in tags and header.strip() != "*":
             return None
-        about = {k: v for k, v in self.headers.items() if not k.startswith("Content-")}
-        return Response(None, 304, {"ETag": self.tag, "Cache-Control": self.cache, **about})
+        headers = {k: v for k, v in self.headers.items() if not k.startswith("Content-")}
+        return Response(
+            None, 304, {"ETag": self.tag, "Cache-Control": self.cache_control, **headers}
+        )
 
-    def answer(self, request: Request, body: bytes) -> Response:
-        """All of `body`, or the one range of it that was asked for (206)."""
+    def respond(self, request: Request, body: bytes) -> Response:
+        """All of `body`, or the one range that the client asks for (206)."""
         headers = {
             "ETag": self.tag,
-            "Cache-Control": self.cache,
+            "Cache-Control": self.cache_control,
             "Accept-Ranges": "bytes",
             **self.headers,
         }
-        span = _span(request, self.tag, len(body))
+        span = _requested_range(request, self.tag, len(body))
         if span is None:
             return Response(body, 200, headers, self.media_type)
         start, stop = span
@@ -55,8 +57,11 @@ class Representation(NamedTuple):
         return Response(body[start:stop], 206, headers, self.media_type)
 
 
-def _span(request: Request, tag: str, size: int) -> tuple[int, int] | None:
-    """The one range asked for as [start, stop); None sends everything, as does an odd request."""
+def _requested_range(request: Request, tag: str, size: int) -> tuple[int, int] | None:
+    """The one range that the client asks for, as [start, stop).
+
+    None, for the whole body, if there is no range, more than one, or one we cannot read.
+    """
     found = _RANGE.fullmatch(request.headers.get("range", "").replace(" ", ""))
     if not found or request.headers.get("if-range", tag) != tag or request.method != "GET":
         return None
@@ -71,24 +76,24 @@ def _span(request: Request, tag: str, size: int) -> tuple[int, int] | None:
 
 
 def preferred(header: str, offers: Iterable[str]) -> str | None:
-    """The offer that an Accept or Accept-Encoding header likes best; the first of equals.
+    """The offer that an Accept or Accept-Encoding header prefers; of equals, the first.
 
-    None where it likes none of them.
+    None if the header accepts none of them.
     """
-    offers = list(offers)
-    wishes = []
-    for wish in header.split(","):
-        name, *parameters = (part.strip().lower() for part in wish.split(";"))
+    qualities: list[tuple[str, float]] = []
+    for item in header.split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
         quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
-        wishes.append((name, float(quality) if re.fullmatch(r"[01](\.\d*)?", quality) else 0.0))
+        valid = re.fullmatch(r"[01](\.\d*)?", quality)
+        qualities.append((name, float(quality) if valid else 0.0))
 
-    def liking(offer: str) -> float:
+    def quality_of(offer: str) -> float:
         names = (offer.lower(), offer.lower().partition("/")[0] + "/*", "*/*", "*")
-        for name in names:  # the most particular wish counts
-            for wished, quality in wishes:
-                if wished == name:
+        for name in names:  # the most specific item of the header counts
+            for item, quality in qualities:
+                if item == name:
                     return quality
         return 0.0
 
-    best = max(offers, key=liking)
-    return best if liking(best) > 0 else None
+    best = max(offers, key=quality_of)
+    return best if quality_of(best) > 0 else None

@@ -1,17 +1,17 @@
 """Lets pages of other origins read: notebooks run in browsers too.
 
-Nothing here is anyone's alone, so every origin may; and since the answer is the same for all of
-them, no cache has to keep one per origin.
+Everything here is public, so every origin may read it. The response is the same for every origin,
+so a cache needs one copy.
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_ALWAYS = [
+_HEADERS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"ETag, Content-Range, Content-Disposition, Retry-After"),
 ]
 _PREFLIGHT = [
-    *_ALWAYS,
+    *_HEADERS,
     (b"access-control-allow-methods", b"GET, HEAD, POST"),
     (b"access-control-allow-headers", b"*"),
     (b"access-control-max-age", b"86400"),
@@ -25,7 +25,7 @@ class Cors:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request; let any other through and mark what it gets."""
+        """Answer a preflight request; add the headers to the response of any other request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -35,9 +35,9 @@ class Cors:
             await send({"type": "http.response.body"})
             return
 
-        async def marked(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_ALWAYS]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        await self.app(scope, receive, marked)
+        await self.app(scope, receive, send_with_headers)

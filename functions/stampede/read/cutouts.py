@@ -2,33 +2,27 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stampede.alerts.surveys import names
 from stampede.images import fits
 from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.read import parameters
-from stampede.read.conditional import FOR_EVER, Representation, etag, preferred
-from stampede.read.lookup import CutoutLocation, Lookup, sent
-from stampede.read.problems import BadParameter
+from stampede.read.conditional import IMMUTABLE, Representation, etag, preferred
+from stampede.read.errors import BadParameter
+from stampede.read.locations import CutoutLocation, of_kind
+from stampede.read.service import service_of
 
 MAX_SIZE = 1024
 
 
-class Kind(StrEnum):
-    """Which image of an alert."""
-
-    SCIENCE = "science"
-    TEMPLATE = "template"
-    DIFFERENCE = "difference"
-
-
 class View(StrEnum):
-    """How a cutout is given."""
+    """The formats of a cutout."""
 
     FITS = "fits"
     PNG = "png"
@@ -36,47 +30,41 @@ class View(StrEnum):
 
 
 class Hdus(StrEnum):
-    """Which parts of the FITS file: all that the survey sent, or the first image alone."""
+    """Which HDUs of the FITS file: all that the survey sent, or the first image alone."""
 
     ALL = "all"
     FIRST = "first"
 
 
-def survey_of(request: Request) -> str | None:
-    """The parameter `survey`; None if it is not given."""
-    name = request.query_params.get("survey")
-    if name is None or name in names():
-        return name
-    raise BadParameter("survey", f"must be one of {', '.join(names())}: {name[:40]!r}")
-
-
 async def get_cutout(request: Request) -> Response:
-    """One cutout: FITS as the survey made it, or a view of it."""
-    query, run = request.query_params, request.app.state.small
-    lookup: Lookup = request.app.state.lookup
-    kind = _kind(request.path_params["kind"])
+    """One cutout: the FITS file as the survey made it, or a view of it."""
+    service, query = service_of(request), request.query_params
+    kind = parameters.cutout_kind(request.path_params["kind"])
     view = parameters.choice(query, "format", View, View.FITS)
     hdus = parameters.choice(query, "hdus", Hdus, Hdus.ALL)
-    look = _look(request)
-    place = sent(await _places(request), kind)
-    form, make = _form(request, place, view, hdus, look)
-    if known := form.known(request):
-        return known
-    return form.answer(request, await run(lambda: make(lookup.fits(place))))
+    options = _png_options(query)
+    location = of_kind(await _locations(request), kind)
+    cutout, convert = _representation(request, location, view, hdus, options)
+    if not_modified := cutout.not_modified(request):
+        return not_modified
+    body = await service.run(lambda: convert(service.lookup.fits(location)))
+    return cutout.respond(request, body)
 
 
-def _form(
-    request: Request, place: CutoutLocation, view: View, hdus: Hdus, look: dict
+def _representation(
+    request: Request, location: CutoutLocation, view: View, hdus: Hdus, options: dict[str, Any]
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
-    """What is to be sent, and how it is made of the stored gzip file."""
-    headers = {"Content-Disposition": f'inline; filename="{place.alert_id}-{place.kind}.{view}"'}
-    identity = (place.pack, place.offset, view)
+    """What to send, and the function that makes it of the stored gzip file."""
+    name = f"{location.alert_id}-{location.kind}.{view}"
+    headers = {"Content-Disposition": f'inline; filename="{name}"'}
+    identity = (location.pack, location.offset, view)
     if view == View.PNG:
-        tag = etag(*identity, *look.values())
-        return Representation(tag, "image/png", headers), lambda data: png(fits.image(data), **look)
+        tag = etag(*identity, *options.values())
+        image = Representation(tag, "image/png", headers)
+        return image, lambda file: png(fits.image(file), **options)
     if view == View.NPY:
-        form = Representation(etag(*identity), "application/octet-stream", headers)
-        return form, lambda data: npy(fits.image(data))
+        array = Representation(etag(*identity), "application/octet-stream", headers)
+        return array, lambda file: npy(fits.image(file))
     headers["Vary"] = "Accept-Encoding"
     if hdus == Hdus.FIRST:
         return Representation(etag(*identity, hdus), "application/fits", headers), fits.trim
@@ -88,50 +76,43 @@ def _form(
 
 async def get_alert(request: Request) -> Response:
     """What is stored of an alert."""
-    return JSONResponse(about(await _places(request)), headers={"Cache-Control": FOR_EVER})
+    return JSONResponse(as_json(await _locations(request)), headers={"Cache-Control": IMMUTABLE})
 
 
-async def _places(request: Request) -> list[CutoutLocation]:
-    """Where the cutouts of the alert that is asked for lie."""
-    alert, survey = parameters.alert_id(request.path_params["alert_id"]), survey_of(request)
-    lookup: Lookup = request.app.state.lookup
-    kept = lookup.kept_alert(alert, survey)  # see `lightcurves.FEW`
-    return kept or await request.app.state.small(lookup.alert, alert, survey)
+async def _locations(request: Request) -> list[CutoutLocation]:
+    """Where the cutouts of the requested alert are."""
+    service = service_of(request)
+    alert_id = parameters.alert_id(request.path_params["alert_id"])
+    survey = parameters.survey(request.query_params)
+    if cached := service.lookup.cached_alert(alert_id, survey):  # see `lightcurves.FEW`
+        return cached
+    return await service.run(service.lookup.alert, alert_id, survey)
 
 
-def about(places: list[CutoutLocation]) -> dict[str, object]:
-    """An alert as JSON: whose it is, and which cutouts it has."""
-    one = places[0]
+def as_json(locations: list[CutoutLocation]) -> dict[str, object]:
+    """An alert as JSON: its survey, its object, and which cutouts it has."""
+    alert = locations[0]
+    url = f"/v1/alerts/{alert.alert_id}"
+    cutouts = {
+        each.kind: {"bytes": each.length, "href": f"{url}/cutouts/{each.kind}"}
+        if each.pack
+        else None
+        for each in locations
+    }
     return {
-        "alert_id": str(one.alert_id),
-        "survey": one.survey,
-        "object_id": one.object_id,
-        "mjd": one.mjd,
-        "cutouts": {
-            place.kind: {
-                "bytes": place.length,
-                "href": f"/v1/alerts/{one.alert_id}/cutouts/{place.kind}",
-            }
-            if place.pack
-            else None
-            for place in places
-        },
-        "thumbnail": f"/v1/alerts/{one.alert_id}/thumbnail",
-        "lightcurve": f"/v1/objects/{one.object_id}/lightcurve",
-        "page": f"/objects/{one.object_id}?alert={one.alert_id}",
+        "alert_id": str(alert.alert_id),
+        "survey": alert.survey,
+        "object_id": alert.object_id,
+        "mjd": alert.mjd,
+        "cutouts": cutouts,
+        "thumbnail": f"{url}/thumbnail",
+        "lightcurve": f"/v1/objects/{alert.object_id}/lightcurve",
+        "page": f"/objects/{alert.object_id}?alert={alert.alert_id}",
     }
 
 
-def _kind(text: str) -> Kind:
-    try:
-        return Kind(text)
-    except ValueError:
-        raise BadParameter("kind", f"must be one of {', '.join(Kind)}: {text[:40]!r}") from None
-
-
-def _look(request: Request) -> dict:
-    """How a PNG is to look."""
-    query = request.query_params
+def _png_options(query: QueryParams) -> dict[str, Any]:
+    """The arguments of `stampede.images.png.png`."""
     low = parameters.number(query, "min", 0, 100)
     high = parameters.number(query, "max", 0, 100)
     if low is not None and high is not None and low >= high:

@@ -55,13 +55,14 @@ class Format(NamedTuple):
     """One way to write a light curve."""
 
     name: str
+    label: str
     extension: str
     media_type: str
     write: Callable[[pa.Table], bytes]
 
 
 def with_magnitudes(detections: pa.Table) -> pa.Table:
-    """The same rows with the columns `MAGNITUDES` at the end."""
+    """The same rows with the columns `MAGNITUDES` added at the end."""
     flux = detections["flux"]
     positive = pc.if_else(pc.greater(flux, 0), flux, pa.scalar(None, pa.float32()))
     mag = pc.subtract(31.4, pc.multiply(2.5, pc.log10(positive)))
@@ -72,7 +73,7 @@ def with_magnitudes(detections: pa.Table) -> pa.Table:
 
 
 def plain_values(table: pa.Table) -> pa.Table:
-    """The same table as JSON can hold it: NaN is null, a float32 keeps its few digits."""
+    """The same table for JSON and CSV: NaN becomes null, a float32 keeps its few digits."""
     columns = []
     for column in table.columns:
         if pa.types.is_floating(column.type):
@@ -89,15 +90,15 @@ def to_json(detections: pa.Table) -> bytes:
     for index, field in enumerate(plain.schema):
         if pa.types.is_int64(field.type):
             plain = plain.set_column(index, field.name, pc.cast(plain[index], pa.string()))
-    about = {
+    common = {
         name: plain[name][0].as_py() if plain.num_rows else None for name in ("object_id", "survey")
     }
-    rows = plain.drop_columns(["object_id", "survey"]).to_pylist()
-    return json.dumps({**about, "detections": rows}, separators=(",", ":")).encode()
+    rows = plain.drop_columns([*common]).to_pylist()
+    return json.dumps({**common, "detections": rows}, separators=(",", ":")).encode()
 
 
 def to_csv(detections: pa.Table, header: bool = True) -> bytes:
-    """RFC 4180 with a header; nothing stands where there is no value."""
+    """RFC 4180; null is empty."""
     out = BytesIO()
     options = pa_csv.WriteOptions(
         include_header=header, quoting_style="needed", quoting_header="none"
@@ -122,8 +123,8 @@ def to_arrow(detections: pa.Table) -> bytes:
 
 
 def to_votable(detections: pa.Table) -> bytes:
-    """VOTable 1.4 with units, UCDs, and TIMESYS and COOSYS, so that TOPCAT knows the axes."""
-    from astropy.io.votable import tree  # 0.2 s that no other format should wait for
+    """VOTable 1.4 with units, UCDs, and TIMESYS and COOSYS, from which TOPCAT knows the axes."""
+    from astropy.io.votable import tree  # 0.2 s that other formats need not wait for
 
     version = {"version": "1.4", "version_1_4_or_later": True}
     file = tree.VOTableFile(version="1.4")
@@ -145,14 +146,7 @@ def to_votable(detections: pa.Table) -> bytes:
     table.fields.extend(_votable_field(file, field) for field in detections.schema)
     table.create_arrays(detections.num_rows)
     for name, column in zip(detections.column_names, detections.columns, strict=True):
-        blank: Any = (
-            ""
-            if pa.types.is_string(column.type)
-            else False
-            if pa.types.is_boolean(column.type)
-            else 0
-        )
-        table.array[name] = pc.fill_null(column, blank).to_numpy()
+        table.array[name] = pc.fill_null(column, _blank(column.type)).to_numpy()
         table.array.mask[name] = column.is_null(
             nan_is_null=pa.types.is_floating(column.type)
         ).to_numpy()
@@ -161,10 +155,17 @@ def to_votable(detections: pa.Table) -> bytes:
     return out.getvalue()
 
 
+def _blank(kind: pa.DataType) -> str | bool | int:
+    """A value for the masked cells of a VOTable column."""
+    if pa.types.is_string(kind):
+        return ""
+    return False if pa.types.is_boolean(kind) else 0
+
+
 def _votable_field(file: Any, field: pa.Field) -> Any:
     from astropy.io.votable import tree
 
-    about = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     types = {
         "int64": "long",
         "int16": "short",
@@ -177,27 +178,27 @@ def _votable_field(file: Any, field: pa.Field) -> Any:
         "tai" if field.name.endswith("mjd") else "icrs" if field.name in ("ra", "dec") else None
     )
     text = pa.types.is_string(field.type)
-    made = tree.Field(
+    votable_field = tree.Field(
         file,
         name=field.name,
         datatype="unicodeChar" if text else types[str(field.type)],
         arraysize="*" if text else None,
-        unit=about.get("unit"),
+        unit=metadata.get("unit"),
         ucd=_UCDS[field.name],
         ref=reference,
     )
-    made.description = about.get("doc")
-    return made
+    votable_field.description = metadata.get("doc")
+    return votable_field
 
 
 FORMATS = {
-    one.name: one
-    for one in (
-        Format("json", "json", "application/json", to_json),
-        Format("csv", "csv", "text/csv; charset=utf-8; header=present", to_csv),
-        Format("parquet", "parquet", "application/vnd.apache.parquet", to_parquet),
-        Format("arrow", "arrows", "application/vnd.apache.arrow.stream", to_arrow),
-        Format("votable", "vot", "application/x-votable+xml", to_votable),
+    format.name: format
+    for format in (
+        Format("json", "JSON", "json", "application/json", to_json),
+        Format("csv", "CSV", "csv", "text/csv; charset=utf-8; header=present", to_csv),
+        Format("parquet", "Parquet", "parquet", "application/vnd.apache.parquet", to_parquet),
+        Format("arrow", "Arrow", "arrows", "application/vnd.apache.arrow.stream", to_arrow),
+        Format("votable", "VOTable", "vot", "application/x-votable+xml", to_votable),
     )
 }
 COLUMNS = [*DETECTION, *MAGNITUDES]

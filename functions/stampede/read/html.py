@@ -1,4 +1,4 @@
-"""Routes of the pages for people."""
+"""Routes of the HTML pages."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,88 +7,89 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from stampede.errors import NotFound
 from stampede.read import pages, parameters
-from stampede.read.cutouts import survey_of
-from stampede.read.ledger import Ledger
-from stampede.read.lookup import CutoutLocation, Lookup, by_kind, select
+from stampede.read.errors import UnknownObject
+from stampede.read.locations import CutoutLocation, by_kind
+from stampede.read.lookup import Lookup
 from stampede.read.plot import Axis
-from stampede.read.problems import UnknownObject
+from stampede.read.points import PointFilter
+from stampede.read.service import service_of
 
-SHOWN, ASKED = 6, 60
-"""Alerts shown on an object's page, and detections looked at to find as many with cutouts."""
+SHOWN, EXAMINED = 6, 60
+"""Alerts on an object's page; latest detections that are searched for that many with cutouts."""
 
 
 async def front_page(request: Request) -> Response:
-    """`/`: what is stored, and a way to it."""
-    ledger: Ledger = request.app.state.ledger
-    page = await request.app.state.small(ledger.page)
+    """`/`: what is stored, and a form to find it."""
+    service = service_of(request)
+    page = await service.run(service.ledger.page)
     return _html(pages.front_page(page.entries))
 
 
 async def object_page(request: Request) -> Response:
     """`/objects/{id}`: the light curve and the latest cutouts of one object."""
-    lookup: Lookup = request.app.state.lookup
-    identity = parameters.object_id(request.path_params["object_id"])
-    query = request.query_params
+    service, query = service_of(request), request.query_params
+    object_id = parameters.object_id(request.path_params["object_id"])
     axis = parameters.choice(query, "axis", Axis, Axis.FLUX)
     chosen = parameters.alert_id(query["alert"], "alert") if "alert" in query else None
+    return _html(await service.run(_object_page, service.lookup, object_id, axis, chosen))
 
-    def made() -> str:
-        detections = select(lookup.light_curve(identity))
-        if not detections.num_rows:
-            raise UnknownObject(f"the survey has withdrawn every detection of object {identity}")
-        alerts = latest_alerts(lookup, identity, detections, chosen)
-        shown = [places[0].alert_id for places in alerts]
-        drawn = {(picture.alert_id, picture.survey) for picture in lookup.pictures(shown)}
-        return pages.object_page(identity, detections, alerts, axis, chosen, drawn)
 
-    return _html(await request.app.state.small(made))
+def _object_page(lookup: Lookup, object_id: str, axis: Axis, chosen: int | None) -> str:
+    detections = PointFilter().apply(lookup.light_curve(object_id))
+    if not detections.num_rows:
+        raise UnknownObject(f"the survey has withdrawn every detection of object {object_id}")
+    alerts = latest_alerts(lookup, object_id, detections, chosen)
+    thumbnails = lookup.thumbnail_locations([locations[0].alert_id for locations in alerts])
+    with_thumbnail = {(each.alert_id, each.survey) for each in thumbnails}
+    return pages.object_page(object_id, detections, alerts, axis, chosen, with_thumbnail)
 
 
 def latest_alerts(
-    lookup: Lookup, identity: str, detections: pa.Table, chosen: int | None
+    lookup: Lookup, object_id: str, detections: pa.Table, chosen: int | None
 ) -> list[list[CutoutLocation]]:
-    """The cutouts of the latest alerts of an object, and of the one that was chosen."""
-    own = detections.filter(pc.invert(pc.or_(detections["forced"], detections["limit"])))
-    ids = own["source_id"].to_pylist()[-ASKED:]
+    """The cutouts of the latest alerts of an object, and of the alert `chosen`."""
+    measured = detections.filter(pc.invert(pc.or_(detections["forced"], detections["limit"])))
+    alert_ids = measured["source_id"].to_pylist()[-EXAMINED:]
     found: dict[int, list[CutoutLocation]] = {}
-    for place in lookup.places([*ids, chosen] if chosen else ids):
-        if place.object_id == identity:
-            found.setdefault(place.alert_id, []).append(place)
-    latest = sorted(found.values(), key=lambda places: -places[0].mjd)
+    for location in lookup.locations([*alert_ids, chosen] if chosen else alert_ids):
+        if location.object_id == object_id:
+            found.setdefault(location.alert_id, []).append(location)
+    latest = sorted(found.values(), key=lambda locations: -locations[0].mjd)
     shown = latest[:SHOWN]
     if chosen in found and found[chosen] not in shown:
         shown[-1] = found[chosen]
-    return [by_kind(places) for places in shown]
+    return [by_kind(locations) for locations in shown]
 
 
 async def alert_page(request: Request) -> Response:
-    """`/alerts/{id}`: to the place of the alert on its object's page."""
-    alert = parameters.alert_id(request.path_params["alert_id"])
-    lookup: Lookup = request.app.state.lookup
-    places = await request.app.state.small(lookup.alert, alert, survey_of(request))
-    return _to_alert(places[0])
+    """`/alerts/{id}`: redirects to the alert on its object's page."""
+    service = service_of(request)
+    alert_id = parameters.alert_id(request.path_params["alert_id"])
+    survey = parameters.survey(request.query_params)
+    locations = await service.run(service.lookup.alert, alert_id, survey)
+    return RedirectResponse(_url(locations[0]), 302)
 
 
 async def find(request: Request) -> Response:
-    """`/find?id=`: an object's page, or an alert's."""
-    identity = parameters.object_id(request.query_params.get("id", "").strip(), "id")
-    lookup: Lookup = request.app.state.lookup
-
-    def found() -> Response:
-        if lookup.detections.lookup([identity]).num_rows:
-            return RedirectResponse(f"/objects/{identity}", 302)
-        if identity.isdigit():
-            places = lookup.places([parameters.alert_id(identity, "id")])
-            if places:
-                return _to_alert(places[0])
-        raise NotFound(f"there is no object and no alert {identity}")
-
-    return await request.app.state.small(found)
+    """`/find?id=`: redirects to an object's page, or to an alert on it."""
+    service = service_of(request)
+    text = parameters.object_id(request.query_params.get("id", "").strip(), "id")
+    return RedirectResponse(await service.run(_find, service.lookup, text), 302)
 
 
-def _to_alert(place: CutoutLocation) -> Response:
-    there = f"/objects/{place.object_id}?alert={place.alert_id}#alert-{place.alert_id}"
-    return RedirectResponse(there, 302)
+def _find(lookup: Lookup, text: str) -> str:
+    """The URL of the object or alert of that id. Raises `NotFound`."""
+    if lookup.detections.lookup([text]).num_rows:
+        return f"/objects/{text}"
+    if text.isdigit():
+        locations = lookup.locations([parameters.alert_id(text, "id")])
+        if locations:
+            return _url(locations[0])
+    raise NotFound(f"no object and no alert {text} is stored")
+
+
+def _url(alert: CutoutLocation) -> str:
+    return f"/objects/{alert.object_id}?alert={alert.alert_id}#alert-{alert.alert_id}"
 
 
 def _html(text: str) -> Response:

@@ -5,54 +5,54 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.read import parameters
-from stampede.read.conditional import ASK_AGAIN, Representation, etag
+from stampede.read.conditional import REVALIDATE, Representation, etag
+from stampede.read.errors import BadParameter
 from stampede.read.formats import FORMATS, with_magnitudes
-from stampede.read.lookup import Lookup, select
-from stampede.read.problems import BadParameter
+from stampede.read.points import BANDS, PointFilter
+from stampede.read.service import service_of
 
-BANDS = "ugrizy"
 MJD = 0.0, 1e6
 FEW = 500
-"""Points that are answered at once where they are in memory: a thread would but fight for the
-interpreter, with the others and with the loop that waits for it."""
+"""Most points that the event loop itself answers if memory holds them: a thread would only compete
+for the interpreter with the other threads and with the loop that waits for it."""
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 
 async def get_light_curve(request: Request) -> Response:
-    """The points of one object, in time."""
-    lookup: Lookup = request.app.state.lookup
-    identity = parameters.object_id(request.path_params["object_id"])
-    wanted = wanted_points(request)
+    """The points of one object, by time."""
+    service = service_of(request)
+    object_id = parameters.object_id(request.path_params["object_id"])
+    wanted = point_filter(request)
     format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
     magnitudes = parameters.flag(request.query_params, "magnitudes")
 
     def written(rows: pa.Table) -> bytes:
-        rows = select(rows, **wanted)
+        rows = wanted.apply(rows)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
 
-    kept = lookup.kept_light_curve(identity)
-    if kept is not None and len(kept) <= FEW:
-        body = written(kept)
+    cached = service.lookup.cached_light_curve(object_id)
+    if cached is not None and len(cached) <= FEW:
+        body = written(cached)
     else:
-        body = await request.app.state.small(lambda: written(lookup.light_curve(identity)))
+        body = await service.run(lambda: written(service.lookup.light_curve(object_id)))
     headers = {
         "Vary": "Accept",
-        "Content-Disposition": f'inline; filename="{identity}.{format.extension}"',
+        "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',
     }
-    form = Representation(etag(body), format.media_type, headers, ASK_AGAIN)
-    return form.known(request) or form.answer(request, body)
+    light_curve = Representation(etag(body), format.media_type, headers, REVALIDATE)
+    return light_curve.not_modified(request) or light_curve.respond(request, body)
 
 
-def wanted_points(request: Request) -> dict:
-    """Which points: the parameters of `stampede.read.lookup.select`."""
+def point_filter(request: Request) -> PointFilter:
+    """The points that the query parameters name."""
     query = request.query_params
     bands = [band for text in query.getlist("band") for band in text.split(",")]
     if not all(band in BANDS and len(band) == 1 for band in bands):
-        raise BadParameter("band", f"must be some of {', '.join(BANDS)}: {bands!r:.60}")
-    return {
-        "bands": bands,
-        "forced": parameters.flag(query, "forced"),
-        "start": parameters.number(query, "start", *MJD),
-        "end": parameters.number(query, "end", *MJD),
-        "withdrawn": parameters.flag(query, "withdrawn") or False,
-    }
+        raise BadParameter("band", f"must be one or more of {', '.join(BANDS)}: {bands!r:.60}")
+    return PointFilter(
+        bands=bands,
+        forced=parameters.flag(query, "forced"),
+        start=parameters.number(query, "start", *MJD),
+        end=parameters.number(query, "end", *MJD),
+        withdrawn=parameters.flag(query, "withdrawn") or False,
+    )

@@ -1,4 +1,4 @@
-"""Counts what is read: by route and status, never by id."""
+"""Metrics of requests, by route and status; never by id."""
 
 import time
 
@@ -8,13 +8,13 @@ from stampede.metrics import READ_BYTES, READ_SECONDS
 
 
 class MetricsMiddleware:
-    """ASGI middleware; a route is known by the name of its function."""
+    """ASGI middleware; the label of a route is the name of its function."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and count its answer."""
+        """Pass the request on and measure its response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

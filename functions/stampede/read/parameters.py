@@ -1,8 +1,8 @@
-"""What readers may ask for: ids, choices, numbers, lists of ids. Everything else is a 400."""
+"""Query parameters and lists of ids, checked; anything else is a 400 (`BadParameter`)."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from typing import TypeVar
 
@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
+from stampede.alerts import surveys
+from stampede.alerts.columns import KINDS
 from stampede.errors import TooLarge
 from stampede.read.conditional import preferred
-from stampede.read.problems import BadParameter
+from stampede.read.errors import BadParameter
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -39,16 +41,29 @@ def object_id(text: object, parameter: str = "object_id") -> str:
 
 
 def choice(query: QueryParams, name: str, kind: type[Choice], default: Choice) -> Choice:
-    """One of the members of `kind`."""
-    text = query.get(name, default)
-    try:
-        return kind(text)
-    except ValueError:
-        raise BadParameter(name, f"must be one of {', '.join(kind)}: {text[:40]!r}") from None
+    """The member of the enumeration `kind` that the parameter names."""
+    return kind(one_of(query.get(name, default), name, tuple(kind)))
+
+
+def one_of(text: str, name: str, choices: Collection[str]) -> str:
+    """`text`, if it is one of the choices."""
+    if text in choices:
+        return text
+    raise BadParameter(name, f"must be one of {', '.join(choices)}: {text[:40]!r}")
+
+
+def survey(query: QueryParams) -> str | None:
+    """The parameter `survey`; None if it is absent."""
+    return one_of(query["survey"], "survey", surveys.names()) if "survey" in query else None
+
+
+def cutout_kind(text: str) -> str:
+    """One of `KINDS`."""
+    return one_of(text, "kind", KINDS)
 
 
 def flag(query: QueryParams, name: str) -> bool | None:
-    """true or false; None where it is not asked for."""
+    """true or false; None if the parameter is absent."""
     text = query.get(name)
     known = {None: None, "true": True, "1": True, "false": False, "0": False}
     if text is not None and text not in known:
@@ -57,7 +72,7 @@ def flag(query: QueryParams, name: str) -> bool | None:
 
 
 def number(query: QueryParams, name: str, low: float, high: float) -> float | None:
-    """A number from `low` to `high`; None where it is not asked for."""
+    """A number from `low` to `high`; None if the parameter is absent."""
     text = query.get(name)
     if text is None:
         return None
@@ -71,22 +86,22 @@ def number(query: QueryParams, name: str, low: float, high: float) -> float | No
 
 
 def wanted_format(request: Request, types: dict[str, str]) -> str:
-    """A format's name, out of `types` (name to media type, the default first).
+    """The name of a format in `types` (name to media type, the default first).
 
-    By `format` or DALI's RESPONSEFORMAT (a name or a media type), else by Accept; a reader that
-    accepts none of them gets the default.
+    The parameter `format` or DALI's RESPONSEFORMAT (a name or a media type) decides, otherwise
+    Accept. A client that accepts none of the formats gets the default.
     """
     plain = {media_type.partition(";")[0]: name for name, media_type in types.items()}
     for key, text in request.query_params.items():
         if key.lower() in ("format", "responseformat"):
-            asked = text.lower().partition(";")[0].strip()
-            if asked in types:
-                return asked
-            if asked in plain:
-                return plain[asked]
+            wanted = text.lower().partition(";")[0].strip()
+            if wanted in types:
+                return wanted
+            if wanted in plain:
+                return plain[wanted]
             raise BadParameter(key, f"must be one of {', '.join(types)}: {text[:40]!r}")
-    liked = preferred(request.headers.get("accept", "*/*"), plain)
-    return plain[liked] if liked else next(iter(types))
+    accepted = preferred(request.headers.get("accept", "*/*"), plain)
+    return plain[accepted] if accepted else next(iter(types))
 
 
 def alert_ids(body: bytes, most: int) -> np.ndarray:
@@ -103,17 +118,17 @@ def object_ids(body: bytes, most: int) -> pa.StringArray:
 
 
 def most_bytes(most: int) -> int:
-    """How long a body with `most` ids may be."""
+    """Most bytes of a body with `most` ids."""
     return most * _BYTES_PER_ID + 1024
 
 
 def _ids(body: bytes, most: int) -> Iterator[object]:
-    """The ids as they were sent: ``{"ids": […]}``, or text parted by commas and white space."""
+    """The ids in a body: ``{"ids": […]}``, or text separated by commas and white space."""
     ids = _from_json(body) if body.lstrip()[:1] in (b"{", b"[") else _from_text(body)
     count = 0
     for count, text in enumerate(ids, 1):
         if count > most:
-            raise TooLarge(f"more than {most} ids: ask in parts")
+            raise TooLarge(f"more than {most} ids: split the query")
         yield text
     if not count:
         raise BadParameter("ids", "the body holds no ids: send JSON or one id per line")
@@ -130,7 +145,7 @@ def _from_json(body: bytes) -> Iterator[object]:
 
 
 def _from_text(body: bytes) -> Iterator[str]:
-    """Ids parted by commas, quotes and white space; a column's name at the start is skipped."""
+    """Ids separated by commas, quotes and white space, after a column's name or without one."""
     words = (m.group().decode("latin-1") for m in re.finditer(rb'[^\s,;"]+', body))
     first = next(words, None)
     if first is not None and first not in _HEADERS:

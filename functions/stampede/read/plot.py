@@ -1,38 +1,36 @@
-"""A light curve as an SVG picture: no script, no font, no file but itself.
+"""A light curve as an SVG image that needs no script, no font and no other file.
 
-Colours and surroundings come from the page's style sheet by class: ``band-g``, ``axis``, ``grid``.
+The page's style sheet sets colours by class, for example ``band-g``, ``axis`` and ``grid``.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from html import escape
-from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from stampede.read.ticks import date_ticks, nice_ticks
+
 WIDTH, HEIGHT = 960, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 34, 50
-MJD_EPOCH = datetime(1858, 11, 17, tzinfo=UTC)
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LEAST_SNR = 3.0
-"""A magnitude is shown from this signal to noise on."""
+"""Least signal to noise of a magnitude that is plotted."""
 
 
 class Axis(StrEnum):
-    """What is plotted against time."""
+    """The quantity that is plotted against time."""
 
     FLUX = "flux"
     MAG = "mag"
 
 
-NONE_WHY = {Axis.FLUX: "", Axis.MAG: ": none is positive and above 3 sigma"}
+WHY_NO_POINT = {Axis.FLUX: "", Axis.MAG: ": none is positive and above 3 sigma"}
 
 
 class Points(NamedTuple):
-    """What is drawn: arrays of shape (points,), `y` in µJy or mag."""
+    """The points to draw: arrays of shape (points,), `y` and `error` in µJy or mag."""
 
     mjd: np.ndarray
     y: np.ndarray
@@ -42,7 +40,7 @@ class Points(NamedTuple):
 
 
 def points(detections: pa.Table, axis: Axis) -> Points:
-    """The points of a light curve that have a place on the axis."""
+    """The points of a light curve that have a value on the axis."""
 
     def floats(name: str) -> np.ndarray:
         return detections[name].to_numpy().astype(np.float64)
@@ -66,15 +64,15 @@ def points(detections: pa.Table, axis: Axis) -> Points:
 def light_curve_svg(detections: pa.Table, axis: Axis = Axis.FLUX) -> str:
     """The plot of a light curve, ``<svg>…</svg>``.
 
-    Detections are full circles, forced photometry open ones, 5 sigma limits triangles; bars are
-    1 sigma. Every mark has a title, which browsers show on hover.
+    Detections are filled circles, forced photometry is open circles, 5 sigma limits are
+    triangles. Error bars are 1 sigma. Every mark has a title, which browsers show on hover.
     """
     drawn = points(detections, axis)
     if not len(drawn.mjd):
         return (
             '<svg class="plot" viewBox="0 0 960 120" role="img" aria-label="no points to plot">'
             '<text class="label" x="480" y="64" text-anchor="middle">'
-            f"No point can be plotted{NONE_WHY[axis]}.</text></svg>"
+            f"No point can be plotted{WHY_NO_POINT[axis]}.</text></svg>"
         )
     x = _Scale(*_padded(drawn.mjd.min(), drawn.mjd.max(), 0.03, 5.0), LEFT, WIDTH - RIGHT)
     low, high = _padded(*_span(drawn, axis), 0.08, 0.1)
@@ -96,7 +94,7 @@ def light_curve_svg(detections: pa.Table, axis: Axis = Axis.FLUX) -> str:
 
 
 class _Scale(NamedTuple):
-    """From values to places in the picture."""
+    """From values to coordinates in the image."""
 
     low: float
     high: float
@@ -109,16 +107,16 @@ class _Scale(NamedTuple):
 
 
 def _padded(low: float, high: float, part: float, least: float) -> tuple[float, float]:
-    """A range with room at both ends, `least` or more where all its values are the same."""
+    """A range widened at both ends by `part` of it, or by `least` or more if it is empty."""
     size = max(abs(low), abs(high))
     pad = (high - low) * part
     if high - low <= 1e-9 * size:
-        pad = max(least, 1e-6 * size)  # beyond what a double can part
+        pad = max(least, 1e-6 * size)  # more than the resolution of a double
     return float(low - pad), float(high + pad)
 
 
 def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
-    """What the y axis must show: all values, and the bars of all but wild errors."""
+    """The range of the y axis: all values, and the error bars that are not outliers."""
     measured = drawn.kind != "limit"
     if not measured.any():
         return float(drawn.y.min()), float(drawn.y.max())
@@ -126,7 +124,7 @@ def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
     bars = np.where(error <= 5 * np.median(error), error, 0)
     low, high = float((y - bars).min()), float((y + bars).max())
     limits = drawn.y[~measured]
-    if axis == Axis.FLUX:  # one shallow limit must not crush the rest
+    if axis == Axis.FLUX:  # one shallow limit must not flatten the other points
         limits = np.minimum(limits, high + ((high - low) or abs(high) or 1.0))
     return float(min([low, *limits])), float(max([high, *limits]))
 
@@ -146,7 +144,7 @@ def _grid(x: _Scale, y: _Scale, name: str) -> Iterator[str]:
     for value, text in date_ticks(x.low, x.high):
         at = f"{x(value):.1f}"
         if not LEFT + 24 < x(value) < right - 30:
-            continue  # its text would be cut off
+            continue  # the frame would cut its text off
         yield f'<path class="axis" d="M{at} {TOP}v-5"/>'
         yield f'<text class="tick" x="{at}" y="{TOP - 11}" text-anchor="middle">{text}</text>'
     yield f'<path class="axis" d="M{LEFT} {TOP}H{right}V{bottom}H{LEFT}Z"/>'
@@ -159,7 +157,7 @@ def _grid(x: _Scale, y: _Scale, name: str) -> Iterator[str]:
 
 
 def _marks(drawn: Points, x: _Scale, y: _Scale, axis: Axis) -> Iterator[str]:
-    """Marks by kind and band, those that matter most on top."""
+    """Marks by kind and band, the most important on top."""
     unit = "mag" if axis == Axis.MAG else "µJy"
     at_x, at_y = x(drawn.mjd), y(drawn.y)
     bar = np.abs(y(drawn.y + drawn.error) - at_y)
@@ -167,16 +165,16 @@ def _marks(drawn: Points, x: _Scale, y: _Scale, axis: Axis) -> Iterator[str]:
     radius = 4.0 if len(drawn.mjd) < 400 else 3.0
     for kind in ("limit", "forced", "detection"):
         for band in np.unique(drawn.band[drawn.kind == kind]):
-            some = np.flatnonzero((drawn.kind == kind) & (drawn.band == band)).tolist()
+            chosen = np.flatnonzero((drawn.kind == kind) & (drawn.band == band)).tolist()
             yield f'<g class="{kind} band-{escape(str(band))}">'
-            bars = [f"M{at_x[i]:.1f} {at_y[i] - bar[i]:.1f}v{2 * bar[i]:.1f}" for i in some]
+            bars = [f"M{at_x[i]:.1f} {at_y[i] - bar[i]:.1f}v{2 * bar[i]:.1f}" for i in chosen]
             if kind != "limit":
                 yield f'<path class="bar" d="{"".join(bars)}"/>'
-            for i in some:
-                said = f"{band} {drawn.y[i]:.4g} ± {drawn.error[i]:.2g} {unit}"
+            for i in chosen:
+                text = f"{band} {drawn.y[i]:.4g} ± {drawn.error[i]:.2g} {unit}"
                 if kind == "limit":
-                    said = f"{band} limit {drawn.y[i]:.4g} {unit} (5 sigma)"
-                title = f"<title>{escape(said)}, MJD {drawn.mjd[i]:.4f}</title>"
+                    text = f"{band} limit {drawn.y[i]:.4g} {unit} (5 sigma)"
+                title = f"<title>{escape(text)}, MJD {drawn.mjd[i]:.4f}</title>"
                 yield _mark(kind, at_x[i], at_y[i], radius, title)
             yield "</g>"
 
@@ -187,45 +185,3 @@ def _mark(kind: str, x: float, y: float, radius: float, title: str) -> str:
     if kind == "forced":
         radius *= 0.7
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
-
-
-def nice_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """At most `most` + 1 round values in [low, high], steps of 1, 2 or 5, with their text."""
-    rough = (high - low) / most
-    power = 10.0 ** floor(log10(rough))
-    step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * 0.999999)
-    digits = max(0, -floor(log10(step) + 1e-9))
-    values = [round(i * step, digits + 1) for i in range(ceil(low / step), floor(high / step) + 1)]
-    return [(value, f"{value:,.{digits}f}".replace("-", "−")) for value in values]
-
-
-def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]]:
-    """Days, months or years in [low, high] of MJD, with their text."""
-    if high - low < 32 * most / 4:
-        step = next((s for s in (1, 2, 5, 10) if (high - low) / s <= most), 20)
-        days = range(ceil(low), floor(high) + 1)
-        return [(day, _text(day, "day")) for day in days if day % step == 0]
-    months = (high - low) / 30.44
-    step = next((s for s in (1, 2, 3, 6, 12, 24, 60) if months / s <= most), 120)
-    first = MJD_EPOCH + timedelta(days=low)
-    ticks = []
-    for month in range(first.year * 12, first.year * 12 + ceil(months) + 24):
-        at = (datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) - MJD_EPOCH).days
-        if month % step == 0 and low <= at <= high:
-            ticks.append((float(at), _text(at, "year" if step >= 12 else "month")))
-    return ticks
-
-
-def date_of(mjd: float) -> str:
-    """The calendar day of an MJD, such as ``3 Sep 2021``."""
-    return _text(mjd, "day")
-
-
-def _text(mjd: float, unit: str) -> str:
-    date = MJD_EPOCH + timedelta(days=mjd)
-    month = MONTHS[date.month - 1]
-    return {
-        "day": f"{date.day} {month} {date.year}",
-        "month": f"{month} {date.year}",
-        "year": f"{date.year}",
-    }[unit]

@@ -1,22 +1,21 @@
-"""Route of the ready-made picture of an alert."""
+"""Route of an alert's thumbnail."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.read import parameters
 from stampede.read.conditional import Representation, etag
-from stampede.read.cutouts import survey_of
-from stampede.read.lookup import Lookup
+from stampede.read.service import service_of
 
 
 async def get_thumbnail(request: Request) -> Response:
-    """The cutouts of an alert side by side, as `thumbnails` has drawn them."""
-    lookup: Lookup = request.app.state.lookup
-    run = request.app.state.small
-    alert = parameters.alert_id(request.path_params["alert_id"])
-    place = await run(lookup.thumbnail, alert, survey_of(request))
-    headers = {"Content-Disposition": f'inline; filename="{alert}.png"'}
-    form = Representation(etag(place.pack, place.offset), "image/png", headers)
-    if known := form.known(request):
-        return known
-    return form.answer(request, await run(lookup.png, place))
+    """The cutouts of an alert side by side, as the function `thumbnails` has drawn them."""
+    service = service_of(request)
+    alert_id = parameters.alert_id(request.path_params["alert_id"])
+    survey = parameters.survey(request.query_params)
+    location = await service.run(service.lookup.thumbnail, alert_id, survey)
+    headers = {"Content-Disposition": f'inline; filename="{alert_id}.png"'}
+    thumbnail = Representation(etag(location.pack, location.offset), "image/png", headers)
+    if not_modified := thumbnail.not_modified(request):
+        return not_modified
+    return thumbnail.respond(request, await service.run(service.lookup.png, location))

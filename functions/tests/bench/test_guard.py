@@ -107,7 +107,7 @@ def test_reading_asks_the_store_little(given, objects, flush) -> None:
     assert requests(light_curve) == 0
     # All that there is: neighbours come in one request.
     before = len(objects.calls)
-    places = lookup.places([alert_id for alert_id, _ in given.ids])
+    places = lookup.locations([alert_id for alert_id, _ in given.ids])
     assert sum(data is not None for _, data in lookup.all_fits(places)) >= len(given.ids)
     assert len(objects.calls) - before <= len(KINDS) * len(given.ids) / 50
     lookup.close()

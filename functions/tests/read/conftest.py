@@ -1,4 +1,4 @@
-"""A small store made by hand, and the read service over it on a real uvicorn."""
+"""A small store with invented alerts, and the read service over it on a real uvicorn."""
 
 import gzip
 import threading
@@ -28,7 +28,7 @@ BOTH = 77  # an alert id of both surveys
 
 
 class Reader:
-    """Asks a running service."""
+    """Sends requests to a running service."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -100,7 +100,7 @@ def fill(objects, cutouts: list[dict], points: list[dict], coverage: Coverage) -
 
 
 def draw(objects, cutouts: list[dict], coverage: Coverage) -> None:
-    """What the function `thumbnails` does."""
+    """Store thumbnails as the function `thumbnails` does."""
     drawn = thumbnails(pa.Table.from_pylist(cutouts, CUTOUT))
     pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
     objects.put(pack.key, memoryview(pack.data))

@@ -92,7 +92,7 @@ def test_cutouts_by_id_as_arrow(read):
     assert fits == {kind: ztf(source(seed=seed)) for seed, kind in enumerate(KINDS)}
 
 
-def test_an_alert_of_both_surveys_is_given_twice(read):
+def test_an_id_of_both_surveys_gives_both_alerts(read):
     rows, _ = batches(post(read, f"{CUTOUTS}?format=arrow", {"ids": [BOTH]}).data)
     assert sorted(rows["survey"].to_pylist()) == ["lsst"] * 3 + ["ztf"] * 3
 
@@ -107,7 +107,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("body", IDS.values(), ids=IDS)
-def test_ids_come_in_many_ways(read, body):
+def test_ids_can_be_sent_in_many_formats(read, body):
     rows, missing = batches(post(read, f"{CUTOUTS}?format=arrow", body).data)
     assert {*rows["alert_id"].to_pylist()} == {ZTF_ALERT}
     assert missing == ["404"]
@@ -138,13 +138,13 @@ def test_light_curves_by_id_as_csv(read):
     assert rows["mjd"][-1].as_py() is None
 
 
-def test_points_are_chosen(read):
+def test_points_can_be_filtered(read):
     rows, missing = batches(post(read, f"{LIGHT_CURVES}?forced=true&band=u", OBJECTS).data)
     assert rows["source_id"].to_pylist() == [9007199254740993]
-    assert missing == ["ZTF99nothing"]  # the other object is known, only not chosen
+    assert missing == ["ZTF99nothing"]  # the other object is known, but none of its points match
 
 
-def test_nothing_found_is_still_a_whole_answer(read):
+def test_an_answer_without_data_is_complete(read):
     assert json.loads(members(post(read, CUTOUTS, b"5").data)["missing.json"]) == {
         "unknown_alerts": ["5"],
         "no_such_cutouts": [],
@@ -181,20 +181,20 @@ def small_limits(store):
 @pytest.mark.parametrize(
     ("path", "body", "status", "name", "parameter"), PROBLEMS.values(), ids=PROBLEMS
 )
-def test_what_cannot_be_given_is_a_problem(small_limits, path, body, status, name, parameter):
+def test_bad_requests_are_problems(small_limits, path, body, status, name, parameter):
     got = post(small_limits, path, body)
     assert got.status == status
     assert got.json()["type"] == f"urn:stampede:problem:{name}"
     assert got.json().get("parameter") == parameter
 
 
-def test_who_asks_too_much_is_told_whom_to_ask(store):
+def test_too_many_ids_name_the_service_that_takes_them(store):
     settings = Settings(bulk_ids=20, bulk_url="http://bulk.test")
     for server in serving(make_app(settings, store)):
         got = post(server, CUTOUTS, b"5\n" * 21)
         assert got.status == 413
         assert got.json()["detail"] == (
-            "more than 20 ids: ask in parts, or all at once of http://bulk.test"
+            "more than 20 ids: split the query, or send all of them to http://bulk.test"
         )
 
 
@@ -217,8 +217,8 @@ def large() -> MemoryObjects:
     return objects
 
 
-class Counting:
-    """Counts the requests to the store, and fails them on demand."""
+class CountingObjects:
+    """Counts the requests for packs; fails them if `broken`."""
 
     def __init__(self, objects):
         self._objects, self.gets, self.broken = objects, 0, False
@@ -235,7 +235,7 @@ class Counting:
 
 @pytest.mark.integration
 def test_cutouts_of_ten_thousand_ids_in_bounded_memory(large):
-    objects = Counting(large)
+    objects = CountingObjects(large)
     ids = "\n".join(str(i) for i in range(1, 2 * N + 1)).encode()  # half of them unknown
     for read in serving(make_app(Settings(cache_bytes=1 << 20), objects)):
         post(read, CUTOUTS, b"1")
@@ -256,8 +256,8 @@ def test_cutouts_of_ten_thousand_ids_in_bounded_memory(large):
     assert objects.gets < N / 20, "neighbours come in one request"
 
 
-def test_an_answer_begins_before_the_rest_is_read(large):
-    objects = Counting(large)
+def test_an_answer_starts_before_all_is_read(large):
+    objects = CountingObjects(large)
     for read in serving(make_app(Settings(), objects)):
         body = "\n".join(str(i) for i in range(1, N, 3)).encode()
         got = read(CUTOUTS, "POST", body, preload_content=False)
@@ -277,8 +277,8 @@ def test_many_light_curves(large):
             assert rows["object_id"].to_pylist() == sorted(rows["object_id"].to_pylist())
 
 
-def test_a_store_that_fails_half_way_breaks_the_answer_off(large):
-    objects = Counting(large)
+def test_a_store_that_fails_half_way_breaks_the_connection(large):
+    objects = CountingObjects(large)
     for read in serving(make_app(Settings(), objects)):
         objects.broken = True
         ids = "\n".join(str(i) for i in range(1, N, 3)).encode()
@@ -288,7 +288,7 @@ def test_a_store_that_fails_half_way_breaks_the_answer_off(large):
             got.read()
 
 
-def test_too_many_large_queries_at_once_are_asked_to_wait(large):
+def test_too_many_large_queries_at_once_are_a_429(large):
     settings = Settings(bulk_queries=1)
     for read in serving(make_app(settings, large)):
         ids = "\n".join(str(i) for i in range(1, N, 3)).encode()
@@ -300,19 +300,19 @@ def test_too_many_large_queries_at_once_are_asked_to_wait(large):
         assert second.json()["type"] == "urn:stampede:problem:too-many-queries"
         assert read("/v1/alerts/1").status == 200  # a small query goes on
         first.read()
-        until_there_is_room(read)
+        wait_for_a_slot(read)
 
 
-def test_a_reader_who_leaves_makes_room(large):
+def test_a_client_that_disconnects_frees_its_slot(large):
     for read in serving(make_app(Settings(bulk_queries=1), large)):
         ids = "\n".join(str(i) for i in range(1, N)).encode()
         first = read(CUTOUTS, "POST", ids, preload_content=False)
         first.read(512)
         first.close()
-        until_there_is_room(read)
+        wait_for_a_slot(read)
 
 
-def until_there_is_room(read):
+def wait_for_a_slot(read):
     deadline = time.monotonic() + 100
     while (status := post(read, CUTOUTS, b"1").status) == 429:
         assert time.monotonic() < deadline

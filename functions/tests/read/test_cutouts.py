@@ -13,7 +13,7 @@ from tests.support.fits_files import lsst, source, ztf
 SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 
 
-def test_a_cutout_is_fits_gzipped_as_it_was_stored(read):
+def test_a_cutout_is_the_gzipped_fits_as_stored(read):
     got = read(SCIENCE, headers={"Accept-Encoding": "gzip"})
     assert got.status == 200
     assert got.headers["content-type"] == "application/fits"
@@ -24,7 +24,7 @@ def test_a_cutout_is_fits_gzipped_as_it_was_stored(read):
     assert got.data == ztf(source(seed=0))
 
 
-def test_a_reader_without_gzip_gets_plain_fits(read):
+def test_a_client_without_gzip_gets_plain_fits(read):
     got = read(SCIENCE, headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in got.headers
     assert got.data == gzip.decompress(ztf(source(seed=0)))
@@ -49,7 +49,7 @@ def test_npy_is_the_array(read):
     np.testing.assert_array_equal(np.load(BytesIO(got.data)), source(seed=0))
 
 
-def test_png_is_a_picture_of_the_size_asked_for(read):
+def test_a_png_has_the_requested_size(read):
     got = read(f"{SCIENCE}?format=png")
     assert got.headers["content-type"] == "image/png"
     assert Image.open(BytesIO(got.data)).size == (63, 63)
@@ -58,7 +58,7 @@ def test_png_is_a_picture_of_the_size_asked_for(read):
     assert large.headers["etag"] != got.headers["etag"]
 
 
-def test_an_alert_says_what_it_has(read):
+def test_an_alert_lists_its_cutouts(read):
     got = read(f"/v1/alerts/{LSST_ALERT}")
     assert got.status == 200
     alert = got.json()
@@ -84,17 +84,17 @@ def test_an_alert_of_both_surveys_needs_the_survey(read):
     assert read(f"/v1/alerts/{BOTH}?survey=ztf").json()["object_id"] == "ZTF00both"
 
 
-def test_a_reader_that_has_it_is_told_so(read):
+def test_a_client_that_has_the_cutout_gets_304(read):
     tag = read(SCIENCE).headers["etag"]
-    for have in (tag, f'"other", W/{tag}', "*"):
-        got = read(SCIENCE, headers={"If-None-Match": have})
+    for known in (tag, f'"other", W/{tag}', "*"):
+        got = read(SCIENCE, headers={"If-None-Match": known})
         assert (got.status, got.data) == (304, b"")
         assert got.headers["etag"] == tag
         assert "immutable" in got.headers["cache-control"]
     assert read(SCIENCE, headers={"If-None-Match": '"other"'}).status == 200
 
 
-def test_every_form_has_a_tag_of_its_own(read):
+def test_every_representation_has_its_own_tag(read):
     forms = ("", "?format=npy", "?format=png", "?format=png&size=99", "?hdus=first")
     tags = [read(SCIENCE + form).headers["etag"] for form in forms]
     tags.append(read(SCIENCE, headers={"Accept-Encoding": "gzip"}).headers["etag"])
@@ -116,7 +116,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize(("wanted", "expected"), RANGES.items(), ids=RANGES)
-def test_part_of_a_cutout(read, wanted, expected):
+def test_a_range_of_a_cutout(read, wanted, expected):
     whole = read(SCIENCE).data
     status, part = expected
     got = read(SCIENCE, headers={"Range": wanted})
@@ -128,7 +128,7 @@ def test_part_of_a_cutout(read, wanted, expected):
         assert got.headers["content-range"] == f"bytes */{len(whole)}"
 
 
-def test_a_part_of_something_else_is_not_sent(read):
+def test_a_range_of_another_version_is_not_sent(read):
     tag = read(SCIENCE).headers["etag"]
     part = {"Range": "bytes=0-9"}
     assert read(SCIENCE, headers={**part, "If-Range": tag}).status == 206
@@ -138,8 +138,8 @@ def test_a_part_of_something_else_is_not_sent(read):
 @pytest.mark.parametrize("form", ["", "?format=png", "?hdus=first"])
 @pytest.mark.parametrize("coding", ["gzip", "identity"])
 def test_head_is_get_without_a_body(read, form, coding):
-    ask = {"Accept-Encoding": coding}
-    got, head = read(SCIENCE + form, headers=ask), read(SCIENCE + form, "HEAD", headers=ask)
+    headers = {"Accept-Encoding": coding}
+    got, head = read(SCIENCE + form, headers=headers), read(SCIENCE + form, "HEAD", headers=headers)
     assert (head.status, head.data) == (200, b"")
     dated = ("date",)
     assert {k: v for k, v in head.headers.items() if k not in dated} == {
@@ -176,7 +176,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("path", "expected"), PROBLEMS.items(), ids=PROBLEMS)
-def test_what_cannot_be_given_is_a_problem(read, path, expected):
+def test_bad_requests_are_problems(read, path, expected):
     got = read(path)
     status, name, parameter = expected
     assert got.status == status
@@ -189,11 +189,11 @@ def test_what_cannot_be_given_is_a_problem(read, path, expected):
     assert problem["detail"]
 
 
-def test_a_damaged_cutout_is_still_served_as_it_was_stored(read):
+def test_a_damaged_cutout_is_served_as_stored(read):
     assert read("/v1/alerts/666/cutouts/science").data == b"not FITS" * 999
 
 
-def test_in_place_of_a_picture_that_cannot_be_made_there_is_a_picture(read):
+def test_a_browser_gets_a_placeholder_for_an_image_that_cannot_be_made(read):
     browser = {"Accept": "image/avif,image/webp,image/apng,image/*,*/*;q=0.8"}
     got = read("/v1/alerts/666/cutouts/science?format=png", headers=browser)
     assert got.status == 422
@@ -201,7 +201,7 @@ def test_in_place_of_a_picture_that_cannot_be_made_there_is_a_picture(read):
     assert Image.open(BytesIO(got.data)).size == (63, 63)
 
 
-def test_no_such_route_and_no_such_method_are_problems_too(read):
+def test_unknown_routes_and_methods_are_problems(read):
     for got, status in ((read("/v2"), 404), (read(SCIENCE, "PUT"), 405)):
         assert got.status == status
         assert got.headers["content-type"] == "application/problem+json"
@@ -209,13 +209,13 @@ def test_no_such_route_and_no_such_method_are_problems_too(read):
     assert set(got.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_a_notebook_in_a_browser_may_ask(read):
+def test_pages_of_other_origins_may_read(read):
     origin = {"Origin": "https://notebook.example"}
     got = read(SCIENCE, headers=origin)
     assert got.headers["access-control-allow-origin"] == "*"
     assert "ETag" in got.headers["access-control-expose-headers"]
-    asked = {**origin, "Access-Control-Request-Method": "POST"}
-    before = read("/v1/cutouts", "OPTIONS", headers=asked)
-    assert before.status == 204
-    assert "POST" in before.headers["access-control-allow-methods"]
-    assert before.headers["access-control-allow-headers"] == "*"
+    preflight = {**origin, "Access-Control-Request-Method": "POST"}
+    answer = read("/v1/cutouts", "OPTIONS", headers=preflight)
+    assert answer.status == 204
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-allow-headers"] == "*"

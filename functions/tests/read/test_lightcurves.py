@@ -21,7 +21,7 @@ def times(got) -> list[float]:
     return [row["mjd"] for row in got.json()["detections"]]
 
 
-def test_a_light_curve_is_json_in_time(read):
+def test_a_light_curve_is_json_sorted_by_time(read):
     got = read(LIGHT_CURVE)
     assert got.status == 200
     assert got.headers["content-type"] == "application/json"
@@ -53,7 +53,7 @@ def test_a_light_curve_is_json_in_time(read):
     }
 
 
-def test_ids_that_a_double_cannot_hold_stay_whole(read):
+def test_ids_that_a_double_cannot_hold_are_exact(read):
     assert read(LSST).json()["detections"][0]["source_id"] == "9007199254740993"
 
 
@@ -72,7 +72,7 @@ SELECTIONS = {
 
 
 @pytest.mark.parametrize(("query", "expected"), SELECTIONS.items(), ids=SELECTIONS)
-def test_points_are_chosen(read, query, expected):
+def test_points_can_be_filtered(read, query, expected):
     assert times(read(f"{LIGHT_CURVE}?{query}")) == expected
 
 
@@ -80,7 +80,7 @@ def test_magnitudes_are_added_on_request(read):
     rows = read(f"{LIGHT_CURVE}?magnitudes=true").json()["detections"]
     assert [row["mag"] for row in rows] == [None, None, pytest.approx(23.6713, abs=1e-4), None]
     assert rows[2]["mag_err"] == pytest.approx(1.0857 * 100.1 / 1234.5, rel=1e-4)
-    # A magnitude in janskys by another road: 0 mag is 3631 Jy.
+    # The same flux by another formula: 0 mag is 3631 Jy.
     assert 3631e9 * 10 ** (-0.4 * rows[2]["mag"]) == pytest.approx(1234.5, rel=1e-4)
 
 
@@ -104,7 +104,7 @@ def test_parquet_and_arrow_hold_the_same_table_with_its_units(read):
     assert parquet.drop_columns("flux") == arrow.drop_columns("flux")
 
 
-def test_votable_is_valid_and_knows_its_axes(read):
+def test_votable_is_valid_and_describes_its_axes(read):
     got = read(f"{LSST}?format=votable&magnitudes=true")
     assert got.headers["content-type"] == "application/x-votable+xml"
     with warnings.catch_warnings():
@@ -129,7 +129,7 @@ def test_votable_is_valid_and_knows_its_axes(read):
     assert rows["total_flux"][1] == 2000.0
 
 
-def test_every_ucd_is_one():
+def test_every_ucd_is_valid():
     wrong = [ucd for ucd in _UCDS.values() if not check_ucd(ucd, check_controlled_vocabulary=True)]
     assert wrong == []
 
@@ -161,14 +161,14 @@ CHOICES = {
 
 
 @pytest.mark.parametrize(("query", "headers", "expected"), CHOICES.values(), ids=CHOICES)
-def test_the_format_is_agreed_upon(read, query, headers, expected):
+def test_content_negotiation(read, query, headers, expected):
     got = read(LIGHT_CURVE + query, headers=headers)
     assert got.status == 200
     assert got.headers["content-type"].partition(";")[0] == expected
     assert got.headers["vary"] == "Accept"
 
 
-def test_a_reader_asks_again_and_is_told_that_nothing_changed(read):
+def test_an_unchanged_light_curve_is_a_304(read):
     got = read(LIGHT_CURVE)
     assert got.headers["cache-control"] == "no-cache"
     assert read(LIGHT_CURVE, headers={"If-None-Match": got.headers["etag"]}).status == 304
@@ -191,7 +191,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("path", "expected"), PROBLEMS.items(), ids=PROBLEMS)
-def test_what_cannot_be_given_is_a_problem(read, path, expected):
+def test_bad_requests_are_problems(read, path, expected):
     got = read(path)
     status, name, parameter = expected
     assert got.status == status

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import DETECTION
 from stampede.read.pages import object_page
-from stampede.read.plot import Axis, date_of, date_ticks, light_curve_svg, nice_ticks
+from stampede.read.plot import Axis, light_curve_svg
+from stampede.read.ticks import date_of, date_ticks, nice_ticks
 from tests.read.conftest import (
     LSST_ALERT,
     LSST_OBJECT,
@@ -27,7 +28,7 @@ XSS = "%3Cscript%3Ealert(1)%3Cimg%20src=x%20onerror=alert(1)%3E"
 
 
 class Page(HTMLParser):
-    """Tags opened, and that all that must be closed is."""
+    """The tags of a page; checks that every tag that must be closed is."""
 
     VOID = ("meta", "link", "input", "img", "br")
 
@@ -57,12 +58,12 @@ def html(got) -> tuple[Page, str]:
     return Page(text), text
 
 
-def test_an_object_page_shows_curve_pictures_table_and_downloads(read):
+def test_an_object_page_shows_plot_cutouts_table_and_downloads(read):
     page, text = html(read(OBJECT_PAGE))
     assert ZTF_OBJECT in text
-    pictures = [image["src"] for image in page.all("img")]
-    assert len(pictures) == 3
-    for source in pictures:
+    images = [image["src"] for image in page.all("img")]
+    assert len(images) == 3
+    for source in images:
         assert read(source).headers["content-type"] == "image/png"
     links = [a["href"] for a in page.all("a") if a["href"].startswith("/")]
     assert len(links) > 10
@@ -73,13 +74,13 @@ def test_an_object_page_shows_curve_pictures_table_and_downloads(read):
     assert page.all("script") == []
 
 
-def test_a_cutout_that_was_not_sent_is_said_to_be_so(read):
+def test_a_page_names_the_cutouts_that_were_not_sent(read):
     page, text = html(read(f"/objects/{LSST_OBJECT}"))
     assert len(page.all("img")) == 2
     assert "not sent" in text
 
 
-def test_the_alert_that_was_asked_for_is_marked(read):
+def test_the_requested_alert_is_marked(read):
     got = read(f"/alerts/{ZTF_ALERT}")
     assert got.status == 302
     assert got.headers["location"] == f"{OBJECT_PAGE}?alert={ZTF_ALERT}#alert-{ZTF_ALERT}"
@@ -88,7 +89,7 @@ def test_the_alert_that_was_asked_for_is_marked(read):
     assert marked["id"] == f"alert-{ZTF_ALERT}"
 
 
-def test_magnitudes_may_be_plotted(read):
+def test_magnitudes_can_be_plotted(read):
     assert "Magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
 
 
@@ -100,10 +101,10 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "place"), FINDS.items(), ids=FINDS)
-def test_find(read, wanted, place):
+@pytest.mark.parametrize(("wanted", "location"), FINDS.items(), ids=FINDS)
+def test_find(read, wanted, location):
     got = read(f"/find?id={wanted}")
-    assert (got.status, got.headers["location"]) == (302, place)
+    assert (got.status, got.headers["location"]) == (302, location)
 
 
 PROBLEMS = {
@@ -120,7 +121,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("path", "status"), PROBLEMS.items(), ids=PROBLEMS)
-def test_people_are_told_on_a_page_and_nothing_runs(read, path, status):
+def test_a_browser_gets_a_page_about_the_problem_without_scripts(read, path, status):
     got = read(path, headers={"Accept": "text/html,*/*;q=0.8"})
     assert got.status == status
     page, text = html(got)
@@ -130,14 +131,14 @@ def test_people_are_told_on_a_page_and_nothing_runs(read, path, status):
     assert read(path).headers["content-type"] == "application/problem+json"
 
 
-def test_what_a_survey_sends_is_escaped_too():
+def test_values_from_a_survey_are_escaped():
     evil = '"><script>alert(1)</script>'
     rows = [point(evil, evil, 1, 59000.0, band=evil)]
     text = object_page(evil, pa.Table.from_pylist(rows, DETECTION), [])
     assert Page(text).all("script") == []
 
 
-def test_the_front_page_says_what_is_stored(read):
+def test_the_front_page_shows_the_ledger(read):
     page, text = html(read("/"))
     assert re.search(r">ztf</td>.*?>cutouts</td><td>1</td><td>5</td><td>3</td>", text)
     assert 'class="bad">2</td>' in text
@@ -214,9 +215,9 @@ def test_dates():
 
 @pytest.mark.integration
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-def test_a_browser_shows_the_page_without_a_complaint(read):
+def test_a_browser_shows_the_page_without_errors(read):
     playwright = pytest.importorskip("playwright.sync_api")
-    complaints = []
+    errors = []
     with playwright.sync_playwright() as p:
         browser = p.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"], timeout=150_000
@@ -224,9 +225,9 @@ def test_a_browser_shows_the_page_without_a_complaint(read):
         context = browser.new_context(java_script_enabled=True)
         page = context.new_page()
         page.set_default_timeout(150_000)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("requestfailed", lambda request: errors.append(request.url))
         page.goto(read.url + "/")
         page.fill("input[name=id]", str(ZTF_ALERT))
         page.click("button")
@@ -240,7 +241,7 @@ def test_a_browser_shows_the_page_without_a_complaint(read):
             "mark => getComputedStyle(mark).fill"
         )
         browser.close()
-    assert complaints == []
+    assert errors == []
     assert widths == [63, 63, 63]
     assert plot["width"] > 600
     assert plot["height"] > 250

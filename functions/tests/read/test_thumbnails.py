@@ -1,4 +1,4 @@
-"""Ready-made thumbnails, and images that retention has deleted."""
+"""Thumbnails, and images that retention has deleted."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def cutouts(alert_id: int, mjd: float, object_id: str = "Z1") -> list[dict]:
 
 @pytest.fixture(scope="module")
 def objects() -> MemoryObjects:
-    """Alert 1 has a thumbnail, 2 has none; 3 was deleted by retention, 4 otherwise; 5 is old."""
+    """Alert 1 has a thumbnail, 2 has none; 5 is old. Retention deleted 3, something else 4."""
     objects = MemoryObjects()
     fill(
         objects, cutouts(1, TONIGHT), [point("Z1", "ztf", n, TONIGHT + n) for n in (1, 2)], COVERAGE
@@ -61,7 +61,7 @@ def reader(objects: MemoryObjects) -> Iterator[Reader]:
     yield from serving(make_app(Settings(cutout_days=DAYS), objects))
 
 
-def test_a_thumbnail_is_the_picture_that_was_drawn(reader: Reader) -> None:
+def test_a_thumbnail_is_served_as_it_was_drawn(reader: Reader) -> None:
     got = reader("/v1/alerts/1/thumbnail")
     assert (got.status, got.data) == (200, PNG)
     assert got.headers["content-type"] == "image/png"
@@ -97,16 +97,16 @@ def test_why_there_is_no_image(reader: Reader, path: str, expected: tuple[int, s
     status, name = expected
     assert (got.status, got.json()["type"]) == (status, f"urn:stampede:problem:{name}")
     assert got.headers["cache-control"] == "no-store"
-    picture = reader(path, headers={"Accept": "image/avif,image/*"})
-    assert (picture.status, picture.data) == (status, placeholder())
+    image = reader(path, headers={"Accept": "image/avif,image/*"})
+    assert (image.status, image.data) == (status, placeholder())
 
 
-def test_what_is_past_retention_but_still_there_is_served(reader: Reader) -> None:
+def test_images_past_retention_are_served_until_they_are_deleted(reader: Reader) -> None:
     assert reader("/v1/alerts/5/thumbnail").data == PNG
     assert reader("/v1/alerts/5/cutouts/science").status == 200
 
 
-def test_nothing_is_gone_where_all_is_kept_for_ever(objects: MemoryObjects) -> None:
+def test_nothing_is_gone_without_retention(objects: MemoryObjects) -> None:
     for read in serving(make_app(Settings(), objects)):
         assert read("/v1/alerts/3/cutouts/science").status == 404
 
@@ -114,12 +114,12 @@ def test_nothing_is_gone_where_all_is_kept_for_ever(objects: MemoryObjects) -> N
 def test_an_alert_of_both_surveys_needs_the_survey(read: Reader) -> None:
     path = f"/v1/alerts/{BOTH}/thumbnail"
     assert read(path).json()["type"] == "urn:stampede:problem:ambiguous-alert"
-    pictures = [read(f"{path}?survey={survey}") for survey in ("ztf", "lsst")]
-    assert [picture.status for picture in pictures] == [200, 200]
-    assert pictures[0].headers["etag"] != pictures[1].headers["etag"]
+    thumbnails = [read(f"{path}?survey={survey}") for survey in ("ztf", "lsst")]
+    assert [each.status for each in thumbnails] == [200, 200]
+    assert thumbnails[0].headers["etag"] != thumbnails[1].headers["etag"]
 
 
-def test_what_is_gone_is_listed_in_a_tar_and_null_in_arrow(reader: Reader) -> None:
+def test_deleted_images_are_listed_in_a_tar_and_null_in_arrow(reader: Reader) -> None:
     got = reader("/v1/cutouts", "POST", b"1 3 99")
     with tarfile.open(fileobj=io.BytesIO(got.data)) as tar:
         assert tar.getnames() == ["1/difference.fits.gz", "1/science.fits.gz", "missing.json"]
@@ -136,18 +136,18 @@ def test_what_is_gone_is_listed_in_a_tar_and_null_in_arrow(reader: Reader) -> No
     assert len(rows) == 6
 
 
-def test_a_page_shows_the_thumbnails_there_are(reader: Reader) -> None:
+def test_a_page_shows_thumbnails_or_else_cutouts(reader: Reader) -> None:
     page, text = html(reader("/objects/Z1"))
     sources = [image["src"] for image in page.all("img")]
     assert sources.count("/v1/alerts/1/thumbnail?survey=ztf") == 1
     assert len(sources) == 1 + 2  # and the two cutouts of alert 2
-    for picture in sources:
-        assert reader(picture).headers["content-type"] == "image/png"
+    for source_url in sources:
+        assert reader(source_url).headers["content-type"] == "image/png"
     links = [a["href"] for a in page.all("a")]
     assert "/v1/alerts/1/cutouts/science?survey=ztf" in links
     assert "/v1/alerts/1/cutouts/template?survey=ztf" not in links
     assert "template: not sent" in text
 
 
-def test_a_store_without_thumbnails_has_pages(store: MemoryObjects, read: Reader) -> None:
+def test_an_alert_without_a_thumbnail_is_a_404(store: MemoryObjects, read: Reader) -> None:
     assert read(f"/v1/alerts/{ZTF_ALERT}/thumbnail").status == 404

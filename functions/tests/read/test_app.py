@@ -1,4 +1,4 @@
-"""The routes around the data: ledger, description, metrics, health; and a store that is down."""
+"""The ledger, the OpenAPI description, metrics, health; threads; a store that is down."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,8 @@ import pytest
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import StoreDown
-from stampede.read.app import SMALL_THREADS, make_app
+from stampede.read.app import make_app
+from stampede.read.service import SMALL_THREADS
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -28,7 +29,7 @@ from tests.support.fits_files import source, ztf
 from tests.support.watched_objects import Watched
 
 
-def letters(objects, table: str, coverage: Coverage) -> None:
+def store_dead_letters(objects, table: str, coverage: Coverage) -> None:
     sink = pa.BufferOutputStream()
     rows = pa.table({"data": [b"no alert"]})
     with pq.ParquetWriter(sink, rows.schema) as writer:
@@ -37,7 +38,7 @@ def letters(objects, table: str, coverage: Coverage) -> None:
     objects.put(f"deadletters/{table}/{'0' * 32}.parquet", sink.getvalue())
 
 
-def one_alert(objects, alert_id: int, offset: int) -> None:
+def store_alert(objects, alert_id: int, offset: int) -> None:
     fill(
         objects,
         [cutout(alert_id, "ztf", "science", "Z1", 59000.0, ztf(source()))],
@@ -49,8 +50,8 @@ def one_alert(objects, alert_id: int, offset: int) -> None:
 def test_the_ledger_accounts_for_every_offset():
     objects = MemoryObjects()
     for alert_id, offset in enumerate((10, 11, 14), 1):
-        one_alert(objects, alert_id, offset)
-    letters(objects, "cutouts", Coverage.of({("ztf", 0): [12]}))
+        store_alert(objects, alert_id, offset)
+    store_dead_letters(objects, "cutouts", Coverage.of({("ztf", 0): [12]}))
     for read in serving(make_app(Settings(), objects)):
         got = read("/v1/ledger")
         lines = {line["table"]: line for line in got.json()["ledger"]}
@@ -68,34 +69,34 @@ def test_the_ledger_accounts_for_every_offset():
         assert lines["detections"]["missing"] == {"count": 2, "intervals": [[12, 14]]}
 
 
-def test_what_is_stored_is_seen_at_once():
-    """A missing id lists again; a light curve grows within the age of the listing."""
+def test_stored_data_is_visible_at_once():
+    """A missing id lists again; a light curve grows when the listing is too old."""
     objects = MemoryObjects()
     for read in serving(make_app(Settings(refresh_seconds=0.0), objects)):
         assert read("/v1/alerts/1").status == 404
         assert read("/").status == 200
-        one_alert(objects, 1, 1)
+        store_alert(objects, 1, 1)
         assert read("/v1/alerts/1").status == 200
-        one_alert(objects, 2, 2)
+        store_alert(objects, 2, 2)
         assert len(read("/v1/objects/Z1/lightcurve").json()["detections"]) == 2
     objects = MemoryObjects()
     for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
         assert read("/v1/alerts/1").status == 404
-        one_alert(objects, 1, 1)
+        store_alert(objects, 1, 1)
         assert read("/v1/alerts/1").status == 200
 
 
-def test_what_is_in_memory_waits_for_nobody():
-    """While all threads wait for the store, what was asked for before is answered all the same."""
+def test_cached_answers_do_not_wait_for_threads():
+    """While all threads wait for the store, requests seen before are answered from memory."""
     inner = MemoryObjects()
-    one_alert(inner, 1, 1)
-    going = threading.Event()
-    going.set()
-    objects = Watched(inner, lambda number: going.wait(60) and None)
+    store_alert(inner, 1, 1)
+    unblocked = threading.Event()
+    unblocked.set()
+    objects = Watched(inner, lambda number: unblocked.wait(60) and None)
     known = ("/v1/alerts/1", "/v1/objects/Z1/lightcurve")
     for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
         first = [read(path).data for path in known]
-        going.clear()
+        unblocked.clear()
         with ThreadPoolExecutor(2 * SMALL_THREADS) as pool:
             cutouts = [
                 pool.submit(Reader(read.url), "/v1/alerts/1/cutouts/science")
@@ -105,7 +106,7 @@ def test_what_is_in_memory_waits_for_nobody():
                 assert [read(path, timeout=10).data for path in known] == first
                 assert not any(cutout.done() for cutout in cutouts)
             finally:
-                going.set()
+                unblocked.set()
             assert {cutout.result().status for cutout in cutouts} == {200}
 
 
@@ -122,7 +123,7 @@ EXAMPLES = {
 }
 
 
-def test_every_route_is_described_and_every_description_answers(read):
+def test_every_route_is_described_and_every_described_route_answers(read):
     api = read("/openapi.json").json()
     app = make_app(Settings(), MemoryObjects())
     methods = {route.path: {m.lower() for m in route.methods - {"HEAD"}} for route in app.routes}
@@ -167,7 +168,7 @@ class Down(MemoryObjects):
         raise StoreDown("the store does not answer")
 
 
-def test_a_store_that_is_down_is_503_and_the_process_lives():
+def test_a_store_that_is_down_is_a_503_and_the_process_stays_alive():
     for read in serving(make_app(Settings(), Down())):
         assert read("/health/liveness").status == 200
         for path in ("/health/readiness", "/v1/alerts/1", "/v1/ledger"):
@@ -178,7 +179,7 @@ def test_a_store_that_is_down_is_503_and_the_process_lives():
         assert read("/v1/cutouts", "POST", b"1", retries=False).status == 503
 
 
-def test_a_mistake_of_ours_says_nothing_of_itself():
+def test_an_internal_error_shows_no_detail():
     class Broken(MemoryObjects):
         def list(self, prefix, after=""):
             raise RuntimeError("secret")
@@ -195,9 +196,7 @@ def test_ready(read):
 
 
 def test_a_small_query_does_not_wait_for_large_ones():
-    """All threads of the large queries are held, and a small one is answered."""
-    import threading
-
+    """A small query is answered while all threads for large queries are blocked."""
     gate = threading.Event()
 
     class Slow(MemoryObjects):
@@ -207,7 +206,7 @@ def test_a_small_query_does_not_wait_for_large_ones():
             return super().get(key, start, length)
 
     objects = Slow()
-    one_alert(objects, 1, 1)
+    store_alert(objects, 1, 1)
     for read in serving(make_app(Settings(), objects)):
         large = [
             threading.Thread(target=read, args=("/v1/cutouts", "POST", b"1"), daemon=True)
@@ -226,6 +225,6 @@ def test_a_small_query_does_not_wait_for_large_ones():
 
 
 @pytest.mark.parametrize("path", ["/v1/alerts/1", "/"])
-def test_nothing_stored_is_no_mistake(path):
+def test_an_empty_store_is_no_error(path):
     for read in serving(make_app(Settings(), MemoryObjects())):
         assert read(path).status in (200, 404)

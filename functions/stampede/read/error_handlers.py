@@ -1,0 +1,69 @@
+"""From exceptions to HTTP responses: problem documents (RFC 9457, application/problem+json)."""
+
+import http
+from collections.abc import Mapping
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from stampede.errors import StampedeError
+from stampede.images.png import placeholder
+from stampede.problem import problem_document
+from stampede.read.errors import BadParameter
+from stampede.read.pages import POLICY, problem_page
+
+Problem = dict[str, str | int]
+
+log = structlog.get_logger()
+
+
+async def on_stampede_error(request: Request, error: Exception) -> Response:
+    """Respond to an error that Stampede itself raised."""
+    if not isinstance(error, StampedeError):
+        raise error
+    if error.status >= 500:
+        log.error("read failed", path=request.url.path, problem=error.name, detail=error.message)
+    problem = problem_document(error)
+    if isinstance(error, BadParameter):
+        problem["parameter"] = error.parameter
+    retry = {"Retry-After": "5"} if error.status in (429, 503) else None
+    return problem_response(request, problem, retry)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Respond to a path that has no route, or to a method that the route does not have."""
+    if not isinstance(error, HTTPException):
+        raise error
+    phrase = http.HTTPStatus(error.status_code).phrase
+    problem: Problem = {
+        "type": "about:blank",
+        "title": phrase,
+        "status": error.status_code,
+        "detail": f"{request.method} {request.url.path}: {phrase.lower()}. Routes: /openapi.json",
+    }
+    return problem_response(request, problem, error.headers)
+
+
+async def on_bug(request: Request, error: Exception) -> Response:
+    """Respond to any other exception: log it, and do not show it to the client."""
+    log.error("read failed", path=request.url.path, problem="internal", exc_info=error)
+    internal = StampedeError("Internal error; the details are in the log.")
+    return problem_response(request, problem_document(internal))
+
+
+def problem_response(
+    request: Request, problem: Problem, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A problem as JSON, as a page for a browser, or as an image in place of an image."""
+    status = int(problem["status"])
+    headers = {"Cache-Control": "no-store", **(headers or {})}
+    accepts = request.headers.get("accept", "")
+    if accepts.startswith("image/"):
+        return Response(placeholder(), status, headers, "image/png")
+    if "text/html" in accepts and not request.url.path.startswith("/v1/"):
+        page = problem_page(str(problem["title"]), str(problem["detail"]))
+        headers = {**headers, "Content-Security-Policy": POLICY}
+        return Response(page, status, headers, "text/html; charset=utf-8")
+    return JSONResponse(problem, status, headers, "application/problem+json")

@@ -1,0 +1,53 @@
+"""The points of a light curve: which of them a reader wants, and their order."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BANDS = "ugrizy"
+"""In order of wavelength."""
+
+
+class PointFilter(NamedTuple):
+    """Which points of a light curve a reader wants.
+
+    Attributes
+    ----------
+    bands
+        Only these; empty for all.
+    forced
+        True: only forced photometry. False: everything but forced photometry.
+    start, end
+        MJD, both included.
+    withdrawn
+        Also the points that the survey has withdrawn.
+    """
+
+    bands: Sequence[str] = ()
+    forced: bool | None = None
+    start: float | None = None
+    end: float | None = None
+    withdrawn: bool = False
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """The wanted rows."""
+        masks = []
+        if not self.withdrawn:
+            masks.append(pc.invert(rows["withdrawn"]))
+        if self.bands:
+            masks.append(pc.is_in(rows["band"], pa.array(self.bands, pa.string())))
+        if self.forced is not None:
+            masks.append(pc.equal(rows["forced"], self.forced))
+        if self.start is not None:
+            masks.append(pc.greater_equal(rows["mjd"], self.start))
+        if self.end is not None:
+            masks.append(pc.less_equal(rows["mjd"], self.end))
+        return rows.filter(reduce(pc.and_, masks)) if masks else rows
+
+
+def in_time(rows: pa.Table) -> pa.Table:
+    """Points by object id, then time."""
+    return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])

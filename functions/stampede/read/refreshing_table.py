@@ -1,0 +1,92 @@
+"""A table that lists the store again when its listing is too old."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from stampede.store.tables import Table
+
+
+class RefreshingTable:
+    """A table whose listing has a greatest age.
+
+    One lookup renews a listing that is older than `max_age`; concurrent lookups use the old
+    listing. If the listing is older than twice `max_age`, they wait for the new one. They stop
+    waiting `max_age` after that listing began: the store hangs, so it stores nothing new either.
+
+    Parameters
+    ----------
+    max_age
+        Seconds.
+    relist_on_miss
+        A lookup that finds nothing lists the store again before it returns nothing. Lookups that
+        wait for the same listing share it.
+    """
+
+    def __init__(self, table: Table, max_age: float, relist_on_miss: bool) -> None:
+        self.table = table
+        self._max_age = max_age
+        self._relist_on_miss = relist_on_miss
+        # When the current listing began, and when the latest listing began (`time.monotonic`).
+        self._listed = self._began = float("-inf")
+        self._lock = threading.Lock()
+
+    def lookup(self, values: Sequence) -> pa.Table:
+        """See `Table.lookup`."""
+        began = time.monotonic()
+        self.list_since(began - self._max_age, wait_for_end=False)
+        rows = self.table.lookup(values)
+        if self._relist_on_miss and not rows.num_rows and self.list_since(began):
+            rows = self.table.lookup(values)
+        return rows
+
+    def cached(self, values: Sequence) -> pa.Table | None:
+        """The rows that `lookup` returns, from memory alone; never waits.
+
+        None if no row matches, or if memory does not hold all that the lookup reads.
+        """
+        too_old = self._listed < time.monotonic() - self._max_age
+        if too_old and (not self._lock.locked() or self._seconds_to_wait()):
+            return None
+        rows = self.table.cached(values)
+        return rows if rows is not None and rows.num_rows else None
+
+    def list_since(self, moment: float, wait_for_end: bool = True) -> bool:
+        """List the store, unless the current listing began at or after `moment`.
+
+        If another thread is listing, wait for it: to its end, or for `_seconds_to_wait`.
+
+        Parameters
+        ----------
+        moment
+            On the clock of `time.monotonic`.
+
+        Returns
+        -------
+        Whether this call listed the store or waited for a listing that another thread completed.
+        """
+        if self._listed >= moment:
+            return False
+        mine = self._lock.acquire(blocking=False)
+        timeout = -1 if wait_for_end else self._seconds_to_wait()
+        if not mine and not self._lock.acquire(timeout=timeout):
+            return False
+        try:
+            if self._listed < moment:
+                self._began = time.monotonic()
+                self.table.refresh()
+                self._listed = self._began
+            return True
+        finally:
+            self._lock.release()
+
+    def _seconds_to_wait(self) -> float:
+        """How long to wait for a listing that another thread makes; -1 is to its end."""
+        now = time.monotonic()
+        if self._listed < 0:
+            return -1  # the table has no listing yet
+        if self._listed >= now - 2 * self._max_age:
+            return 0
+        return max(0.0, self._began + self._max_age - now)

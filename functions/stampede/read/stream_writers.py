@@ -1,0 +1,187 @@
+"""Formats of large answers, written piece by piece; each ends with the ids that were not found.
+
+The table in `stampede.read.streams` says where.
+"""
+
+import json
+import tarfile
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stampede.alerts.columns import CUTOUT, DETECTION
+from stampede.read.formats import to_csv
+from stampede.read.locations import CutoutLocation
+
+ROW_GROUP = 50_000
+MISSING = "stampede.missing"
+
+CUTOUT_ROWS = pa.schema(
+    [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
+)
+Cutouts = list[tuple[CutoutLocation, bytes | None]]
+"""FITS files as stored; None if the survey did not send the cutout or retention deleted it."""
+
+_BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
+_REST = sum(_BLANK[156:])  # what the fields that are the same in every member add to the checksum
+
+
+class Writer(Protocol):
+    """Turns chunks of what was found into the bytes of one format."""
+
+    media_type: str
+
+    def add(self, found: Any) -> bytes:
+        """The bytes of one chunk."""
+
+    def end(self, missing: Sequence[int | str]) -> bytes:
+        """The last bytes, with the ids that were not found."""
+
+
+class TarWriter:
+    """A tar file with a member ``<alert_id>/<kind>.fits.gz`` for each cutout (POSIX ustar)."""
+
+    media_type = "application/x-tar"
+
+    def __init__(self) -> None:
+        self._not_sent: list[str] = []
+        self._gone: list[str] = []
+
+    def add(self, found: Cutouts) -> bytes:
+        """See `Writer.add`."""
+        parts: list[bytes] = []
+        for location, fits in found:
+            name = f"{location.alert_id}/{location.kind}"
+            if fits is None:
+                (self._gone if location.pack else self._not_sent).append(name)
+            else:
+                parts += _member(f"{name}.fits.gz", fits, location.mjd)
+        return b"".join(parts)
+
+    def end(self, missing: Sequence[int | str]) -> bytes:
+        """See `Writer.end`; also lists the cutouts that were not sent or have been deleted."""
+        lists = {
+            "unknown_alerts": [*map(str, missing)],
+            "no_such_cutouts": self._not_sent,
+            "gone": self._gone,
+        }
+        parts = _member("missing.json", json.dumps(lists).encode())
+        return b"".join(parts) + bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _member(name: str, data: bytes, mjd: float = 40587.0) -> tuple[bytes, bytes, bytes]:
+    """Header, data and padding; `name` is ASCII, up to 100 characters."""
+    # The same bytes as tarfile's, in a fifth of its time or less: tarfile took a sixth of a large
+    # query.
+    seconds = max(0, int((mjd - 40587) * 86400))  # since 1970-01-01
+    start = name.encode().ljust(100, b"\0") + _BLANK[100:124]
+    start += b"%011o\0%011o\0" % (len(data), seconds)
+    checksum = sum(start) + sum(b" " * 8) + _REST
+    head = start + b"%06o\0 " % checksum + _BLANK[156:]
+    return head, data, bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+class _Drain:
+    """A file that pyarrow writes to and `take` empties."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class ArrowWriter:
+    """An Arrow IPC stream; the missing ids come with the last batch, which is empty."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._drain = schema, _Drain()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._drain, "w"), schema)
+
+    def add(self, found: pa.Table | Cutouts) -> bytes:
+        """See `Writer.add`."""
+        table = found if isinstance(found, pa.Table) else _cutout_rows(found)
+        if table.num_rows:
+            self._writer.write_table(table)
+        return self._drain.take()
+
+    def end(self, missing: Sequence[int | str]) -> bytes:
+        """See `Writer.end`."""
+        empty = pa.RecordBatch.from_pylist([], self._schema)
+        self._writer.write_batch(empty, custom_metadata={MISSING: json.dumps([*map(str, missing)])})
+        self._writer.close()
+        return self._drain.take()
+
+
+def _cutout_rows(found: Cutouts) -> pa.Table:
+    rows = [{**location._asdict(), "fits": fits} for location, fits in found]
+    return pa.Table.from_pylist(rows, CUTOUT_ROWS)
+
+
+class ParquetWriter:
+    """A Parquet file, zstd; the missing ids are in the footer."""
+
+    media_type = "application/vnd.apache.parquet"
+
+    def __init__(self) -> None:
+        self._drain, self._waiting, self._rows = _Drain(), [DETECTION.empty_table()], 0
+        sink = pa.PythonFile(self._drain, "w")
+        self._writer = pq.ParquetWriter(sink, DETECTION, compression="zstd")
+
+    def add(self, found: pa.Table) -> bytes:
+        """See `Writer.add`; empty until a row group is full."""
+        self._waiting.append(found)
+        self._rows += found.num_rows
+        return self._flush() if self._rows >= ROW_GROUP else b""
+
+    def end(self, missing: Sequence[int | str]) -> bytes:
+        """See `Writer.end`."""
+        last = self._flush()
+        self._writer.add_key_value_metadata({MISSING: json.dumps([*map(str, missing)])})
+        self._writer.close()
+        return last + self._drain.take()
+
+    def _flush(self) -> bytes:
+        rows = pa.concat_tables(self._waiting)
+        if rows.num_rows:
+            self._writer.write_table(rows)
+        self._waiting, self._rows = [DETECTION.empty_table()], 0
+        return self._drain.take()
+
+
+class CsvWriter:
+    """CSV with a header; a missing id is a row with all other columns empty."""
+
+    media_type = "text/csv; charset=utf-8; header=present"
+
+    def __init__(self) -> None:
+        self._header = True
+
+    def add(self, found: pa.Table) -> bytes:
+        """See `Writer.add`."""
+        data = to_csv(found, header=self._header)
+        self._header = False
+        return data
+
+    def end(self, missing: Sequence[int | str]) -> bytes:
+        """See `Writer.end`."""
+        blank = "," * (len(DETECTION) - 1)
+        return "".join(f"{each}{blank}\n" for each in missing).encode()

@@ -1,0 +1,49 @@
+"""Round values and dates for the axes of a plot."""
+
+from datetime import UTC, datetime, timedelta
+from math import ceil, floor, log10
+
+MJD_EPOCH = datetime(1858, 11, 17, tzinfo=UTC)
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def nice_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """At most `most` + 1 values in [low, high], with their text; steps of 1, 2 or 5 times 10^n."""
+    rough = (high - low) / most
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * 0.999999)
+    digits = max(0, -floor(log10(step) + 1e-9))
+    values = [round(i * step, digits + 1) for i in range(ceil(low / step), floor(high / step) + 1)]
+    return [(value, f"{value:,.{digits}f}".replace("-", "−")) for value in values]
+
+
+def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]]:
+    """Round days, months or years in the MJD interval [low, high], with their text."""
+    if high - low < 32 * most / 4:
+        step = next((s for s in (1, 2, 5, 10) if (high - low) / s <= most), 20)
+        days = range(ceil(low), floor(high) + 1)
+        return [(day, _text(day, "day")) for day in days if day % step == 0]
+    months = (high - low) / 30.44
+    step = next((s for s in (1, 2, 3, 6, 12, 24, 60) if months / s <= most), 120)
+    first = MJD_EPOCH + timedelta(days=low)
+    ticks = []
+    for month in range(first.year * 12, first.year * 12 + ceil(months) + 24):
+        at = (datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) - MJD_EPOCH).days
+        if month % step == 0 and low <= at <= high:
+            ticks.append((float(at), _text(at, "year" if step >= 12 else "month")))
+    return ticks
+
+
+def date_of(mjd: float) -> str:
+    """The calendar day of an MJD, for example ``3 Sep 2021``."""
+    return _text(mjd, "day")
+
+
+def _text(mjd: float, unit: str) -> str:
+    date = MJD_EPOCH + timedelta(days=mjd)
+    month = MONTHS[date.month - 1]
+    return {
+        "day": f"{date.day} {month} {date.year}",
+        "month": f"{month} {date.year}",
+        "year": f"{date.year}",
+    }[unit]

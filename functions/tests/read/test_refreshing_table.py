@@ -1,0 +1,130 @@
+"""How old the listing behind an answer may be."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from stampede.read.refreshing_table import RefreshingTable
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
+from tests.store.test_tables import many
+
+AGE = 2.0  # seconds
+ID = "000001"
+
+
+class HeldTable(Table):
+    """A table whose listing waits until `gate` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryObjects(), DETECTIONS)
+        self.begun, self.gate = threading.Event(), threading.Event()
+        self.gate.set()
+
+    def refresh(self) -> None:
+        self.begun.set()
+        assert self.gate.wait(60)
+        super().refresh()
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock; a test sets it."""
+    time = [1000.0]
+    clock = SimpleNamespace(monotonic=lambda: time[0])
+    monkeypatch.setattr("stampede.read.refreshing_table.time", clock)
+    return time
+
+
+@pytest.fixture
+def table(now: list[float]) -> RefreshingTable:
+    """A table that has listed the first version of a point."""
+    table = RefreshingTable(HeldTable(), AGE, relist_on_miss=True)
+    store(table, 0)
+    assert version(table.lookup) == 0
+    return table
+
+
+@pytest.fixture
+def in_thread() -> Iterator[Callable[..., Future]]:
+    """Runs a function in another thread."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool.submit
+
+
+def store(table: RefreshingTable, number: int) -> None:
+    table.table.append(many(3, 1, number), Coverage.of({("alerts", 0): [number]}))
+
+
+def version(lookup: Callable) -> float | None:
+    """The version of the point that a lookup returns."""
+    rows = lookup([ID])
+    return None if rows is None else rows["flux"].to_pylist()[0]
+
+
+def start_listing(table: RefreshingTable, in_thread: Callable[..., Future]) -> Future:
+    """A lookup that lists and waits for `gate`."""
+    table.table.begun.clear()
+    table.table.gate.clear()
+    first = in_thread(version, table.lookup)
+    assert table.table.begun.wait(60)
+    return first
+
+
+def test_a_listing_is_used_until_it_is_too_old(table: RefreshingTable, now: list[float]) -> None:
+    store(table, 1)
+    now[0] += AGE
+    assert version(table.lookup) == version(table.cached) == 0
+    now[0] += 0.1
+    assert version(table.cached) is None
+    assert version(table.lookup) == 1
+    assert version(table.cached) == 1
+
+
+def test_while_one_lookup_lists_others_use_the_old_listing(
+    table: RefreshingTable, now: list[float], in_thread
+) -> None:
+    store(table, 1)
+    now[0] += 1.5 * AGE
+    first = start_listing(table, in_thread)
+    assert version(table.lookup) == version(table.cached) == 0
+    table.table.gate.set()
+    assert first.result() == 1
+
+
+def test_a_lookup_waits_if_the_listing_is_twice_too_old(
+    table: RefreshingTable, now: list[float], in_thread
+) -> None:
+    """After an idle hour the second reader gets nothing older than the first."""
+    store(table, 1)
+    now[0] += 3600
+    first = start_listing(table, in_thread)
+    assert version(table.cached) is None
+    second = in_thread(version, table.lookup)
+    with pytest.raises(TimeoutError):
+        second.result(0.3)
+    table.table.gate.set()
+    assert first.result() == second.result() == 1
+
+
+def test_no_lookup_waits_for_a_store_that_hangs(
+    table: RefreshingTable, now: list[float], in_thread
+) -> None:
+    store(table, 1)
+    now[0] += 3600
+    first = start_listing(table, in_thread)
+    now[0] += AGE
+    assert version(table.lookup) == version(table.cached) == 0
+    table.table.gate.set()
+    assert first.result() == 1
+
+
+def test_a_miss_lists_again(table: RefreshingTable, now: list[float]) -> None:
+    now[0] += AGE / 2
+    table.table.append(many(9, 1, 1), Coverage.of({("alerts", 0): [1]}))
+    assert table.lookup(["000008"]).num_rows == 1
