@@ -39,10 +39,10 @@ READ = "framing, lifting and decode"
 
 def measure(context: Context) -> Iterator[Figure]:
     """The stages of both functions on every load."""
-    count = context.some(300, 200, least=3)
-    rounds = context.some(7, 3, least=1)
+    count = context.scaled(300, 200, least=3)
+    rounds = context.scaled(7, 3, least=1)
     for each in loads(context, count):
-        context.say(f"decoding {len(each.messages)} {each.title}, {rounds} times")
+        context.progress(f"decoding {len(each.messages)} {each.title}, {rounds} times")
         list(stages(each))  # memory is had from the kernel once
         yield from over_rounds([list(stages(each)) for _ in range(rounds)])
 

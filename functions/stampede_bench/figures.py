@@ -6,6 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from stampede.progress import Progress
+
 
 class Rival(NamedTuple):
     """What a figure stands beside: the same work done otherwise, or a limit of this machine.
@@ -98,13 +100,13 @@ class Context(NamedTuple):
 
     quick: bool
     scratch: Path
-    say: Callable[[str], None]
+    progress: Progress
     real: Path | None = None
     install: bool = False
     scale: float = 1.0
 
-    def some(self, thorough: int, quick: int, least: int = 1) -> int:
-        """How many of something."""
+    def scaled(self, thorough: int, quick: int, least: int = 1) -> int:
+        """A count: the one of a thorough or of a quick run, times `scale`."""
         return max(least, round((quick if self.quick else thorough) * self.scale))
 
 

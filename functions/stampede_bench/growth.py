@@ -23,9 +23,10 @@ from stampede.store.reader import Cache
 from stampede.store.runs import prefix
 from stampede.store.tables import CUTOUTS, DETECTIONS, TABLES, Table, TableSpec
 from stampede_bench import synthetic
+from stampede_bench.bucket import open_bucket
 from stampede_bench.counting_store import Counted
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.servers import objects, servers
+from stampede_bench.servers import servers
 from stampede_bench.synthetic import FLUSH, some_id
 
 ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
@@ -50,16 +51,16 @@ class Found(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Tables of three sizes, then compaction."""
     with servers(context, kafka=False) as running:
-        sizes = [context.some(*alerts, least=2 * FLUSH) for alerts in ALERTS]
+        sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
         before: dict[str, float] = {}
         for alerts in sizes:
             settings = running.settings(f"bench-growth-{alerts}")
             for spec in (CUTOUTS, DETECTIONS):
-                context.say(f"{spec.name} of {alerts:,} alerts")
-                fill = partial(synthetic.fill, objects(settings), spec, alerts)
+                context.progress(f"{spec.name} of {alerts:,} alerts")
+                fill = partial(synthetic.fill, open_bucket(settings), spec, alerts)
                 stored = fill(settings.fanout, settings.run_rows)
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
-                    count = context.some(1000, 100, least=10)
+                    count = context.scaled(1000, 100, least=10)
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
     yield from rewritten(context)
@@ -97,7 +98,7 @@ def figures(
 def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
     """Ask a table for random ids; in a process of its own, for its memory."""
     spec, imported = TABLES[name], resident()
-    bucket = Counted(objects(settings))
+    bucket = Counted(open_bucket(settings))
     begin = time.perf_counter()
     table = Table(bucket, spec, settings.cache_bytes // 5)  # as `read` shares it out
     table.refresh()

@@ -25,10 +25,11 @@ from stampede.functions.audit import audit
 from stampede.settings import Settings
 from stampede.store.s3 import S3Objects
 from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, empty, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.kafka import producer
 from stampede_local.oracle import expected_alert
 from stampede_local.process import Process
@@ -58,11 +59,11 @@ def measure(context: Context) -> Iterator[Figure]:
     """Each survey by itself: a round of minutes, in a quick run of seconds."""
     with servers(context, kafka=True) as running:
         for survey in ("lsst", "ztf"):
-            count = context.some(1500, 1400, least=40)
-            context.say(f"simulating {count:,} {survey.upper()} alerts")
+            count = context.scaled(1500, 1400, least=40)
+            context.progress(f"simulating {count:,} {survey.upper()} alerts")
             rows = HISTORY if context.quick else LONG_HISTORY[survey]
             given = load.simulated(survey, count, rows, objects=max(20, count // 5))
-            yield from one_round(context, running, survey, given, context.some(30, 1))
+            yield from one_round(context, running, survey, given, context.scaled(30, 1))
 
 
 def one_round(
@@ -73,7 +74,7 @@ def one_round(
     settings = running.settings(topic).model_copy(
         update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `held`
     )
-    bucket = objects(settings)
+    bucket = open_bucket(settings)
     with system(context, name, settings, (topic,)) as live:
         warm = given.messages[: max(1, min(WARM, total // 4))]
         fill(settings, topic, warm)
@@ -90,7 +91,7 @@ def one_round(
         spent, wall = cpu.seconds(), cpu.wall
         own, others = sum(spent.values()) / wall, cpu.others(sum(spent.values()))
         end = look(live)
-    context.say(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
+    context.progress(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
     parts = [total / PARTS / (end - begin) for begin, end in pairwise(moments)]
     yield from rates(given, bucket, settings, total, wall, parts)
     taken = Rival("taken by others meanwhile, the measuring itself included", others)
@@ -100,7 +101,7 @@ def one_round(
     for (function, stage), seconds in end.stages.items():
         milliseconds = 1e3 * (seconds - before.stages.get((function, stage), 0.0)) / total
         yield Figure(given.title, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
-    empty(bucket)
+    clear(bucket)
 
 
 def rates(
@@ -186,7 +187,8 @@ def proven(settings: Settings, topic: str) -> None:
     """Wait until the ledger says that nothing is missing. Raises `StampedeError` if it does not."""
     deadline = time.monotonic() + STALLED_SECONDS
     while time.monotonic() < deadline:
-        if not sum(entry.missing_count for entry in audit(objects(settings), settings, [topic])):
+        entries = audit(open_bucket(settings), settings, [topic])
+        if not sum(entry.missing_count for entry in entries):
             return
         time.sleep(LOOK_SECONDS)
     raise StampedeError("the functions say that all is stored, and the ledger that it is not")

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from stampede.store.s3 import S3Objects
 from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, KB, NIGHT, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 SIZES = (CUTOUT_BYTES, 100 * KB, 500 * KB)
 PACK_BYTES = 300 * 3 * CUTOUT_BYTES
@@ -49,27 +50,27 @@ class Rate(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Several rounds of every size."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-layout"))
+        bucket = open_bucket(running.settings("bench-layout"))
         for size in SIZES:
-            context.say(f"items of {size // KB} KB")
+            context.progress(f"items of {size // KB} KB")
             rounds = []
-            for number in range(context.some(3, 1)):
+            for number in range(context.scaled(3, 1)):
                 directory = context.scratch / f"files-{size}-{number}"
                 directory.mkdir()
                 rounds.append(list(one_round(context, bucket, directory, size)))
-                empty(bucket)
+                clear(bucket)
             yield from over_rounds(rounds)
 
 
 def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -> Iterator[Figure]:
     """Every layout and operation once."""
-    few = context.some(1500, 400, least=4) * CUTOUT_BYTES // size + 8
+    few = context.scaled(1500, 400, least=4) * CUTOUT_BYTES // size + 8
     rates = {
         "files": rates_of(files(directory, size), THREADS["files"], few),
         "objects": rates_of(single(bucket, size), THREADS["objects"], few),
     }
     way = packs(bucket, size)
-    rates["packs"] = rates_of(way, THREADS["packs"], context.some(32, 8, least=2))
+    rates["packs"] = rates_of(way, THREADS["packs"], context.scaled(32, 8, least=2))
     for operation in OPERATIONS:
         subject = f"items of {size // KB} KB, {operation}"
         file, one, packed = (rates[name][operation] for name in ("files", "objects", "packs"))

@@ -20,10 +20,11 @@ from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.s3 import S3Objects
 from stampede.store.tables import DETECTIONS, Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.counting_store import Counted
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.images import KB, noise, seconds
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 from stampede_bench.synthetic import FLUSH, points
 
 CURVE_BYTES = 500 * KB
@@ -51,17 +52,17 @@ class Cost(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Both ways, in the same Ceph."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-lightcurve"))
-        curves = context.some(400, 100, least=8)
-        context.say(f"{curves} light curves as an object of 500 KB each, read, changed, written")
+        bucket = open_bucket(running.settings("bench-lightcurve"))
+        curves = context.scaled(400, 100, least=8)
+        context.progress(f"{curves} light curves: read, change, write an object of 500 KB each")
         other, threads = whole_objects(bucket, curves)
-        empty(bucket)
+        clear(bucket)
         rival = Rival(f"an object of 500 KB each, {threads} at once", other)
         for what, rows in BROUGHT.items():
-            batch = context.some(FLUSH, 60, least=4)
-            context.say(f"the table, {what}")
+            batch = context.scaled(FLUSH, 60, least=4)
+            context.progress(f"the table, {what}")
             found = table_of(bucket, batch, rows)
-            empty(bucket)
+            clear(bucket)
             yield from figures(f"light curves of 500 KB, {what}", rows, found, rival)
 
 

@@ -16,7 +16,8 @@ from typing import cast
 
 import uvloop
 
-from stampede_local.process import Process, free_port, wait_until
+from stampede_local.ports import free_port
+from stampede_local.process import Process, wait_until
 
 
 @contextmanager

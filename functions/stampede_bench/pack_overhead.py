@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 
 from stampede.store.s3 import S3Objects
 from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 MUST, AIM = Must(">=", 0.7, ratio=True), Must(">=", 0.9, ratio=True)
 THREADS = (1, 2, 4)
@@ -23,11 +24,11 @@ COUNT = 3 * FLUSH_ALERTS
 def measure(context: Context) -> Iterator[Figure]:
     """Rounds of packs and plain PUTs in turn."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-limit"))
-        rounds, each = context.some(9, 3), context.some(16, 6, least=2)
+        bucket = open_bucket(running.settings("bench-limit"))
+        rounds, each = context.scaled(9, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
         list(one_round(bucket, -1, 2, pids))  # Ceph makes its first files
-        context.say(f"{rounds} rounds of {each} packs of {COUNT:,} cutouts, and as many plain PUTs")
+        context.progress(f"{rounds} rounds: {each} packs of {COUNT:,} cutouts, {each} plain PUTs")
         yield from over_rounds([list(one_round(bucket, n, each, pids)) for n in range(rounds)])
 
 
@@ -54,7 +55,7 @@ def one_round(
         cpu = Cpu(pids)
         plain[threads] = each * size / 1e6 / seconds(put, firsts, threads)
         spent["plain PUTs"] += sum(cpu.seconds().values())
-    empty(bucket)
+    clear(bucket)
     subject = f"bytes into packs of {size / 1e6:.1f} MB"
     for threads in THREADS:
         rival = Rival("plain PUTs of as many bytes, as many at once", plain[threads])

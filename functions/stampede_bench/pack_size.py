@@ -9,9 +9,10 @@ from time import perf_counter
 
 from stampede.store.s3 import S3Objects
 from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 SIZES = tuple(4096 * 4**step for step in range(8))  # 4 KiB to 64 MiB
 DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # what the alerts in flight make
@@ -21,18 +22,18 @@ AT_ONCE = 2
 
 def measure(context: Context) -> Iterator[Figure]:
     """Every size, and the one that the defaults give."""
-    most, least = context.some(200, 60, least=2), context.some(10, 5, least=2)
-    enough = context.some(300, 100) * 10**6
+    most, least = context.scaled(200, 60, least=2), context.scaled(10, 5, least=2)
+    enough = context.scaled(300, 100) * 10**6
     found: dict[int, tuple[float, float]] = {}
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-pack-size"))
+        bucket = open_bucket(running.settings("bench-pack-size"))
         for size in sorted((*SIZES, DEFAULT)):
-            context.say(f"{named(size)}")
+            context.progress(f"{named(size)}")
             count = max(least, min(most, enough // size))
             each = one_by_one(bucket, size, count)
             rate, latency = grouped(bucket, size, count)
             found[size] = rate, latency
-            empty(bucket)
+            clear(bucket)
             subject = f"objects of {named(size)}"
             yield from figures(subject, "acknowledged each", *each)
             yield from figures(subject, "cutouts grouped, with index", rate, latency)

@@ -26,11 +26,12 @@ from stampede.store.packs import write_pack
 from stampede.store.s3 import S3Objects
 from stampede.store.tables import CUTOUTS, Table
 from stampede_bench import load
+from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.http_load import Timed, bulk, requests, timed
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.system import System
 from stampede_local.up import send
 
@@ -50,7 +51,7 @@ PACK = 500  # alerts
 
 def measure(context: Context) -> Iterator[Figure]:
     """Store alerts of both surveys, then read them."""
-    count = context.some(3000, 1500, least=30)
+    count = context.scaled(3000, 1500, least=30)
     given = [
         load.simulated(survey, count // 2, HISTORY, objects=max(10, count // 4))
         for survey in ("lsst", "ztf")
@@ -58,7 +59,7 @@ def measure(context: Context) -> Iterator[Figure]:
     with servers(context, kafka=False) as running:
         settings = running.settings("bench-read")
         with system(context, "read", settings, ()) as live:
-            context.say(f"storing {count:,} alerts")
+            context.progress(f"storing {count:,} alerts")
             for each in given:
                 store(live, settings, context.scratch / each.survey, each)
             send("compact", live.urls["compact"])
@@ -68,12 +69,12 @@ def measure(context: Context) -> Iterator[Figure]:
             yield from cold(url, ids)
             yield from cutouts_by_id(context, running, settings, url, ids, reader)
             yield from light_curves_by_id(context, url, ids, running, reader)
-            alone = bare_rate(settings, ids, context.some(1000, 300, least=10))
+            alone = bare_rate(settings, ids, context.scaled(1000, 300, least=10))
             many = picked([alert_id for alert_id, _ in ids], min(BULK_IDS, len(ids)))
             yield from beside_bulk(context, url, ids, many, alone)
             if not context.quick:
-                context.say(f"storing {MANY_IDS:,} alerts of noise")
-                fill(objects(settings), MANY_IDS)
+                context.progress(f"storing {MANY_IDS:,} alerts of noise")
+                fill(open_bucket(settings), MANY_IDS)
                 time.sleep(2 * settings.refresh_seconds)
                 many = list(range(FIRST_ID, FIRST_ID + MANY_IDS))
                 yield from beside_bulk(context, url, ids, many, alone)
@@ -87,7 +88,7 @@ def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
 
     async def run() -> None:
         ways, stop = ways_of(live.urls), asyncio.Event()
-        await ingest([folder], ways, objects(settings), settings, stop, lambda _: None)
+        await ingest([folder], ways, open_bucket(settings), settings, stop, lambda _: None)
 
     asyncio.run(run())
 
@@ -109,12 +110,12 @@ def cutouts_by_id(
     reader: dict[str, int],
 ) -> Iterator[Figure]:
     """Cutouts, warm, beside bare ranged GETs of the same bytes."""
-    chosen = picked([alert_id for alert_id, _ in ids], context.some(3000, 800, least=20))
+    chosen = picked([alert_id for alert_id, _ in ids], context.scaled(3000, 800, least=20))
     bare = bare_gets(settings, chosen)
     requests(url, [cutout(alert_id) for alert_id in chosen[:200]], 1)
     for threads in AT_ONCE:
         subject = f"a cutout by id, warm, {threads} at a time"
-        context.say(f"{subject}: {len(chosen):,}, beside bare GETs")
+        context.progress(f"{subject}: {len(chosen):,}, beside bare GETs")
         store_alone = timed(lambda: bare, chosen, threads)
         cpu = Cpu(running.pids | reader)
         found = requests(url, [cutout(alert_id) for alert_id in chosen], threads)
@@ -130,11 +131,11 @@ def light_curves_by_id(
     reader: dict[str, int],
 ) -> Iterator[Figure]:
     """Light curves as JSON, warm."""
-    chosen = picked([object_id for _, object_id in ids], context.some(3000, 800, least=20))
+    chosen = picked([object_id for _, object_id in ids], context.scaled(3000, 800, least=20))
     requests(url, [curve(object_id) for object_id in chosen[:200]], 1)
     for threads in AT_ONCE:
         subject = f"a light curve by id, warm, {threads} at a time"
-        context.say(f"{subject}: {len(chosen):,}")
+        context.progress(f"{subject}: {len(chosen):,}")
         cpu = Cpu(running.pids | reader)
         yield from latency(subject, requests(url, [curve(one) for one in chosen], threads), None)
         yield from cpu_of(subject, cpu, len(chosen))
@@ -142,7 +143,7 @@ def light_curves_by_id(
 
 def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
     """What gets the cutout of one of these alerts from the store itself, knowing where it lies."""
-    bucket = objects(settings)
+    bucket = open_bucket(settings)
     lookup = Lookup(bucket, settings)
     places = {
         place.alert_id: place
@@ -200,8 +201,8 @@ def beside_bulk(
     bare: float,
 ) -> Iterator[Figure]:
     """Two queries about `many` alerts at once, again and again, and small ones meanwhile."""
-    small = picked([alert_id for alert_id, _ in ids], context.some(1000, 300, least=10))
-    context.say(f"two queries of {len(many):,} ids each, and {len(small):,} small ones meanwhile")
+    small = picked([alert_id for alert_id, _ in ids], context.scaled(1000, 300, least=10))
+    context.progress(f"two queries of {len(many):,} ids each, beside {len(small):,} small ones")
     alone = requests(url, [cutout(alert_id) for alert_id in small], 1)
     done = threading.Event()
     rates: list[float] = []

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from stampede.errors import StampedeError, StoreDown
 from stampede.store.s3 import S3Objects
 from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.ingest import HISTORY, fill, look, proven, until
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, empty, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 
 SURVEY = Rival("what a survey sends", 300.0)
 MUST, AIM = Must(">=", 1.5, ratio=True), Must(">=", 3.0, ratio=True)
@@ -26,11 +27,11 @@ LOOK_SECONDS = 0.05
 
 def measure(context: Context) -> Iterator[Figure]:
     """An outage for each survey, several rounds."""
-    rounds = context.some(3, 1)
+    rounds = context.scaled(3, 1)
     with servers(context, kafka=True) as running:
         for survey in ("lsst",) if context.quick else ("lsst", "ztf"):
-            count = context.some(12_000, 4000, least=60)
-            context.say(f"simulating {count:,} {survey.upper()} alerts")
+            count = context.scaled(12_000, 4000, least=60)
+            context.progress(f"simulating {count:,} {survey.upper()} alerts")
             given = load.simulated(survey, count, HISTORY, objects=max(20, count // 3))
             names = [f"{survey}-{number}" for number in range(rounds)]
             yield from over_rounds([list(outage(context, running, n, given)) for n in names])
@@ -40,7 +41,7 @@ def outage(context: Context, running: Servers, name: str, given: Load) -> Iterat
     """One outage, in a bucket and of a topic of its own."""
     total, topic = len(given.messages), f"recover-{name}"
     settings = running.settings(topic).model_copy(update={"group": topic})
-    bucket, gateway = objects(settings), running.ceph.gateway
+    bucket, gateway = open_bucket(settings), running.ceph.gateway
     with system(context, name, settings, (topic,)) as live:
         early = given.messages[: max(1, min(300, total // 4))]
         fill(settings, topic, early)
@@ -69,14 +70,14 @@ def outage(context: Context, running: Servers, name: str, given: Load) -> Iterat
     if letters:
         raise StampedeError(f"an outage made {letters} dead letters")
     rate = (len(early) + total - min(first.stored.values())) / seconds
-    context.say(f"{name}: {rate:,.0f}/s, the first {begun - back:.1f} s after the store was back")
+    context.progress(f"{name}: {rate:,.0f}/s, {begun - back:.1f} s after the store came back")
     subject = f"after an outage: {given.title}"
     yield Figure(subject, "drained", rate, "alerts/s", SURVEY, MUST, None, AIM)
     yield Figure(subject, "back at work after", begun - back, "s", None, Must("<=", 10.0))
     taken = Rival("taken by others meanwhile, the measuring itself included", others)
     yield Figure(subject, "cores used", spent / cpu.wall, "cores", taken)
     yield Figure(subject, "all in both tables, none a dead letter", total, "alerts")
-    empty(bucket)
+    clear(bucket)
 
 
 def answers(bucket: S3Objects) -> None:

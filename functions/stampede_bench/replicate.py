@@ -26,12 +26,12 @@ from stampede.functions.replicate import Replicate
 from stampede.settings import Settings
 from stampede.store.runs import digest
 from stampede.store.s3 import S3Objects
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.link import link
-from stampede_bench.servers import empty, objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 MUST, AIM = Must(">=", 0.8, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 110, 150)  # ms
@@ -42,7 +42,7 @@ GIGABYTES = 6
 
 def measure(context: Context) -> Iterator[Figure]:
     """Each direction and scheme, at each distance in turn, several rounds."""
-    installer.ensure(installer.CEPH, context.install, context.say)
+    installer.ensure(installer.CEPH, context.install, context.progress)
     trips = (0, 150) if context.quick else ROUND_TRIPS
     with ExitStack() as stack:
         near, far = (
@@ -57,12 +57,14 @@ def measure(context: Context) -> Iterator[Figure]:
             for trip in trips
         }
         for direction, source, target in (("push", near, far), ("pull", far, near)):
-            first, second = (objects(site.settings("http", site.port)) for site in (source, target))
-            keys = fill(first, context.some(80, 30))
+            first, second = (
+                open_bucket(site.settings("http", site.port)) for site in (source, target)
+            )
+            keys = fill(first, context.scaled(80, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
                 rounds = []
-                for _ in range(context.some(3, 1)):
+                for _ in range(context.scaled(3, 1)):
                     rates = {}
                     for trip in trips:
                         here = near.settings("http", near.port)
@@ -70,7 +72,7 @@ def measure(context: Context) -> Iterator[Figure]:
                         ends = (here, there) if direction == "push" else (there, here)
                         rates[trip] = copied(joined(*ends), keys, second)
                     subject = f"{direction}, {scheme.upper()}"
-                    context.say(
+                    context.progress(
                         f"{subject}: "
                         + ", ".join(
                             f"{mbs:.0f} MB/s at {trip} ms" for trip, (mbs, _) in rates.items()
@@ -78,7 +80,7 @@ def measure(context: Context) -> Iterator[Figure]:
                     )
                     rounds.append(list(figures(subject, rates)))
                 yield from over_rounds(rounds)
-            empty(first)
+            clear(first)
 
 
 def figures(subject: str, rates: dict[int, tuple[float, float]]) -> Iterator[Figure]:
@@ -126,7 +128,7 @@ def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> tuple[
     found = list(target.list(""))
     if {info.key for info in found} != set(keys):
         raise StampedeError(f"{len(found)} of {len(keys)} objects were copied")
-    empty(target)
+    clear(target)
     return sum(info.size for info in found) / seconds / 1e6, cores
 
 

@@ -1,20 +1,22 @@
 """The servers of a measurement: those that `stampede up` starts, on data that goes away."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
 from stampede.settings import Settings
-from stampede.store.open import open_objects
-from stampede.store.s3 import S3Objects
+from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import Process, State, free_port
-from stampede_local.system import System, SystemPlan
+from stampede_local.plan import SystemPlan
+from stampede_local.ports import free_port
+from stampede_local.process import Process
+from stampede_local.supervisor import State
+from stampede_local.system import System
 
 
 class Servers(NamedTuple):
@@ -33,7 +35,7 @@ class Servers(NamedTuple):
                 "kafka": self.kafka.bootstrap if self.kafka else "",
             }
         )
-        objects(settings).ensure_bucket()
+        open_bucket(settings).ensure_bucket()
         return settings
 
     @property
@@ -46,16 +48,18 @@ class Servers(NamedTuple):
 @contextmanager
 def servers(context: Context, kafka: bool) -> Iterator[Servers]:
     """Start them; stop them afterwards."""
-    say = context.say
-    installer.ensure(installer.CEPH, context.install, say)
+    progress = context.progress
+    installer.ensure(installer.CEPH, context.install, progress)
     with ExitStack() as stack:
-        ceph = stack.enter_context(LocalCeph(context.scratch / "ceph", free_port(50), say=say))
+        ceph = stack.enter_context(
+            LocalCeph(context.scratch / "ceph", free_port(50), progress=progress)
+        )
         broker = None
         if kafka:
-            installer.ensure(installer.KAFKA, context.install, say)
-            installer.kafka_jars(say)
+            installer.ensure(installer.KAFKA, context.install, progress)
+            installer.kafka_jars(progress)
             directory = context.scratch / "kafka"
-            broker = stack.enter_context(LocalKafka(directory, free_port(2), say=say))
+            broker = stack.enter_context(LocalKafka(directory, free_port(2), progress=progress))
         yield Servers(ceph, broker)
 
 
@@ -64,7 +68,8 @@ def system(context: Context, name: str, settings: Settings, topics: tuple[str, .
 
     def report(process: Process, state: State) -> None:
         if state is State.WAITING:
-            context.say(f"{process.name} ended with status {process.status}: {process.tail(3)}")
+            ended = f"{process.name} ended with status {process.status}"
+            context.progress(f"{ended}: {process.tail(3)}")
 
     plan = SystemPlan(
         context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
@@ -72,20 +77,6 @@ def system(context: Context, name: str, settings: Settings, topics: tuple[str, .
     made = System(plan, lambda _: None, report)
     made.settings = settings
     return made
-
-
-def objects(settings: Settings) -> S3Objects:
-    """The bucket of the settings."""
-    found = open_objects(settings)
-    assert isinstance(found, S3Objects)
-    return found
-
-
-def empty(bucket: S3Objects) -> None:
-    """Delete what a round stored, so that the next finds room."""
-    for info in bucket.list(""):
-        with suppress(OSError):
-            bucket.delete(info.key)
 
 
 def pids(processes: list[Process]) -> dict[str, int]:

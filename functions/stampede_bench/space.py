@@ -28,12 +28,12 @@ UNITS = {"4 KiB, flash and all since Pacific": 4 << 10, "64 KiB, disks until the
 
 def measure(context: Context) -> Iterator[Figure]:
     """A pack of alerts of each survey, simulated and, where there are any, real ones."""
-    count = context.some(300, 300, least=3)
+    count = context.scaled(300, 300, least=3)
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
     for given in loads:
-        context.say(f"storing {len(given.messages)} {given.title}")
+        context.progress(f"storing {len(given.messages)} {given.title}")
         yield from figures(given)
 
 

@@ -20,12 +20,12 @@ MUST, AIM = Must("<=", 1.5), Must("<=", 0.7)
 
 def measure(context: Context) -> Iterator[Figure]:
     """A pack of either survey's alerts, simulated and, where there are any, real ones."""
-    count, rounds = context.some(300, 100, least=3), context.some(7, 3)
+    count, rounds = context.scaled(300, 100, least=3), context.scaled(7, 3)
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
     for given in loads:
-        context.say(f"drawing {len(given.messages)} {given.title}, {rounds} times")
+        context.progress(f"drawing {len(given.messages)} {given.title}, {rounds} times")
         list(stages(given))  # memory is had from the kernel once
         yield from over_rounds([list(stages(given)) for _ in range(rounds)])
 
