@@ -13,7 +13,7 @@ from stampede.functions import ALERT_FUNCTIONS
 from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.tables import TABLES, Table
-from stampede_local.process import State
+from stampede_local.supervisor import State
 from stampede_local.system import System
 
 Numbers = dict[str, list[tuple[Mapping[str, str], float]]]

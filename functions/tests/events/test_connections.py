@@ -14,7 +14,7 @@ import pytest
 
 from stampede.events import connections as module
 from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unreachable
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.support.receiver import Receiver
 
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"

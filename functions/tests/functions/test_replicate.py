@@ -23,7 +23,8 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.tables import CUTOUTS, TABLES, Table
 from stampede_bench.replicate import Site, joined
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port, wait_until
+from stampede_local.ports import free_port
+from stampede_local.process import wait_until
 from tests.read import conftest as reading
 from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
@@ -91,7 +92,7 @@ def test_a_second_site_that_is_away_is_503_until_it_is_back(
         assert {tell(served, key) for key in keys} == {503}
     finally:
         second_ceph.gateway.start()
-    wait_until(second_ceph._answers, second_ceph.gateway)
+    wait_until(second_ceph.answers, second_ceph.gateway)
     assert {tell(served, key) for key in keys} == {204}
     assert all_same(sites)
 

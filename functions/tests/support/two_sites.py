@@ -14,7 +14,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs import Pack, write_pack
 from stampede.store.tables import CUTOUTS, DETECTIONS, Table
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.support import rows
 from tests.support.fits_files import source, ztf
 
