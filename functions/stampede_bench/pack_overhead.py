@@ -1,8 +1,8 @@
-"""How much of what Ceph takes at most ends up in packs.
+"""What packs cost beyond plain PUTs: the benchmark `limit`.
 
-Beside the bytes a second of cutouts that become durable, index run included, stand those of plain
-PUTs of as many bytes, in turn and in as many threads; and beside the CPU time of both, Ceph's
-included, that of the other: the better measure where others use the machine.
+It measures bytes a second of cutouts stored in packs, with their index runs, and of plain PUTs of
+the same bytes, in turn and with the same number of threads. It also compares the CPU time of both,
+which includes Ceph's: the better measure if other processes use the machine.
 """
 
 import os
@@ -27,7 +27,7 @@ def measure(context: Context) -> Iterator[Figure]:
         bucket = open_bucket(running.settings("bench-limit"))
         rounds, each = context.scaled(9, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
-        list(one_round(bucket, -1, 2, pids))  # Ceph makes its first files
+        list(one_round(bucket, -1, 2, pids))  # warm up: Ceph makes its first files
         context.progress(f"{rounds} rounds: {each} packs of {COUNT:,} cutouts, {each} plain PUTs")
         yield from over_rounds([list(one_round(bucket, n, each, pids)) for n in range(rounds)])
 
@@ -35,7 +35,7 @@ def measure(context: Context) -> Iterator[Figure]:
 def one_round(
     bucket: S3Objects, number: int, each: int, pids: Mapping[str, int]
 ) -> Iterator[Figure]:
-    """Both, at every number of threads; the judged figure is of the fastest of each."""
+    """Both with every number of threads. The bound is on the fastest of each."""
     table = Table(bucket, CUTOUTS, threads=1)
     size = COUNT * CUTOUT_BYTES
     packed, plain = {}, {}

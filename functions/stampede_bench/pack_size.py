@@ -1,7 +1,7 @@
 """How large a pack should be: bytes a second and latency, from 4 KiB to 64 MiB.
 
-"Each": one object of that size, and the next when it is acknowledged. "Grouped": cutouts of 15 KB
-gathered until a pack is as large, two packs under way, as `cutouts` does it.
+"Each": one object of that size after the other. "Grouped": cutouts of 15 KB in packs of that size,
+two packs at a time, like the function `cutouts`.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, sec
 from stampede_bench.servers import servers
 
 SIZES = tuple(4096 * 4**step for step in range(8))  # 4 KiB to 64 MiB
-DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # what the alerts in flight make
+DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # bytes of the alerts in flight
 JUSTIFIED = Must(">=", 0.8, ratio=True)
 AT_ONCE = 2
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Every size, and the one that the defaults give."""
+    """Every size, and the size that the default settings give."""
     most, least = context.scaled(200, 60, least=2), context.scaled(10, 5, least=2)
     enough = context.scaled(300, 100) * 10**6
     found: dict[int, tuple[float, float]] = {}
@@ -48,10 +48,10 @@ def measure(context: Context) -> Iterator[Figure]:
     yield Figure(subject, "until a pack is durable, p50", found[DEFAULT][1], "ms", slower)
 
 
-def figures(subject: str, way: str, rate: float, latency: float) -> Iterator[Figure]:
+def figures(subject: str, name: str, rate: float, latency: float) -> Iterator[Figure]:
     """Throughput and latency."""
-    yield Figure(subject, way, rate, "MB/s")
-    yield Figure(subject, f"{way}, p50", latency, "ms")
+    yield Figure(subject, name, rate, "MB/s")
+    yield Figure(subject, f"{name}, p50", latency, "ms")
 
 
 def one_by_one(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
@@ -68,7 +68,7 @@ def one_by_one(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
 
 
 def grouped(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
-    """The same of packs and their index runs, two under way."""
+    """MB/s and milliseconds (p50) of packs with their index runs, two at a time."""
     table = Table(bucket, CUTOUTS, threads=1)
     items = max(1, size // CUTOUT_BYTES)
     each, spent = min(size, CUTOUT_BYTES), []

@@ -1,8 +1,8 @@
 """Reading by id over HTTP: one item cold and warm, and beside large queries.
 
-The client runs on the same cores, in threads with kept-alive connections. Beside a cutout's time
-stands that of a bare ranged GET of the same bytes by minio from the same threads: the store
-itself, which nobody who reads from it can outrun.
+The client runs on the same cores, in threads with kept-alive connections. The time of a cutout is
+compared with that of a bare ranged GET of the same bytes from the same threads: the store's own
+latency, which is the lower limit.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from stampede_local.up import send
 
 MUST_MS = Must("<=", 50.0)  # p99, warm
 MUST_BESIDE = Must("<=", 200.0)  # p99 of a small query while large ones run
-MUST_ITEMS = Must(">=", 600.0)  # cutouts a second, of each of two large queries
+MUST_ITEMS = Must(">=", 600.0)  # cutouts a second, each of two large queries
 AIM_ITEMS = Must(">=", 3000.0)
-AIM_BARE = Must("<=", 1.3, ratio=True)  # of a bare ranged GET's time
+AIM_BARE = Must("<=", 1.3, ratio=True)  # in units of a bare ranged GET's time
 ONE_SECOND = Must("<=", 1000.0)
 AT_ONCE = (1, 8)
 BULK_IDS, MANY_IDS = 1000, 100_000
-FIRST_ID = 9_000_000_000  # of the many
+FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes
 PACK = 500  # alerts
@@ -52,7 +52,7 @@ PACK = 500  # alerts
 def measure(context: Context) -> Iterator[Figure]:
     """Store alerts of both surveys, then read them."""
     count = context.scaled(3000, 1500, least=30)
-    given = [
+    loads = [
         load.simulated(survey, count // 2, HISTORY, objects=max(10, count // 4))
         for survey in ("lsst", "ztf")
     ]
@@ -60,12 +60,12 @@ def measure(context: Context) -> Iterator[Figure]:
         settings = running.settings("bench-read")
         with system(context, "read", settings, ()) as live:
             context.progress(f"storing {count:,} alerts")
-            for each in given:
-                store(live, settings, context.scratch / each.survey, each)
+            for alerts in loads:
+                store(live, settings, context.scratch / alerts.survey, alerts)
             send("compact", live.urls["compact"])
             url = live.urls["read"]
             reader = pids([live.processes["read"]])
-            ids = [one for each in given for one in each.ids]
+            ids = [ids for alerts in loads for ids in alerts.ids]
             yield from cold(url, ids)
             yield from cutouts_by_id(context, running, settings, url, ids, reader)
             yield from light_curves_by_id(context, url, ids, running, reader)
@@ -80,10 +80,10 @@ def measure(context: Context) -> Iterator[Figure]:
                 yield from beside_bulk(context, url, ids, many, alone)
 
 
-def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
-    """Store alerts as `stampede ingest` does."""
+def store(live: System, settings: Settings, folder: Path, alerts: Load) -> None:
+    """Store alerts with the code of `stampede ingest`."""
     folder.mkdir()
-    for number, message in enumerate(given.messages):
+    for number, message in enumerate(alerts.messages):
         (folder / f"{number:06}.avro").write_bytes(message)
 
     async def run() -> None:
@@ -94,7 +94,7 @@ def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
 
 
 def cold(url: str, ids: Sequence[tuple[int, str]]) -> Iterator[Figure]:
-    """The first request of all to a process that has just started."""
+    """The first requests to a new process."""
     alert_id, object_id = ids[len(ids) // 3]
     for name, path in (("a cutout", cutout(alert_id)), ("a light curve", curve(object_id))):
         (first,) = requests(url, [path], 1).milliseconds
@@ -142,7 +142,7 @@ def light_curves_by_id(
 
 
 def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
-    """What gets the cutout of one of these alerts from the store itself, knowing where it lies."""
+    """A function that gets an alert's cutout directly from the store, with its location known."""
     bucket = open_bucket(settings)
     lookup = Lookup(bucket, settings)
     places = {
@@ -160,14 +160,14 @@ def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], N
 
 
 def bare_rate(settings: Settings, ids: Sequence[tuple[int, str]], count: int) -> float:
-    """Cutouts a second that each of two clients gets from the store itself, one by one."""
+    """Cutouts a second that each of two clients gets directly from the store, one by one."""
     chosen = picked([alert_id for alert_id, _ in ids], count)
     bare = bare_gets(settings, chosen)
     return len(chosen) / timed(lambda: bare, chosen, 2).seconds / 2
 
 
 def fill(bucket: S3Objects, alerts: int) -> None:
-    """Store cutouts of so many alerts: as large as real ones, and what they show is noise."""
+    """Store cutouts of this many alerts: noise, as large as real cutouts."""
     noise = random.Random(1)
     images = [gzip.compress(noise.randbytes(IMAGE), 1, mtime=0) for _ in range(97)]
     table = Table(bucket, CUTOUTS)
@@ -200,14 +200,14 @@ def beside_bulk(
     many: Sequence[int],
     bare: float,
 ) -> Iterator[Figure]:
-    """Two queries about `many` alerts at once, again and again, and small ones meanwhile."""
+    """Small queries while two large ones, of `many` alerts each, are always under way."""
     small = picked([alert_id for alert_id, _ in ids], context.scaled(1000, 300, least=10))
     context.progress(f"two queries of {len(many):,} ids each, beside {len(small):,} small ones")
     alone = requests(url, [cutout(alert_id) for alert_id in small], 1)
     done = threading.Event()
     rates: list[float] = []
 
-    # Two more processes, as other users would be: threads here would hold up the small queries.
+    # Two processes, like two other users: threads here would slow the small queries down.
     others = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
     def large() -> None:
@@ -240,7 +240,7 @@ def beside_bulk(
 
 
 def latency(subject: str, found: Timed, other: Timed | None) -> Iterator[Figure]:
-    """Percentiles and rate, beside the store's own."""
+    """Percentiles and rate, beside those of bare GETs."""
     for share in (50, 99):
         rival = other and Rival("a bare ranged GET", percentile(other.milliseconds, share))
         value = percentile(found.milliseconds, share)
@@ -269,7 +269,7 @@ def curve(object_id: str) -> str:
 
 
 def picked(ids: Sequence, count: int) -> list:
-    """Some ids, the same every time, as often again as it takes."""
+    """A reproducible random choice of `count` ids, with repeats if there are fewer."""
     chance = random.Random(1)
     return (
         [chance.choice(ids) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The servers of a measurement: those that `stampede up` starts, on data that goes away."""
+"""The servers of a measurement: those of `stampede up`, with temporary data."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
+from stampede.progress import silent
 from stampede.settings import Settings
 from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context
@@ -20,13 +21,13 @@ from stampede_local.system import System
 
 
 class Servers(NamedTuple):
-    """A Ceph, and a Kafka where there is a need for one."""
+    """A Ceph, and a Kafka if the benchmark needs one."""
 
     ceph: LocalCeph
     kafka: LocalKafka | None
 
     def settings(self, bucket: str) -> Settings:
-        """Those to reach a bucket, which is made."""
+        """Make a bucket; the settings to reach it."""
         settings = Settings().model_copy(
             update={
                 "store": f"{self.ceph.endpoint}/{bucket}",
@@ -41,13 +42,13 @@ class Servers(NamedTuple):
     @property
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
-        everyone = [*self.ceph.processes, *(self.kafka.processes if self.kafka else ())]
-        return pids(everyone)
+        processes = [*self.ceph.processes, *(self.kafka.processes if self.kafka else ())]
+        return pids(processes)
 
 
 @contextmanager
 def servers(context: Context, kafka: bool) -> Iterator[Servers]:
-    """Start them; stop them afterwards."""
+    """Start the servers, and stop them afterwards."""
     progress = context.progress
     installer.ensure(installer.CEPH, context.install, progress)
     with ExitStack() as stack:
@@ -64,7 +65,7 @@ def servers(context: Context, kafka: bool) -> Iterator[Servers]:
 
 
 def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
-    """The functions, and sources where there are topics, over servers that run already."""
+    """The functions, with sources if there are topics, on servers that already run."""
 
     def report(process: Process, state: State) -> None:
         if state is State.WAITING:
@@ -74,7 +75,7 @@ def system(context: Context, name: str, settings: Settings, topics: tuple[str, .
     plan = SystemPlan(
         context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
     )
-    made = System(plan, lambda _: None, report)
+    made = System(plan, silent, report)
     made.settings = settings
     return made
 

@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from stampede.errors import StampedeError
+from stampede.errors import SetupError, StampedeError
 from stampede.settings import Settings
 from stampede.store.conformance import run_checks
 from stampede.store.s3 import S3Objects
@@ -73,8 +73,10 @@ def endpoint(context: Context) -> Iterator[Settings]:
     if "store" in settings.model_fields_set:
         yield settings
         return
-    from stampede_bench.servers import servers  # the image has no local servers
-
+    try:
+        from stampede_bench.servers import servers
+    except ModuleNotFoundError:  # the image has no local servers
+        raise SetupError("set STAMPEDE_STORE: no Ceph can be started here") from None
     with servers(context, kafka=False) as running:
         yield running.settings("bench-stress")
 

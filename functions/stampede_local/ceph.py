@@ -45,6 +45,8 @@ class LocalCeph:
         machine reaches the endpoint.
     host
         Where the endpoint listens; the other daemons stay on 127.0.0.1.
+    gc_seconds
+        How long after its deletion the space of an object is freed.
     progress
         Called with a line at every step of a start.
     """
@@ -58,6 +60,7 @@ class LocalCeph:
         access_key: str = "stampede",
         secret_key: str = "stampede-local",
         host: str = "127.0.0.1",
+        gc_seconds: int = 60,
         progress: Progress = silent,
     ) -> None:
         self.directory = directory.absolute()
@@ -67,6 +70,7 @@ class LocalCeph:
         self.access_key = access_key
         self.secret_key = secret_key
         self.host = host
+        self.gc_seconds = gc_seconds
         self._progress = progress
         self._config = self.directory / "ceph.conf"
         self.monitor = self._daemon("ceph-mon", "-i", "a")
@@ -163,11 +167,15 @@ class LocalCeph:
             _CONFIG.read_text().format(
                 **identity,
                 directory=self.directory,
-                host=self.host,
-                port=self.port,
+                frontend=self._frontend(),
+                gc_seconds=self.gc_seconds,
                 bytes=self.gigabytes * 10**9,
             )
         )
+
+    def _frontend(self) -> str:
+        """Where the gateway listens, as an option of `rgw_frontends`."""
+        return f"endpoint={self.host}:{self.port}"
 
     def _create(self) -> None:
         """First start. It writes the identity last, so that a start that broke off is repeated."""
