@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared" / "data"

@@ -1,5 +1,6 @@
 """`tools/image` does what a Dockerfile says: here with a root file system of a few programs."""
 
+import ast
 import hashlib
 import json
 import os
@@ -17,10 +18,11 @@ from rendering import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 from images.archive import write_image, write_layer
 from images.context import Context
-from images.dockerfile import Copy, Run, read
+from images.dockerfile import Copy, Run, Stage, read
 from images.layers import Builder, Image, Layer
 
 FUNCTIONS = ROOT / "functions" / "Dockerfile"
+BENCH = ROOT / "functions" / "bench.Dockerfile"
 SITE = ROOT / "manifests" / "site" / "Dockerfile"
 PROGRAMS = ("sh", "rm", "mkdir", "cat", "touch")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="overlays and chroot need root")
@@ -28,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="overlays and chroot n
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """A system of some programs of this machine, and what they are linked with."""
+    """A root file system with a few programs of this machine and their libraries."""
     layer = Layer("small", tmp_path_factory.mktemp("small"))
     for name in ("proc", "dev", "run", "tmp", "etc"):
         (layer.files / name).mkdir(parents=True)
@@ -37,8 +39,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Image:
     for program in PROGRAMS:
         path = shutil.which(program)
         assert path
-        told = subprocess.check_output(["ldd", path], text=True)
-        libraries = re.findall(r"(/\S+) \(0x", told)
+        linked = subprocess.check_output(["ldd", path], text=True)
+        libraries = re.findall(r"(/\S+) \(0x", linked)
         for file, to in ((path, f"bin/{program}"), *((each, each[1:]) for each in libraries)):
             target = layer.files / to
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -81,13 +83,13 @@ ENTRYPOINT ["/bin/sh", "-c"]
 
 
 @pytest.fixture
-def said() -> list[str]:
+def progress() -> list[str]:
     return []
 
 
 @pytest.fixture
-def builder(project: Path, tmp_path: Path, said: list[str]) -> Builder:
-    return Builder(Context(project), tmp_path / "cache", said.append)
+def builder(project: Path, tmp_path: Path, progress: list[str]) -> Builder:
+    return Builder(Context(project), tmp_path / "cache", progress.append)
 
 
 @pytest.fixture
@@ -99,17 +101,17 @@ def build(project: Path, builder: Builder, small: Image) -> Callable[..., Image]
     return build
 
 
-def steps(said: list[str]) -> list[str]:
-    """What was done, not how long it took."""
-    return [line for line in said if not line.startswith(" ")]
+def steps(progress: list[str]) -> list[str]:
+    """The steps that ran, without the lines that say how long they took."""
+    return [line for line in progress if not line.startswith(" ")]
 
 
 def unpacked(archive: Path) -> dict[str, str]:
-    """Files of an image by name, as a container would see them, with what they say."""
+    """The content of each file of an image by name, as a container would see it."""
     files: dict[str, str] = {}
     with tarfile.open(archive) as image:
         (manifest,) = json.load(image.extractfile("manifest.json"))
-        for layer in manifest["Layers"][1:]:  # what was built, not what it was built on
+        for layer in manifest["Layers"][1:]:  # the built layers, not the base
             with tarfile.open(fileobj=image.extractfile(layer)) as tar:
                 for member in tar:
                     folder, _, name = member.name.rpartition("/")
@@ -154,22 +156,22 @@ def test_the_same_files_give_the_same_bytes(build, project: Path, tmp_path: Path
 
 
 @needs_root
-def test_only_what_changed_is_made_again(build, project: Path, said: list[str]) -> None:
+def test_only_changed_steps_run_again(build, project: Path, progress: list[str]) -> None:
     first = build()
-    assert len(steps(said)) == 5
-    said.clear()
+    assert len(steps(progress)) == 5
+    progress.clear()
     assert build() == first
-    assert steps(said) == []
+    assert steps(progress) == []
     (project / "secret").write_text("not looked at")
     assert build() == first
     (project / "code" / "main").write_text("two\n")
     second = build()
-    assert steps(said) == ["COPY code /opt/code", "COPY /out /opt/out"]
+    assert steps(progress) == ["COPY code /opt/code", "COPY /out /opt/out"]
     assert second.layers[:3] == first.layers[:3]
 
 
 @needs_root
-def test_what_no_build_needs_is_forgotten(
+def test_layers_that_no_build_needs_are_deleted(
     build, builder: Builder, project: Path, tmp_path: Path
 ) -> None:
     first = build()
@@ -184,8 +186,8 @@ def test_what_no_build_needs_is_forgotten(
 
 
 @needs_root
-def test_a_step_that_fails_says_why_and_leaves_nothing(
-    build, project: Path, tmp_path: Path, said: list[str]
+def test_a_failed_step_reports_its_output_and_leaves_nothing(
+    build, project: Path, tmp_path: Path, progress: list[str]
 ) -> None:
     with (project / "Dockerfile").open("a") as file:
         file.write("RUN echo about to fail && cat /nowhere\n")
@@ -197,7 +199,7 @@ def test_a_step_that_fails_says_why_and_leaves_nothing(
 
 
 @needs_root
-def test_a_command_sees_nothing_of_this_machine(build, project: Path) -> None:
+def test_a_command_cannot_see_files_of_this_machine(build, project: Path) -> None:
     with (project / "Dockerfile").open("a") as file:
         file.write(f"RUN cat {project}/secret\n")
     with pytest.raises(RuntimeError, match=r"cat: \S+/secret: No such file"):
@@ -205,7 +207,7 @@ def test_a_command_sees_nothing_of_this_machine(build, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("ADD a b", "line 3: cannot do `ADD`"),
         ("HEALTHCHECK NONE", "line 3: cannot do `HEALTHCHECK`"),
@@ -213,14 +215,14 @@ def test_a_command_sees_nothing_of_this_machine(build, project: Path) -> None:
         ("ENTRYPOINT stampede", "line 3: cannot do `ENTRYPOINT`"),
     ],
 )
-def test_what_it_does_not_know_it_refuses(tmp_path: Path, line: str, said: str) -> None:
+def test_unknown_instructions_are_refused(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(f"FROM a\n# a comment\n{line}\n")
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         read(path)
 
 
-def test_without_a_registry_there_is_only_debian(build, project: Path) -> None:
+def test_without_a_registry_only_debian_is_possible(build, project: Path) -> None:
     (project / "Dockerfile").write_text("FROM somebody/else:1\n")
     with pytest.raises(ValueError, match="only debian:SUITE-slim can be made"):
         build()
@@ -229,15 +231,17 @@ def test_without_a_registry_there_is_only_debian(build, project: Path) -> None:
 # -- our own Dockerfiles
 
 
-@pytest.mark.parametrize(("path", "target"), [(FUNCTIONS, ""), (SITE, "ceph"), (SITE, "kafka")])
-def test_images_run_as_nobody_in_particular(path: Path, target: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "target"), [(FUNCTIONS, ""), (BENCH, ""), (SITE, "ceph"), (SITE, "kafka")]
+)
+def test_images_run_as_an_unprivileged_user(path: Path, target: str) -> None:
     stages = read(path)
     final = next(stage for stage in reversed(stages) if not target or stage.name == target)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", str(final.user))
     assert final.entrypoint
 
 
-def test_nothing_that_builds_is_in_the_final_image() -> None:
+def test_the_final_image_has_no_build_tools() -> None:
     *_, final = read(FUNCTIONS)
     stages = {stage.name: stage for stage in read(FUNCTIONS)}
     commands = [step.command for step in stages[final.parent].steps if isinstance(step, Run)]
@@ -265,7 +269,67 @@ def test_no_test_and_no_bytecode_of_this_machine_goes_in() -> None:
     assert list(context.files("e2e")) == []
 
 
-def test_the_kafka_of_the_image_is_the_one_that_is_started() -> None:
+def our_packages(*stages: Stage) -> dict[str, str]:
+    """The Python packages that stages copy from the repository: target by source."""
+    return {
+        source: step.target
+        for stage in stages
+        for step in stage.steps
+        if isinstance(step, Copy) and step.stage is None
+        for source in step.sources
+        if source.startswith("functions/")
+    }
+
+
+def test_the_production_image_holds_only_stampede() -> None:
+    assert our_packages(*read(FUNCTIONS)) == {
+        "functions/stampede": "/opt/stampede/functions/stampede"
+    }
+
+
+def test_the_benchmarks_image_adds_only_the_benchmarks() -> None:
+    (stage,) = read(BENCH, {"STAMPEDE": "dev.local/stampede"})
+    assert stage.parent == "dev.local/stampede"
+    assert our_packages(stage) == {
+        "functions/stampede_bench": "/opt/stampede/functions/stampede_bench"
+    }
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a module imports, at any place in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "functions" / "stampede").rglob("*.py")), ids=str)
+def test_stampede_imports_neither_benchmarks_nor_local_servers(path: Path) -> None:
+    """Their commands come through entry points, which the image does not have."""
+    assert not imported(path) & {"stampede_local", "stampede_bench"}
+
+
+def test_stress_starts_without_the_local_servers() -> None:
+    code = "import sys; sys.modules['stampede_local'] = None; import stampede_bench.stress"
+    env = os.environ | {"PYTHONPATH": str(ROOT / "functions")}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+
+
+def test_the_benchmarks_image_has_the_bench_command() -> None:
+    """It has no entry points: it runs the package."""
+    (stage,) = read(BENCH, {"STAMPEDE": "dev.local/stampede"})
+    assert stage.entrypoint == ["python3", "-m", "stampede_bench"]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "functions"), "COLUMNS": "200"}
+    command = [sys.executable, *stage.entrypoint[1:], "--help"]
+    help_text = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+    assert "stress" in help_text
+    assert "--quick" in help_text
+
+
+def test_the_image_has_the_version_of_kafka_that_local_kafka_starts() -> None:
     from stampede_local.installer import KAFKA_VERSION
 
     stages = {stage.name: stage for stage in read(SITE)}
@@ -275,12 +339,13 @@ def test_the_kafka_of_the_image_is_the_one_that_is_started() -> None:
     assert [step.sources[0].rpartition("-")[2] for step in jars] == [KAFKA_VERSION]
 
 
-def test_chart_site_and_tool_agree_on_the_tag() -> None:
+def test_chart_manifests_and_tool_agree_on_the_tag() -> None:
     import tomllib
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = (ROOT / "charts" / "stampede" / "Chart.yaml").read_text()
     assert re.search(rf'^appVersion: "?{re.escape(version)}"?$', chart, re.M)
-    for path in (ROOT / "manifests" / "site").iterdir():
+    site = (ROOT / "manifests" / "site").iterdir()
+    for path in (*site, ROOT / "manifests" / "stress.yaml", BENCH):
         for tag in re.findall(r"dev\.local/[\w-]+:(\S+)", path.read_text()):
             assert tag == version, path

@@ -7,9 +7,9 @@ import pytest
 import yaml
 from rendering import CASES, CHART, ROOT, Object, containers, environment, objects, pods, rendered
 
+from stampede.functions import ALERT_FUNCTIONS
 from stampede.functions.apps import APPS
 from stampede.settings import Settings
-from stampede_local.system import ALERT_FUNCTIONS
 
 # Where Knative has a Broker, no function is one; `bulk` is `read` once more.
 FUNCTIONS = (APPS.keys() - {"broker"}) | {"bulk"}

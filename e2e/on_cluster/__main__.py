@@ -14,7 +14,7 @@ from e2e.cluster.knative import Kubectl
 from e2e.cluster.places import IMAGES, ROOT
 from e2e.cluster.steps import alone, step
 
-NAMES = ("stampede", "stampede-ceph", "stampede-kafka")
+NAMES = ("stampede", "stampede-bench", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
 NAMESPACES = ("stampede", "second")  # where the chart is going to be installed
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}

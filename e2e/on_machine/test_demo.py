@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2e.user import REAL, run
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 pytestmark = pytest.mark.timeout(900)
 

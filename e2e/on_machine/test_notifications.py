@@ -18,8 +18,8 @@ from stampede.store import bucket_notifications
 from stampede.store.open import open_objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import Process, free_port, wait_until
-from stampede_local.system import answers
+from stampede_local.ports import free_port
+from stampede_local.process import Process, is_ready, wait_until
 from tests.support.receiver import Receiver
 
 AWAY = 20
@@ -84,7 +84,7 @@ class Told:
 
     def start_relay(self) -> None:
         self.relay.start()
-        wait_until(partial(answers, self.url), self.relay)
+        wait_until(partial(is_ready, self.url), self.relay)
 
     def put(self, *keys: str) -> set[str]:
         for key in keys:

@@ -19,7 +19,7 @@ from PIL import Image
 from stampede.simulator.simulator import Simulator
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -25,8 +25,9 @@ from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import THUMBNAILS
 from stampede.store.tables import Table
-from stampede_local.process import free_port
-from stampede_local.system import USUAL_PORTS, answers
+from stampede_local.ports import free_port
+from stampede_local.process import is_ready
+from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts
 
 COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "10000"))
@@ -154,5 +155,5 @@ class Second(Running):
 
     def __enter__(self) -> "Second":
         super().__enter__()
-        until(lambda: answers(self.url) or self.child.poll() is not None, READY_SECONDS)
+        until(lambda: is_ready(self.url) or self.child.poll() is not None, READY_SECONDS)
         return self

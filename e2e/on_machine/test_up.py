@@ -13,7 +13,7 @@ from e2e.user import CHROMIUM, STORED_SECONDS, Running, Up, get, get_json, run, 
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.simulator import Simulator
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
 COUNT = 300

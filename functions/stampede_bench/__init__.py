@@ -1,1 +1,1 @@
-"""Benchmarks: each a module with `measure`, whose figures stand beside a rival or a limit."""
+"""Benchmarks: each module has a `measure`, which yields figures beside a rival or a limit."""

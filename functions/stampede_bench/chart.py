@@ -1,4 +1,4 @@
-"""Figures as SVG pictures beside the tables of a report: no script, no font, no other file."""
+"""Figures as SVG charts for the report, without scripts, fonts or other files."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,17 @@ from itertools import cycle
 from stampede_bench.figures import Figure
 
 WIDTH, LABELS, BAR, MARGIN = 960, 430, 22, 34
-HEIGHT = 320  # of curves
-FEWEST = 3  # points of a curve
-MOST = 8  # curves in one picture
+HEIGHT = 320  # of a chart of curves
+FEWEST = 3  # points that make a curve
+MOST = 8  # curves in one chart
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666", "#000")
 GOOD, SHORT, BAD = "#009e73", "#e69f00", "#d55e00"
 
 
 def pictures(name: str, figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
-    """(File name, what it shows, SVG) of whatever of a benchmark's figures makes a picture."""
+    """(File name, title, SVG) of each chart of a benchmark's figures."""
     if judged := [figure for figure in figures if figure.must]:
-        yield f"{name}.svg", f"{name}: each figure in units of what it must be", bars(judged)
+        yield f"{name}.svg", f"{name}: each figure in units of its bound", bars(judged)
     units = {figure.unit: None for figure in figures}
     for number, unit in enumerate(units):
         if curves := curves_of([figure for figure in figures if figure.unit == unit]):
@@ -26,7 +26,7 @@ def pictures(name: str, figures: Sequence[Figure]) -> Iterator[tuple[str, str, s
 
 
 def curves_of(figures: Sequence[Figure]) -> dict[str, dict[str, float]]:
-    """Figures of one unit that several subjects have: values by name, by subject."""
+    """Values by name and by subject, of names that several subjects have."""
     found: dict[str, dict[str, float]] = {}
     for figure in figures:
         if figure.value > 0:
@@ -36,7 +36,7 @@ def curves_of(figures: Sequence[Figure]) -> dict[str, dict[str, float]]:
 
 
 def bars(figures: Sequence[Figure]) -> str:
-    """A bar for each: right of the line it is as it must be, and the tick is what is aimed at."""
+    """One bar per figure: right of the line it is within its bound. The tick marks the aim."""
     reached = [share(figure) for figure in figures]
     aims = [aim_of(figure) for figure in figures]
     scale = Log([*reached, *filter(None, aims), 0.5, 2.0], LABELS, WIDTH - MARGIN)
@@ -59,7 +59,7 @@ def bars(figures: Sequence[Figure]) -> str:
 
 
 def plot(curves: dict[str, dict[str, float]], unit: str) -> str:
-    """A line for each name over the subjects in their order, on a logarithmic scale."""
+    """One curve per name over the subjects in their order, on a logarithmic scale."""
     subjects = list({subject: None for points in curves.values() for subject in points})
     bottom, legend = HEIGHT - 70, BAR * len(curves)
     scale = Log([value for points in curves.values() for value in points.values()], bottom, MARGIN)
@@ -90,28 +90,28 @@ def plot(curves: dict[str, dict[str, float]], unit: str) -> str:
 
 
 def share(figure: Figure) -> float:
-    """How many times over a figure is what it must be."""
+    """A figure in units of its bound; more than 1 is within it."""
     assert figure.must
     return times(figure.judged, figure.must.value, figure.must.relation)
 
 
 def aim_of(figure: Figure) -> float | None:
-    """Where the aim lies on the same scale."""
+    """The aim in units of the bound; None if the two cannot be compared."""
     if not (figure.aim and figure.must) or figure.aim.ratio != figure.must.ratio:
         return None
     return times(figure.aim.value, figure.must.value, figure.must.relation)
 
 
 def times(value: float, must: float, relation: str) -> float:
-    """`value` in units of `must`, or the other way round where less is better; 0.01 to 100."""
+    """`value / must`, or `must / value` if less is better, limited to 0.01 to 100."""
     above, below = (value, must) if relation == ">=" else (must, value)
-    if above <= 0 and below <= 0:  # none was wanted, none was found
+    if above <= 0 and below <= 0:  # the bound is zero and it is met
         return 1.0
     return min(100.0, max(0.01, above / below if below > 0 else 100.0))
 
 
 class Log:
-    """A logarithmic scale of whole decades or, within few, of 1, 2 and 5."""
+    """A logarithmic scale with ticks at decades, and at 1, 2 and 5 if there are few decades."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self.low, self.high = min(values), max(values)
@@ -120,12 +120,12 @@ class Log:
         self._start, self._end = start, end
 
     def __call__(self, value: float) -> float:
-        """Where a value lies."""
+        """The position of a value."""
         along = math.log(value / self.low) / math.log(self.high / self.low)
         return self._start + along * (self._end - self._start)
 
     def ticks(self) -> list[float]:
-        """Round numbers on it."""
+        """The round numbers within the scale."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         steps = (1, 2, 5) if len(decades) <= 4 else (1,)
         ticks = [step * 10.0**power for power in decades for step in steps]
@@ -133,12 +133,12 @@ class Log:
 
 
 def shortened(label: str, most: int) -> str:
-    """A label that fits."""
+    """A label of at most `most` characters."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
 def text(x: float, y: float, words: str, anchor: str) -> str:
-    """Words."""
+    """A line of text."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
@@ -149,7 +149,7 @@ def line(x1: float, y1: float, x2: float, y2: float, colour: str = "#333") -> st
 
 
 def svg(width: int, height: int, parts: Sequence[str]) -> str:
-    """A picture of parts."""
+    """An SVG image of these elements."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="sans-serif" font-size="12">\n'

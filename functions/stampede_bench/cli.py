@@ -21,7 +21,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help=f"{', '.join(BENCHMARKS)}; without any, all of them"
+            metavar="[NAME]...", help=f"{', '.join(BENCHMARKS)}; without a name, all of them"
         ),
     ] = None,
     quick: Annotated[bool, typer.Option(help="less than a minute each")] = False,
@@ -33,11 +33,11 @@ def bench(
         bool, typer.Option(help="install Debian packages that are missing (as root)")
     ] = os.geteuid() == 0,
 ) -> None:
-    """Measure: every rate beside its rival or limit, CPU time by process, not only wall time.
+    """Measure: every rate beside its rival or limit, CPU time by process as well as wall time.
 
-    Starts its own Ceph and Kafka on 127.0.0.1 where a benchmark needs them, and removes what
-    they stored. Exits with 1 where a figure is not what it must be, or a benchmark failed; the
-    others are measured all the same.
+    A benchmark that needs Ceph or Kafka starts its own on 127.0.0.1 and removes the data
+    afterwards. If a benchmark fails, the others still run. The exit status is 1 if one failed or if
+    a figure misses its bound.
     """
     configure_logs()
     from stampede_bench import report
@@ -48,7 +48,7 @@ def bench(
     console = Console(file=sys.stderr)
     begin = time.monotonic()
 
-    def say(text: str) -> None:
+    def progress(text: str) -> None:
         console.print(
             f"[dim]{time.monotonic() - begin:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True
         )
@@ -61,24 +61,24 @@ def bench(
     found: dict[str, list[Figure]] = {}
     failed: dict[str, str] = {}
     for name, measure in chosen.items():
-        say(f"{name}: {BENCHMARKS[name]}")
+        progress(f"{name}: {BENCHMARKS[name].title}")
         with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
-            context = Context(quick, Path(scratch), say, real, install)
+            context = Context(quick, Path(scratch), progress, real, install)
             found[name] = []
             try:
                 found[name].extend(measure(context))
-            except StampedeError as error:  # hours of other figures are not thrown away for it
+            except StampedeError as error:  # keep the other figures, which may have taken hours
                 failed[name] = str(error)
-                say(f"{name} failed: {error}")
+                progress(f"{name} failed: {error}")
         command = shlex.join(["stampede", *sys.argv[1:]])
         report.write(out, report.document(about | {"failed": failed}, command, found), found)
     typer.echo((out / "bench.md").read_text())
-    say(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
-    figures = [figure for some in found.values() for figure in some]
+    progress(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
+    figures = [figure for of_one in found.values() for figure in of_one]
     missed = [figure for figure in figures if figure.met is False]
     for figure in missed:
-        say(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")
+        progress(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")
     for name, why in failed.items():
-        say(f"failed: {name}: {why}")
-    say(report.verdict(found) + (f", {len(failed)} benchmarks failed" if failed else ""))
+        progress(f"failed: {name}: {why}")
+    progress(report.verdict(found) + (f", {len(failed)} benchmarks failed" if failed else ""))
     sys.exit(1 if missed or failed else 0)

@@ -1,4 +1,4 @@
-"""A store whose requests are counted: what a look-up or an update costs, whatever the machine."""
+"""A store that counts its requests: the cost of an operation, independent of the machine."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,11 +7,11 @@ from datetime import datetime
 from stampede.store.objects import ObjectInfo, Objects
 
 
-class Counted:
-    """`Objects` around others, with the requests and the bytes of each operation since `clear`.
+class CountingStore:
+    """Wraps `Objects` and counts requests and bytes by operation since the last `clear`.
 
-    A listing counts one request for each thousand keys, as S3 has it. Not exact where several
-    threads ask at once, by a request now and then.
+    A listing counts one request per thousand keys, as in S3. With several threads the counts may
+    be off by a request now and then.
     """
 
     def __init__(self, inner: Objects) -> None:
@@ -20,7 +20,7 @@ class Counted:
         self.bytes: Counter[str] = Counter()
 
     def clear(self) -> None:
-        """Begin to count anew."""
+        """Set all counts to zero."""
         self.requests.clear()
         self.bytes.clear()
 

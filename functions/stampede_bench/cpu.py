@@ -1,4 +1,4 @@
-"""CPU time by process, as the kernel has it: what a shared machine's wall clock cannot tell."""
+"""CPU time by process, from the kernel: on a shared machine it is steadier than wall time."""
 
 import os
 import time
@@ -7,24 +7,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-TICKS = os.sysconf("SC_CLK_TCK")  # a second
+TICKS = os.sysconf("SC_CLK_TCK")  # per second
 
 
 class Stat(NamedTuple):
-    """A process: its parent, and the seconds of user and system time it has spent."""
+    """A process: its parent, and its user and system time in seconds."""
 
     parent: int
     seconds: float
 
 
 class Cpu:
-    """CPU seconds of processes and their children since this was made.
+    """CPU seconds of processes and their children since this object was made.
 
     Parameters
     ----------
     pids
-        Process ids by name. Python's spawned workers count as ``<name> workers``; any other
-        child counts as its parent.
+        Process ids by name. Python's spawned workers count as ``<name> workers``, other children as
+        part of their parent.
     """
 
     def __init__(self, pids: Mapping[str, int]) -> None:
@@ -34,27 +34,27 @@ class Cpu:
         self._busy = busy()
 
     def seconds(self) -> dict[str, float]:
-        """User and system time by name since then."""
+        """User and system time by name, since this object was made."""
         return {name: spent - self._before.get(name, 0.0) for name, spent in self._now().items()}
 
     @property
     def wall(self) -> float:
-        """Seconds since then."""
+        """Wall time in seconds, since this object was made."""
         return time.monotonic() - self._wall
 
     def others(self, own: float) -> float:
-        """Cores that everybody else kept busy since then, where `own` seconds were ours."""
+        """Cores that other processes kept busy, given that `own` CPU seconds were ours."""
         return max(0.0, busy() - self._busy - own) / self.wall
 
     def _now(self) -> dict[str, float]:
-        everyone = dict(processes())
+        running = dict(processes())
         spent: dict[str, float] = {}
         for name, pid in self._pids.items():
-            spent[name] = everyone[pid].seconds if pid in everyone else 0.0
-            for child, stat in everyone.items():
+            spent[name] = running[pid].seconds if pid in running else 0.0
+            for child, stat in running.items():
                 if stat.parent == pid:
-                    whose = f"{name} workers" if _works(child) else name
-                    spent[whose] = spent.get(whose, 0.0) + stat.seconds
+                    label = f"{name} workers" if _is_worker(child) else name
+                    spent[label] = spent.get(label, 0.0) + stat.seconds
         return spent
 
 
@@ -62,23 +62,23 @@ def processes() -> Iterator[tuple[int, Stat]]:
     """Every process by its id (proc(5): fields 4, 14 and 15 of ``stat``)."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
-            with suppress(OSError):  # it has just ended
-                # The program's name, in parentheses, may hold anything.
+            with suppress(OSError):  # the process has just ended
+                # The program's name, in parentheses, may contain spaces and parentheses.
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 seconds = (int(fields[11]) + int(fields[12])) / TICKS
                 yield int(entry.name), Stat(int(fields[1]), seconds)
 
 
 def busy() -> float:
-    """CPU seconds that the machine has spent on anything (proc(5), ``/proc/stat``)."""
+    """CPU seconds that the machine has spent since it started (proc(5), ``/proc/stat``)."""
     user, nice, system, _, _, irq, softirq, steal, *_ = map(
         int, Path("/proc/stat").read_text().split(maxsplit=11)[1:11]
     )
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
-def _works(pid: int) -> bool:
-    """Whether it is one of Python's spawned workers."""
+def _is_worker(pid: int) -> bool:
+    """Whether a process is one of Python's spawned workers."""
     with suppress(OSError):
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

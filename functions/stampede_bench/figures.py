@@ -1,4 +1,4 @@
-"""What a benchmark gives: figures, each with its unit and what it is held against."""
+"""The results of a benchmark: figures, each with its unit and what it is compared with."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -6,12 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from stampede.progress import Progress
+
 
 class Rival(NamedTuple):
-    """What a figure stands beside: the same work done otherwise, or a limit of this machine.
+    """What a figure is compared with: another way to do the same work, or a limit of this machine.
 
-    Both were measured in the same run, in the same unit, so that their ratio means something
-    where absolute figures swing.
+    Both are measured in the same run and in the same unit. On a busy machine their ratio is
+    steadier than absolute figures.
     """
 
     what: str
@@ -19,7 +21,7 @@ class Rival(NamedTuple):
 
 
 class Must(NamedTuple):
-    """What the figure has to reach: ``relation`` is ``<=`` or ``>=``; its ratio, if `ratio`."""
+    """The bound of a figure, or of its ratio if `ratio`: ``relation`` is ``<=`` or ``>=``."""
 
     relation: str
     value: float
@@ -32,13 +34,15 @@ class Figure(NamedTuple):
     Attributes
     ----------
     subject
-        What was measured, in one line; figures of one subject make one table.
+        What was measured, in one line. The figures of one subject make one table.
     name
-        Which number of it.
+        What the number is.
     spread
-        Least and greatest of several rounds, of which `value` is the median.
+        The least and the greatest value of several rounds, of which `value` is the median.
+    must
+        The bound: a benchmark run fails if the figure misses it.
     aim
-        What it is hoped to reach beyond what it must.
+        A stricter bound that is only reported.
     """
 
     subject: str
@@ -52,22 +56,22 @@ class Figure(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The figure in units of its rival's."""
+        """The value divided by the rival's; None without a rival."""
         return self.value / self.rival.value if self.rival and self.rival.value else None
 
     @property
     def met(self) -> bool | None:
-        """Whether it is as it must be; None where nothing is asked of it."""
+        """Whether it is within its bound; None without a bound."""
         return self._reaches(self.must)
 
     @property
     def aimed(self) -> bool | None:
-        """Whether it is as it is hoped to be; None where nothing is."""
+        """Whether it reaches its aim; None without an aim."""
         return self._reaches(self.aim)
 
     @property
     def judged(self) -> float:
-        """The number that has to be reached, the value or the ratio."""
+        """The number that is compared with the bound: the value or the ratio."""
         if self.must and self.must.ratio:
             return self.ratio or 0.0
         return self.value
@@ -80,31 +84,33 @@ class Figure(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a benchmark is given.
+    """The circumstances of a benchmark.
 
     Attributes
     ----------
     quick
-        Less than a minute is wanted: fewer alerts, fewer rounds.
+        Take less than a minute: fewer alerts, fewer rounds.
     scratch
-        An empty directory that is removed afterwards.
+        An empty directory, which is removed afterwards.
+    progress
+        Called with a line now and then.
     real
-        Directory of real alerts, where there is one.
+        Directory of real alerts; None to use only simulated ones.
     install
         Consent to install Debian packages.
     scale
-        Multiplies how much is measured; the tests make it small.
+        Factor on all counts, see `scaled`; tests make it small.
     """
 
     quick: bool
     scratch: Path
-    say: Callable[[str], None]
+    progress: Progress
     real: Path | None = None
     install: bool = False
     scale: float = 1.0
 
-    def some(self, thorough: int, quick: int, least: int = 1) -> int:
-        """How many of something."""
+    def scaled(self, thorough: int, quick: int, least: int = 1) -> int:
+        """A count: the one of a thorough or of a quick run, times `scale`."""
         return max(least, round((quick if self.quick else thorough) * self.scale))
 
 
@@ -112,22 +118,22 @@ Measure = Callable[[Context], Iterator[Figure]]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile: a value that was measured, never one in between."""
+    """The nearest-rank percentile, which is always one of the values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share / 100 * len(ordered)) - 1)]
 
 
 def over_rounds(rounds: Sequence[Sequence[Figure]]) -> Iterator[Figure]:
-    """The rounds of one measurement as one: medians, with the least and the greatest.
+    """Combine the rounds of one measurement: medians, with the least and the greatest value.
 
-    The rival is that of the median's own round, so their ratio is one that was measured. Where
-    the ratio has to be reached, the round is that of the median ratio.
+    Each rival is from the same round as the median, so that their ratio was really measured. If
+    the bound is on the ratio, that is the round with the median ratio.
     """
-    same: dict[tuple, list[Figure]] = {}
+    by_name: dict[tuple[str, str, str | None], list[Figure]] = {}
     for figure in chain(*rounds):
         key = figure.subject, figure.name, figure.rival and figure.rival.what
-        same.setdefault(key, []).append(figure)
-    for figures in same.values():
+        by_name.setdefault(key, []).append(figure)
+    for figures in by_name.values():
         middle = sorted(figures, key=lambda figure: figure.judged)[(len(figures) - 1) // 2]
         values = [figure.value for figure in figures]
         yield middle._replace(spread=(min(values), max(values)) if len(values) > 1 else None)

@@ -1,8 +1,8 @@
 """What a table costs as it grows: look-ups, listing, memory, start-up, bytes rewritten.
 
-Runs are written as compaction leaves them after so many alerts (see `synthetic`), into a real
-Ceph; then a process that has just started reads there as `read` does. docs/scale.md goes on to
-ten years with the model that stands beside the points here.
+It writes the runs that compaction leaves after a number of alerts (see `synthetic`) into a real
+Ceph. Then a new process reads them as `read` does. docs/scale.md extends the model, which is
+compared with each figure here, to ten years.
 """
 
 import math
@@ -24,10 +24,11 @@ from stampede.store.runs import prefix
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
 from stampede.store.tables import Table
 from stampede_bench import synthetic
-from stampede_bench.counting_store import Counted
+from stampede_bench.bucket import open_bucket
+from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.servers import objects, servers
-from stampede_bench.synthetic import FLUSH, some_id
+from stampede_bench.servers import servers
+from stampede_bench.synthetic import FLUSH, random_id
 
 ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
 LOOKUP, LOOKUP_AIM = Must("<=", 2.0, ratio=True), Must("<=", 1.3, ratio=True)
@@ -35,13 +36,13 @@ MEMORY = Must("<=", 512.0)  # MB
 
 
 class Found(NamedTuple):
-    """What a process that has just started found."""
+    """The measurements of a new process."""
 
-    seconds: float  # until the table can be asked
-    listing: float  # seconds of listing again
+    seconds: float  # until the table is ready
+    listing: float  # seconds of another listing
     cold: list[float]  # milliseconds of each look-up that finds no rows in memory
-    requests: float  # of each look-up
-    read: float  # KB of each look-up
+    requests: float  # per look-up
+    read: float  # KB per look-up
     runs: int
     rows: int
     imported: float  # MB of memory before the table
@@ -51,16 +52,16 @@ class Found(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Tables of three sizes, then compaction."""
     with servers(context, kafka=False) as running:
-        sizes = [context.some(*alerts, least=2 * FLUSH) for alerts in ALERTS]
+        sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
         before: dict[str, float] = {}
         for alerts in sizes:
             settings = running.settings(f"bench-growth-{alerts}")
             for spec in (CUTOUTS, DETECTIONS):
-                context.say(f"{spec.name} of {alerts:,} alerts")
-                fill = partial(synthetic.fill, objects(settings), spec, alerts)
+                context.progress(f"{spec.name} of {alerts:,} alerts")
+                fill = partial(synthetic.fill, open_bucket(settings), spec, alerts)
                 stored = fill(settings.fanout, settings.run_rows)
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
-                    count = context.some(1000, 100, least=10)
+                    count = context.scaled(1000, 100, least=10)
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
     yield from rewritten(context)
@@ -74,7 +75,7 @@ def figures(
     fanout: int,
     before: dict[str, float],
 ) -> Iterator[Figure]:
-    """Of one table; `before` holds what a look-up took in the smallest one."""
+    """The figures of one table. `before` keeps the look-up time in the smallest table."""
     subject = f"{spec.name} of {alerts:,} alerts, {found.rows:,} rows"
     p50 = percentile(found.cold, 50)
     first = before.setdefault(spec.name, p50)
@@ -96,23 +97,23 @@ def figures(
 
 
 def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
-    """Ask a table for random ids; in a process of its own, for its memory."""
+    """Look up random ids. It runs in a process of its own, to measure that process's memory."""
     spec, imported = TABLES[name], resident()
-    bucket = Counted(objects(settings))
+    bucket = CountingStore(open_bucket(settings))
     begin = time.perf_counter()
-    table = Table(bucket, spec, settings.cache_bytes // 5)  # as `read` shares it out
+    table = Table(bucket, spec, settings.cache_bytes // 5)  # its share of the cache in `read`
     table.refresh()
     seconds = time.perf_counter() - begin
     chance = random.Random(alerts)
-    for run in table.runs():  # each index is read once in a process's life
+    for run in table.runs():  # a process reads each index once
         table.reader.index(run)
-    # A small table's rows would soon all be in memory, which says nothing of how it grows.
+    # Otherwise all rows of a small table would soon be in memory.
     usual, table.reader.cache = table.reader.cache, Indexes(table.reader.cache)
     bucket.clear()
-    cold = lookups(table, [some_id(spec, alerts, chance) for _ in range(count)])
+    cold = lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
     requests, read = bucket.requests["get"] / count, bucket.bytes["get"] / count / 1e3
     table.reader.cache = usual
-    lookups(table, [some_id(spec, alerts, chance) for _ in range(count)])
+    lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
     begin = time.perf_counter()
     listed = sum(1 for _ in bucket.list(prefix(spec.name)))
     listing = time.perf_counter() - begin
@@ -123,24 +124,24 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
 
 
 class Indexes(Cache):
-    """Of what another keeps the indexes of runs, and no rows."""
+    """The part of another cache that holds the indexes of runs: rows are not cached."""
 
     def __init__(self, other: Cache) -> None:
         super().__init__(other.limit)
         self._other = other
 
     def get(self, name: tuple) -> Any:
-        """As `Cache.get`."""
+        """See `Cache.get`."""
         return self._other.get(name)
 
     def put(self, name: tuple, value: object, size: int) -> None:
-        """As `Cache.put`, or not at all."""
+        """See `Cache.put`. Rows are dropped."""
         if name[0] == "index":
             self._other.put(name, value, size)
 
 
 def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
-    """Milliseconds of looking up each."""
+    """Milliseconds of each look-up."""
     spent = []
     for one in ids:
         begin = time.perf_counter()
@@ -151,17 +152,17 @@ def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
 
 
 def runs_of(alerts: int, fanout: int) -> float:
-    """How many runs a table has on average: on each level half of what would be merged."""
+    """Average number of runs of a table: on each level half as many as a merge takes."""
     return max(1.0, math.log(max(1, alerts / FLUSH), fanout) * (fanout - 1) / 2)
 
 
 def rewritten(context: Context) -> Iterator[Figure]:
-    """Append and compact for long; what each byte that was appended has cost by then.
+    """Append and compact many times; bytes written per byte appended.
 
-    Level by level, which is the most it can be: a compactor that comes late takes two at once.
+    It compacts level by level, which is the worst case: a late compactor merges two levels at once.
     """
     fanout, subject = Settings().fanout, "bytes rewritten per byte stored"
-    objects = Counted(MemoryObjects())
+    objects = CountingStore(MemoryObjects())
     table = Table(objects, DETECTIONS, threads=1)
     levels = 2 if context.scale == 1.0 and not context.quick else 1
     appended = compacted = 0

@@ -1,25 +1,25 @@
-"""Asks a server by HTTP and takes the time: in threads, each with a kept-alive connection."""
+"""Timed HTTP requests, from threads with one kept-alive connection each."""
 
 import http.client
 import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from stampede.errors import StampedeError
 
 
 class Timed(NamedTuple):
-    """Requests that were made: milliseconds of each, and how long all took."""
+    """Milliseconds of each request, and the seconds that all of them took."""
 
     milliseconds: list[float]
     seconds: float
 
 
 def requests(url: str, paths: Sequence[str], threads: int) -> Timed:
-    """GET the paths, each answered by 200. Raises `StampedeError`."""
+    """GET all paths. Raises `StampedeError` if an answer is not 200 or is empty."""
 
     def connect() -> Callable[[str], None]:
         connection = connected(url)
@@ -36,12 +36,12 @@ def requests(url: str, paths: Sequence[str], threads: int) -> Timed:
     return timed(connect, paths, threads)
 
 
-def timed(connect: Callable[[], Callable], items: Sequence, threads: int) -> Timed:
-    """Time what `connect` gives on every item, in threads that have one each."""
+def timed(connect: Callable[[], Callable[[Any], object]], items: Sequence, threads: int) -> Timed:
+    """Time an action on every item. Each thread gets its action from `connect`."""
 
-    def work(some: Sequence) -> list[float]:
+    def work(share: Sequence) -> list[float]:
         act, spent = connect(), []
-        for item in some:
+        for item in share:
             begin = time.perf_counter()
             act(item)
             spent.append(1e3 * (time.perf_counter() - begin))
@@ -54,7 +54,7 @@ def timed(connect: Callable[[], Callable], items: Sequence, threads: int) -> Tim
 
 
 def bulk(url: str, ids: Sequence[int]) -> float:
-    """Seconds that a query about many alerts takes, all of it received."""
+    """Seconds until the answer to a query about many alerts is received."""
     connection = connected(url)
     begin = time.perf_counter()
     body = json.dumps({"ids": [str(one) for one in ids]})
@@ -69,5 +69,5 @@ def bulk(url: str, ids: Sequence[int]) -> float:
 
 
 def connected(url: str) -> http.client.HTTPConnection:
-    """A connection that is kept alive."""
+    """A kept-alive connection."""
     return http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)

@@ -1,4 +1,4 @@
-"""Cutouts to store by the thousand: bytes that do not compress, in rows as decoding gives them."""
+"""Cutouts by the thousand: incompressible bytes, in the rows that decoding produces."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +16,8 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 
 KB = 1000
-CUTOUT_BYTES = 15 * KB  # as the users' tables have it
-FLUSH_ALERTS = 300  # as many as a source has in flight
+CUTOUT_BYTES = 15 * KB  # the size in the users' tables
+FLUSH_ALERTS = 300  # that a source has in flight
 NIGHT = 61_000
 _NOISE = pa.py_buffer(np.random.default_rng(1).bytes(80 << 20))
 
@@ -25,13 +25,13 @@ A = TypeVar("A")
 
 
 def noise(size: int, number: int = 0) -> memoryview:
-    """Bytes that do not compress, others for each number."""
+    """Incompressible bytes, different for each number."""
     start = number * 4099 % (len(memoryview(_NOISE)) - size)
     return memoryview(_NOISE)[start : start + size]
 
 
 def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
-    """`count` cutouts of `size` bytes, those of alert `first` and after; other bytes each night."""
+    """`count` cutouts of `size` bytes of the alerts from `first` on, with new bytes every night."""
     numbers = np.arange(count)
     starts = np.arange(count + 1, dtype=np.int32) * size
     data = noise(count * size, first + night)
@@ -53,7 +53,7 @@ def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
 
 
 def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
-    """What `cutouts` does with a batch once it is decoded; the pack's key."""
+    """What the function `cutouts` does with a decoded batch. Returns the pack's key."""
     assert table.spec is CUTOUTS
     coverage = Coverage.of({("bench", number): range(rows.num_rows // len(KINDS))})
     pack = write_pack(rows, coverage)
@@ -63,9 +63,9 @@ def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
 
 
 def seconds(act: Callable[[A], object], items: Sequence[A], threads: int) -> float:
-    """How long it takes to do something with every item, so many at once."""
+    """Seconds that an action on all items takes, in this many threads."""
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(abs, range(threads)))  # threads there are
+        list(pool.map(abs, range(threads)))  # starts the threads
         begin = perf_counter()
         list(pool.map(act, items))
         return perf_counter() - begin

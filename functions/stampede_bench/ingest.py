@@ -1,8 +1,8 @@
-"""End to end: alerts that wait in Kafka, until the ledger proves them durable in both tables.
+"""End to end: from alerts that wait in Kafka until the ledger proves them durable in both tables.
 
-The processes are those of `stampede up`, all on this machine, which also runs Kafka and Ceph.
-Starting them is no part of it: some alerts go first, then the sources are held still while Kafka
-is filled, and the clock starts when they go on.
+The processes are those of `stampede up`, on this machine, which also runs Kafka and Ceph. Starting
+them is not measured: some alerts are stored first, then the sources are paused while Kafka is
+filled, and the clock starts when the sources continue.
 """
 
 import os
@@ -25,111 +25,112 @@ from stampede.functions.audit import audit
 from stampede.settings import Settings
 from stampede.store.s3 import S3Objects
 from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, empty, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.kafka import producer
 from stampede_local.oracle import expected_alert
 from stampede_local.process import Process
 from stampede_local.system import System
 
-# Alerts a second on 2 cores: what must be, and the aim.
+# Alerts a second on 2 cores: the bound and the aim.
 MUST = {"lsst": Must(">=", 300.0), "ztf": Must(">=", 700.0)}
 AIM = {"lsst": Must(">=", 600.0), "ztf": Must(">=", 1200.0)}
 HISTORY = 50  # rows
-LONG_HISTORY = {"lsst": 240, "ztf": 55}  # of packets of 170 and 66 KB
+LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts
-WARM = 300  # alerts that go first
-IDLE = ("deadletters", "compact", "read", "ceph-mon")  # have nothing to do here
+WARM = 300  # alerts that are stored first
+IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
 LOOK_SECONDS = 0.1
 STALLED_SECONDS = 120.0
-THREADS = 16  # of the other way
+THREADS = 16  # of the rival
 
 
 class Moment(NamedTuple):
-    """What the functions have done by then: alerts stored, seconds by stage of a flush."""
+    """What the functions have done so far: alerts stored, seconds by stage of a flush."""
 
     stored: dict[str, int]
     stages: dict[tuple[str, str], float]
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Each survey by itself: a round of minutes, in a quick run of seconds."""
+    """Each survey alone: a round takes minutes, in a quick run seconds."""
     with servers(context, kafka=True) as running:
         for survey in ("lsst", "ztf"):
-            count = context.some(1500, 1400, least=40)
-            context.say(f"simulating {count:,} {survey.upper()} alerts")
+            count = context.scaled(1500, 1400, least=40)
+            context.progress(f"simulating {count:,} {survey.upper()} alerts")
             rows = HISTORY if context.quick else LONG_HISTORY[survey]
-            given = load.simulated(survey, count, rows, objects=max(20, count // 5))
-            yield from one_round(context, running, survey, given, context.some(30, 1))
+            alerts = load.simulated(survey, count, rows, objects=max(20, count // 5))
+            yield from one_round(context, running, survey, alerts, context.scaled(30, 1))
 
 
 def one_round(
-    context: Context, running: Servers, name: str, given: Load, times: int
+    context: Context, running: Servers, name: str, alerts: Load, times: int
 ) -> Iterator[Figure]:
-    """Store everything so many times, from a topic and into a bucket of its own."""
-    total, topic = times * len(given.messages), f"bench-{name}"
+    """Store all alerts this many times, from a topic of its own into a bucket of its own."""
+    total, topic = times * len(alerts.messages), f"bench-{name}"
     settings = running.settings(topic).model_copy(
-        update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `held`
+        update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `paused`
     )
-    bucket = objects(settings)
+    bucket = open_bucket(settings)
     with system(context, name, settings, (topic,)) as live:
-        warm = given.messages[: max(1, min(WARM, total // 4))]
+        warm = alerts.messages[: max(1, min(WARM, total // 4))]
         fill(settings, topic, warm)
-        before = until(live, len(warm))
-        with held([live.processes[f"source-{function}"] for function in ALERT_FUNCTIONS]):
+        before = wait_until_stored(live, len(warm))
+        with paused([live.processes[f"source-{function}"] for function in ALERT_FUNCTIONS]):
             for _ in range(times):
-                fill(settings, topic, given.messages)
+                fill(settings, topic, alerts.messages)
             cpu = Cpu(running.pids | pids(list(live.processes.values())))
         moments = [0.0]
         for part in range(1, PARTS + 1):
-            until(live, len(warm) + total * part // PARTS)
+            wait_until_stored(live, len(warm) + total * part // PARTS)
             moments.append(cpu.wall)
-        proven(settings, topic)
+        wait_until_complete(settings, topic)
         spent, wall = cpu.seconds(), cpu.wall
         own, others = sum(spent.values()) / wall, cpu.others(sum(spent.values()))
         end = look(live)
-    context.say(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
+    context.progress(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
     parts = [total / PARTS / (end - begin) for begin, end in pairwise(moments)]
-    yield from rates(given, bucket, settings, total, wall, parts)
+    yield from rates(alerts, bucket, settings, total, wall, parts)
     taken = Rival("taken by others meanwhile, the measuring itself included", others)
-    yield Figure(given.title, "cores used", own, "cores", taken)
-    yield from sizes(given.title, bucket, total + len(warm))
-    yield from costs(given.title, total / wall, {n: s / total for n, s in spent.items()})
+    yield Figure(alerts.title, "cores used", own, "cores", taken)
+    yield from sizes(alerts.title, bucket, total + len(warm))
+    yield from costs(alerts.title, total / wall, {n: s / total for n, s in spent.items()})
     for (function, stage), seconds in end.stages.items():
         milliseconds = 1e3 * (seconds - before.stages.get((function, stage), 0.0)) / total
-        yield Figure(given.title, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
-    empty(bucket)
+        yield Figure(alerts.title, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
+    clear(bucket)
 
 
 def rates(
-    given: Load,
+    alerts: Load,
     bucket: S3Objects,
     settings: Settings,
     total: int,
     wall: float,
     parts: Sequence[float],
 ) -> Iterator[Figure]:
-    """How fast it went, beside what Kafka, Ceph and another way of doing it reach here."""
+    """The rate beside those of Kafka alone, of Ceph alone and of another implementation."""
     rate, packs = total / wall, [info.size for info in bucket.list("packs/")]
-    kafka, ceph = drained(settings, total), put_again(bucket, packs, total)
-    other = per_object(bucket, given)
+    kafka, ceph = kafka_rate(settings, total), put_rate(bucket, packs, total)
+    other = per_object_rate(bucket, alerts)
     name, unit, spread = "stored in both tables", "alerts/s", (min(parts), max(parts))
     rival = Rival("an object per cutout, fastavro, 16 threads, no light curves", other)
-    must, aim = MUST[given.survey], AIM[given.survey]
-    yield Figure(given.title, name, rate, unit, rival, must, spread, aim)
+    must, aim = MUST[alerts.survey], AIM[alerts.survey]
+    yield Figure(alerts.title, name, rate, unit, rival, must, spread, aim)
     for rival in (
         Rival("Kafka, records read and dropped", kafka),
         Rival("Ceph, the same packs put by 2 threads", ceph),
     ):
-        yield Figure(given.title, name, rate, unit, rival)
+        yield Figure(alerts.title, name, rate, unit, rival)
     first = Rival(f"in the first of {PARTS} parts", parts[0])
-    yield Figure(given.title, "stored in the last part", parts[-1], unit, first)
+    yield Figure(alerts.title, "stored in the last part", parts[-1], unit, first)
 
 
 def costs(subject: str, rate: float, spent: dict[str, float]) -> Iterator[Figure]:
-    """CPU time by process; `spent` is in seconds for an alert."""
+    """CPU time by process. `spent` is in seconds per alert."""
     whole = sum(spent.values())
     idle = [process for process in spent if process.startswith(IDLE)]
     others = {"the others": sum(spent.pop(process) for process in idle)}
@@ -142,7 +143,7 @@ def costs(subject: str, rate: float, spent: dict[str, float]) -> Iterator[Figure
 
 
 def fill(settings: Settings, topic: str, messages: Sequence[bytes]) -> None:
-    """Add messages to a topic, without a key as Rubin does."""
+    """Add messages to a topic, without keys, as Rubin does."""
     client = producer(settings.kafka)
     for message in messages:
         while True:
@@ -156,20 +157,20 @@ def fill(settings: Settings, topic: str, messages: Sequence[bytes]) -> None:
 
 
 @contextmanager
-def held(processes: Sequence[Process]) -> Iterator[None]:
-    """Hold processes still meanwhile, for less than the time after which Kafka misses them."""
-    running = [process.pid for process in processes if process.pid]
-    for pid in running:
+def paused(processes: Sequence[Process]) -> Iterator[None]:
+    """Stop processes for a while, shorter than Kafka's session timeout."""
+    pids = [process.pid for process in processes if process.pid]
+    for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in running:
+        for pid in pids:
             os.kill(pid, signal.SIGCONT)
 
 
-def until(running: System, count: int) -> Moment:
-    """Wait until each function has stored `count` alerts. Raises `StampedeError` at a halt."""
+def wait_until_stored(running: System, count: int) -> Moment:
+    """Wait until each function has stored `count` alerts. Raises `StampedeError` if it stalls."""
     best, since = -1, time.monotonic()
     while True:
         now = look(running)
@@ -182,18 +183,19 @@ def until(running: System, count: int) -> Moment:
         time.sleep(LOOK_SECONDS)
 
 
-def proven(settings: Settings, topic: str) -> None:
-    """Wait until the ledger says that nothing is missing. Raises `StampedeError` if it does not."""
+def wait_until_complete(settings: Settings, topic: str) -> None:
+    """Wait until nothing is missing in the ledger. Raises `StampedeError` if something is."""
     deadline = time.monotonic() + STALLED_SECONDS
     while time.monotonic() < deadline:
-        if not sum(entry.missing_count for entry in audit(objects(settings), settings, [topic])):
+        entries = audit(open_bucket(settings), settings, [topic])
+        if not sum(entry.missing_count for entry in entries):
             return
         time.sleep(LOOK_SECONDS)
-    raise StampedeError("the functions say that all is stored, and the ledger that it is not")
+    raise StampedeError("the functions have stored all alerts, but the ledger misses some")
 
 
 def look(running: System) -> Moment:
-    """What the functions' metrics say."""
+    """The functions' metrics."""
     stored = dict.fromkeys(ALERT_FUNCTIONS, 0)
     stages: dict[tuple[str, str], float] = {}
     for function in ALERT_FUNCTIONS:
@@ -209,7 +211,7 @@ def look(running: System) -> Moment:
 
 
 def sizes(subject: str, bucket: S3Objects, total: int) -> Iterator[Figure]:
-    """What lies in the store afterwards: bytes of an alert, and how many objects that took."""
+    """What is stored: bytes per alert, and PUT requests per 1,000 alerts."""
     for name, prefix in (
         ("packs", "packs/"),
         ("runs of cutouts", "tables/cutouts/"),
@@ -224,8 +226,8 @@ def sizes(subject: str, bucket: S3Objects, total: int) -> Iterator[Figure]:
         )
 
 
-def drained(settings: Settings, total: int) -> float:
-    """Records a second of a bare Kafka client that throws them away."""
+def kafka_rate(settings: Settings, total: int) -> float:
+    """Records a second of a bare Kafka client that drops them."""
     consumer = Consumer(
         {
             "bootstrap.servers": settings.kafka,
@@ -234,9 +236,9 @@ def drained(settings: Settings, total: int) -> float:
             "enable.auto.commit": False,
         }
     )
-    consumer.subscribe([settings.group])  # topics have the names of groups here
+    consumer.subscribe([settings.group])  # topics are named like groups here
     try:
-        found = len(consumer.consume(1, 30))  # joining the group is no part of it
+        found = len(consumer.consume(1, 30))  # joining the group is not measured
         begin, deadline = time.monotonic(), time.monotonic() + 60
         while found < total and time.monotonic() < deadline:
             found += len(consumer.consume(min(500, total - found), 1.0))
@@ -245,8 +247,8 @@ def drained(settings: Settings, total: int) -> float:
         consumer.close()
 
 
-def put_again(bucket: S3Objects, packs: list[int], total: int) -> float:
-    """Alerts a second, were packs of these sizes all that had to be put."""
+def put_rate(bucket: S3Objects, packs: list[int], total: int) -> float:
+    """Alerts a second if packs of these sizes were all that had to be stored."""
     data = memoryview(bytes(max(packs)))
     begin = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
@@ -255,17 +257,17 @@ def put_again(bucket: S3Objects, packs: list[int], total: int) -> float:
     return total / (time.monotonic() - begin)
 
 
-def per_object(bucket: S3Objects, given: Load) -> float:
-    """Alerts a second of what most brokers do: decode one, put each of its cutouts by itself."""
-    some = given.messages[:400]
+def per_object_rate(bucket: S3Objects, alerts: Load) -> float:
+    """Alerts a second of what most brokers do: decode an alert, put each cutout as an object."""
+    messages = alerts.messages[:400]
 
     def store(message: bytes) -> None:
-        truth = expected_alert(message)
-        assert truth
-        for kind in truth.cutouts:
-            bucket.put(f"single/{truth.alert_id}/{kind}", bytes(15_000))
+        expected = expected_alert(message)
+        assert expected
+        for kind in expected.cutouts:
+            bucket.put(f"single/{expected.alert_id}/{kind}", bytes(15_000))
 
     begin = time.monotonic()
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(store, some))
-    return len(some) / (time.monotonic() - begin)
+        list(pool.map(store, messages))
+    return len(messages) / (time.monotonic() - begin)

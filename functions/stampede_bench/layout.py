@@ -1,12 +1,12 @@
-"""The users' own table: items of 15, 100 and 500 KB written, overwritten, deleted and written.
+"""The users' own table: items of 15, 100 and 500 KB, written, overwritten, deleted.
 
-As files in a directory, each synced; as one S3 object each; in packs. All on the same disk, where
-the Ceph lies in a file too; each in as many threads as writing is fastest in. The CPU time of
-an item, Ceph's included, says on a busy machine more than the rate.
+Three layouts on the same disk: one synced file per item, one S3 object per item, and packs. Ceph
+keeps its data in a file on that disk too. Each layout uses the number of threads at which it writes
+fastest. On a busy machine CPU time per item, which includes Ceph's, is steadier than the rate.
 
-Nothing in a pack is overwritten: a new version is one more row in a new pack, and the index leads
-to the later night. The old one's bytes stay until the packs of its night are deleted, which is
-what "deleted and written" deletes here.
+Nothing in a pack is overwritten: a new version is a row in a new pack, and the index points to the
+later night. The bytes of the old version stay until the packs of its night are deleted. That
+deletion is measured as "delete and write".
 """
 
 import os
@@ -17,10 +17,11 @@ from typing import NamedTuple
 from stampede.store.s3 import S3Objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, KB, NIGHT, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 SIZES = (CUTOUT_BYTES, 100 * KB, 500 * KB)
 PACK_BYTES = 300 * 3 * CUTOUT_BYTES
@@ -31,16 +32,16 @@ OPERATIONS = ("write", "overwrite", "delete and write")
 Act = Callable[[int], object]
 
 
-class Way(NamedTuple):
-    """A layout: how many items each act is about, and what is done, by operation."""
+class Layout(NamedTuple):
+    """A layout: its name, the number of items per action, and the action of each operation."""
 
-    what: str
+    name: str
     items: int
-    acts: dict[str, Callable[[int], Act]]  # of a number that makes names new
+    acts: dict[str, Callable[[int], Act]]  # from a number that makes names new
 
 
 class Rate(NamedTuple):
-    """Items a second in so many threads; milliseconds of CPU time of one."""
+    """Items a second in this many threads; milliseconds of CPU time per item."""
 
     rate: float
     threads: int
@@ -50,27 +51,27 @@ class Rate(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Several rounds of every size."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-layout"))
+        bucket = open_bucket(running.settings("bench-layout"))
         for size in SIZES:
-            context.say(f"items of {size // KB} KB")
+            context.progress(f"items of {size // KB} KB")
             rounds = []
-            for number in range(context.some(3, 1)):
+            for number in range(context.scaled(3, 1)):
                 directory = context.scratch / f"files-{size}-{number}"
                 directory.mkdir()
                 rounds.append(list(one_round(context, bucket, directory, size)))
-                empty(bucket)
+                clear(bucket)
             yield from over_rounds(rounds)
 
 
 def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -> Iterator[Figure]:
-    """Every layout and operation once."""
-    few = context.some(1500, 400, least=4) * CUTOUT_BYTES // size + 8
+    """Every operation once in every layout."""
+    few = context.scaled(1500, 400, least=4) * CUTOUT_BYTES // size + 8
     rates = {
         "files": rates_of(files(directory, size), THREADS["files"], few),
         "objects": rates_of(single(bucket, size), THREADS["objects"], few),
     }
-    way = packs(bucket, size)
-    rates["packs"] = rates_of(way, THREADS["packs"], context.some(32, 8, least=2))
+    packed_layout = packs(bucket, size)
+    rates["packs"] = rates_of(packed_layout, THREADS["packs"], context.scaled(32, 8, least=2))
     for operation in OPERATIONS:
         subject = f"items of {size // KB} KB, {operation}"
         file, one, packed = (rates[name][operation] for name in ("files", "objects", "packs"))
@@ -78,35 +79,35 @@ def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -
         yield Figure(subject, "an S3 object each", one.rate, "items/s")
         judged = size == CUTOUT_BYTES and operation == "write"
         must, aim = (MUST, AIM) if judged else (None, None)
-        single_ = Rival("an object each", one.rate)
-        yield Figure(subject, way.what, packed.rate, "items/s", single_, must, None, aim)
-        yield Figure(subject, way.what, packed.rate, "items/s", Rival("a file each", file.rate))
-        single_ = Rival("an object each", one.cpu)
-        yield Figure(subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", single_)
-        for name, rate in (("files", file), ("objects", one), ("packs", packed)):
-            what = f"{name} at once, at which writing is fastest"
-            yield Figure(subject, what, rate.threads, "threads")
+        name, rival = packed_layout.name, Rival("an object each", one.rate)
+        yield Figure(subject, name, packed.rate, "items/s", rival, must, None, aim)
+        yield Figure(subject, name, packed.rate, "items/s", Rival("a file each", file.rate))
+        rival = Rival("an object each", one.cpu)
+        yield Figure(subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", rival)
+        for layout, rate in (("files", file), ("objects", one), ("packs", packed)):
+            name = f"{layout} at once, at which writing is fastest"
+            yield Figure(subject, name, rate.threads, "threads")
 
 
-def rates_of(way: Way, choices: Sequence[int], count: int) -> dict[str, Rate]:
-    """Every operation in as many threads as writing is fastest in."""
-    written = [rate_of(way, "write", threads, count) for threads in choices]
+def rates_of(layout: Layout, choices: Sequence[int], count: int) -> dict[str, Rate]:
+    """The rate of every operation, with the number of threads at which writing is fastest."""
+    written = [rate_of(layout, "write", threads, count) for threads in choices]
     best = max(written, key=lambda each: each.rate)
     return {"write": best} | {
-        operation: rate_of(way, operation, best.threads, count) for operation in OPERATIONS[1:]
+        operation: rate_of(layout, operation, best.threads, count) for operation in OPERATIONS[1:]
     }
 
 
-def rate_of(way: Way, operation: str, threads: int, count: int) -> Rate:
-    """One operation on so many."""
-    act = way.acts[operation](threads)
-    cpu = Cpu({"all": os.getpid()})  # of which Ceph is a child
-    spent, items = seconds(act, range(count), threads), way.items * count
+def rate_of(layout: Layout, operation: str, threads: int, count: int) -> Rate:
+    """The rate of one operation, repeated `count` times."""
+    act = layout.acts[operation](threads)
+    cpu = Cpu({"all": os.getpid()})  # Ceph is a child of this process
+    spent, items = seconds(act, range(count), threads), layout.items * count
     return Rate(items / spent, threads, 1e3 * sum(cpu.seconds().values()) / items)
 
 
-def files(directory: Path, size: int) -> Way:
-    """A file each, synced before it counts as written."""
+def files(directory: Path, size: int) -> Layout:
+    """One file per item, synced before it counts as written."""
 
     def write(path: Path, number: int) -> None:
         with open(path, "wb") as file:
@@ -127,11 +128,11 @@ def files(directory: Path, size: int) -> Way:
 
         return act
 
-    return Way("files", 1, dict(zip(OPERATIONS, (new, again, anew), strict=True)))
+    return Layout("files", 1, dict(zip(OPERATIONS, (new, again, anew), strict=True)))
 
 
-def single(bucket: S3Objects, size: int) -> Way:
-    """An S3 object each."""
+def single(bucket: S3Objects, size: int) -> Layout:
+    """One S3 object per item."""
 
     def put(series: int, number: int, version: int) -> None:
         bucket.put(f"single/{series}/{number}", noise(size, number + version))
@@ -148,22 +149,22 @@ def single(bucket: S3Objects, size: int) -> Way:
         lambda series: lambda number: put(series, number, 1),
         anew,
     )
-    return Way("objects", 1, dict(zip(OPERATIONS, acts, strict=True)))
+    return Layout("objects", 1, dict(zip(OPERATIONS, acts, strict=True)))
 
 
-def packs(bucket: S3Objects, size: int) -> Way:
-    """Many in a pack, and where each lies in the index: all that `cutouts` does but decode."""
+def packs(bucket: S3Objects, size: int) -> Layout:
+    """Many items in a pack, with the index: all that the function `cutouts` does after decoding."""
     table = Table(bucket, CUTOUTS, threads=1)
     each = PACK_BYTES // size // 3 * 3
-    there: dict[tuple[int, int], str] = {}
+    keys: dict[tuple[int, int], str] = {}
 
     def put(series: int, number: int, night: int) -> None:
         first = (series * 1000 + number) * each
-        there[series, number] = store(bucket, table, images(first, each, size, night), number)
+        keys[series, number] = store(bucket, table, images(first, each, size, night), number)
 
     def anew(series: int) -> Act:
         def act(number: int) -> None:
-            bucket.delete(there[series, number])
+            bucket.delete(keys[series, number])
             put(series, number, NIGHT + 2)
 
         return act
@@ -173,5 +174,5 @@ def packs(bucket: S3Objects, size: int) -> Way:
         lambda series: lambda number: put(series, number, NIGHT + 1),
         anew,
     )
-    what = f"packs of {each} ({each * size / 1e6:.0f} MB)"
-    return Way(what, each, dict(zip(OPERATIONS, acts, strict=True)))
+    name = f"packs of {each} ({each * size / 1e6:.0f} MB)"
+    return Layout(name, each, dict(zip(OPERATIONS, acts, strict=True)))

@@ -1,10 +1,10 @@
-"""Updates of light curves that are 500 KB already, beside reading, changing and writing one object.
+"""Updates of light curves of 500 KB, beside reading, changing and writing one object.
 
-What is 500 KB as a survey sends it, 400 B a row of history in real Rubin packets, is 1,250 points.
-As rows of the table that is 85 KB, but nobody reads or writes them at an update: an update is the
-rows it brings: a detection and a forced point are new. With them Rubin sends the history of twelve
-months again, 125 rows of such an object; the table takes these as well, as one of them may be new,
-and drops the repeats when they meet in a merge.
+A history row takes 400 B in real Rubin packets, so 500 KB are 1,250 points. In the table they are
+85 KB, but an update neither reads nor writes them: it appends the rows of the new alert. Two rows
+are new, a detection and a forced point. Rubin also sends the history of twelve months again, 125
+rows for such an object. The table stores these too, since any of them may be new, and drops the
+repeats when a merge brings them together.
 """
 
 from collections.abc import Iterator
@@ -21,28 +21,29 @@ from stampede.store.coverage import Coverage
 from stampede.store.s3 import S3Objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
-from stampede_bench.counting_store import Counted
+from stampede_bench.bucket import clear, open_bucket
+from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.images import KB, noise, seconds
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 from stampede_bench.synthetic import FLUSH, points
 
 CURVE_BYTES = 500 * KB
 CURVE_POINTS = 1250
-ROW_BYTES = CURVE_BYTES // CURVE_POINTS  # as a survey sends it
-NEW = 2  # points
-BROUGHT = {"what is new": NEW, "twelve months of history sent again": 125}
-THREADS = (4, 8, 16)  # of the other way
+ROW_BYTES = CURVE_BYTES // CURVE_POINTS  # in a survey's packets
+NEW = 2  # points per update
+UPDATES = {"what is new": NEW, "twelve months of history sent again": 125}
+THREADS = (4, 8, 16)  # of the rival
 RATE, RATE_AIM = Must(">=", 10.0, ratio=True), Must(">=", 30.0, ratio=True)
 BYTES, BYTES_AIM = Must("<=", 1 / 50, ratio=True), Must("<=", 1 / 200, ratio=True)
-# A night of a survey, 10 million alerts, in levels that its rows go up; then all have met that
-# were sent twice. And the levels of ten years.
+# By how many levels merges move a row: within a night of 10 million alerts, after which all repeats
+# have met, and within ten years.
 NIGHT_LEVELS = float(np.log(1e7 / FLUSH) / np.log(Settings().fanout))
 ALL_LEVELS = float(np.log(1e10 / FLUSH) / np.log(Settings().fanout))
 
 
 class Cost(NamedTuple):
-    """Updates a second, compaction included; bytes of an update: appended, and at a merge."""
+    """Updates a second, compaction included; bytes per update appended, and rewritten per merge."""
 
     rate: float
     appended: float
@@ -50,25 +51,25 @@ class Cost(NamedTuple):
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Both ways, in the same Ceph."""
+    """One object per light curve, and the table, in the same Ceph."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-lightcurve"))
-        curves = context.some(400, 100, least=8)
-        context.say(f"{curves} light curves as an object of 500 KB each, read, changed, written")
+        bucket = open_bucket(running.settings("bench-lightcurve"))
+        curves = context.scaled(400, 100, least=8)
+        context.progress(f"{curves} light curves: read, change, write an object of 500 KB each")
         other, threads = whole_objects(bucket, curves)
-        empty(bucket)
+        clear(bucket)
         rival = Rival(f"an object of 500 KB each, {threads} at once", other)
-        for what, rows in BROUGHT.items():
-            batch = context.some(FLUSH, 60, least=4)
-            context.say(f"the table, {what}")
+        for what, rows in UPDATES.items():
+            batch = context.scaled(FLUSH, 60, least=4)
+            context.progress(f"the table, {what}")
             found = table_of(bucket, batch, rows)
-            empty(bucket)
+            clear(bucket)
             yield from figures(f"light curves of 500 KB, {what}", rows, found, rival)
 
 
 def figures(subject: str, rows: int, cost: Cost, rival: Rival) -> Iterator[Figure]:
-    """Of one kind of update."""
-    # An update is judged by what it adds, as the object beside it is given no more.
+    """The figures of one kind of update."""
+    # The rival adds only the new points, so only that kind of update has bounds.
     judged = rows == NEW
     must, aim = (RATE, RATE_AIM) if judged else (None, None)
     yield Figure(subject, "updates", cost.rate, "/s", rival, must, None, aim)
@@ -85,7 +86,7 @@ def figures(subject: str, rows: int, cost: Cost, rival: Rival) -> Iterator[Figur
 
 
 def whole_objects(bucket: S3Objects, curves: int) -> tuple[float, int]:
-    """Updates a second of light curves that are objects, and how many at once are fastest."""
+    """Updates a second of one object per light curve, and the fastest number of threads."""
 
     def put(number: int) -> None:
         bucket.put(f"curves/{number}", noise(CURVE_BYTES, number))
@@ -101,20 +102,21 @@ def whole_objects(bucket: S3Objects, curves: int) -> tuple[float, int]:
 
 
 def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
-    """Updates in batches, each of other objects, compacted as they come; then one is looked at."""
+    """Updates in batches of different objects, with compaction; then checks one light curve."""
     fanout = Settings().fanout
     batches, curves = fanout**2, 2 * fanout * batch
-    counted = Counted(bucket)
+    counted = CountingStore(bucket)
     table = Table(counted, DETECTIONS, threads=4)
-    for first in range(0, curves, batch):  # what there is already, as one run
+    for first in range(0, curves, batch):  # the points so far, as one run
         table.append(points(range(first, first + batch), 0, CURVE_POINTS), Coverage())
     compact(table, datetime.now(UTC), major=True, grace=timedelta(0))
-    given = [points_at(number, batch, curves, rows) for number in range(batches)]
+    updates = [points_at(number, batch, curves, rows) for number in range(batches)]
     counted.clear()
     merged = 0.0
     begin = perf_counter()
-    for number, some in enumerate(given, 1):
-        table.append(some, Coverage.of({("bench", 0): range(number * batch, (number + 1) * batch)}))
+    for number, points_of_batch in enumerate(updates, 1):
+        covered = range(number * batch, (number + 1) * batch)
+        table.append(points_of_batch, Coverage.of({("bench", 0): covered}))
         if number == fanout:
             appended = counted.bytes["put"]
         if number % fanout == 0:
@@ -122,12 +124,12 @@ def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
             merged = merged or one.bytes_written
     spent = perf_counter() - begin
     check(table, curves, batches * batch // curves, rows)
-    updates = fanout * batch  # of the first merge: all of different objects
-    return Cost(batches * batch / spent, appended / updates, merged / updates)
+    first_merge = fanout * batch  # updates, all of different objects
+    return Cost(batches * batch / spent, appended / first_merge, merged / first_merge)
 
 
 def points_at(number: int, batch: int, curves: int, rows: int) -> pa.Table:
-    """The rows of one batch of updates: to each light curve two new points, and what was before."""
+    """The rows of one batch of updates: two new points per light curve, and those before them."""
     first = number * batch
     whose = range(first % curves, first % curves + batch)
     end = CURVE_POINTS + 2 * (first // curves + 1)
@@ -135,9 +137,9 @@ def points_at(number: int, batch: int, curves: int, rows: int) -> pa.Table:
 
 
 def check(table: Table, curves: int, updated: int, rows: int) -> None:
-    """A light curve has the points it should have, each once."""
+    """Check that a light curve has each of its points exactly once."""
     table.refresh()
-    some = points([curves - 1], 0, CURVE_POINTS + 2 * updated)
-    found = table.lookup(some["object_id"].unique().to_pylist())
-    assert found.num_rows == some.num_rows, (found.num_rows, some.num_rows, rows)
-    assert found["source_id"].equals(some["source_id"])
+    expected = points([curves - 1], 0, CURVE_POINTS + 2 * updated)
+    found = table.lookup(expected["object_id"].unique().to_pylist())
+    assert found.num_rows == expected.num_rows, (found.num_rows, expected.num_rows, rows)
+    assert found["source_id"].equals(expected["source_id"])

@@ -1,8 +1,8 @@
-"""A link to a far site: it delays, and limits no bandwidth.
+"""A link to a distant site, with a delay and without a bandwidth limit.
 
-A TCP proxy on loopback, a process of its own (``python -m stampede_bench.link PORT TO MS``). What
-comes is passed on half a round trip later, in both directions, and however much of it is under
-way; a new connection waits a round trip more, for the handshake that TCP would make.
+A TCP proxy on loopback in a process of its own (``python -m stampede_bench.link PORT TO MS``). It
+passes all data on after half a round trip, in both directions. The data of a new connection waits
+one more round trip, like the TCP handshake on a real link.
 """
 
 import asyncio
@@ -16,12 +16,13 @@ from typing import cast
 
 import uvloop
 
-from stampede_local.process import Process, free_port, wait_until
+from stampede_local.ports import free_port
+from stampede_local.process import Process, wait_until
 
 
 @contextmanager
 def link(directory: Path, port: int, milliseconds: int) -> Iterator[int]:
-    """A port of this machine behind which, so many milliseconds away, is another."""
+    """Start a link to `port`; its port. The round trip through it takes `milliseconds`."""
     near = free_port()
     command = [sys.executable, "-m", "stampede_bench.link", *map(str, (near, port, milliseconds))]
     process = Process(f"link-{milliseconds}-ms", command, directory / f"link-{near}.log")
@@ -41,21 +42,21 @@ def link(directory: Path, port: int, milliseconds: int) -> Iterator[int]:
 
 
 class End(asyncio.Protocol):
-    """One end of a connection: what comes in here goes out at the other one, later."""
+    """One end of a connection: what arrives here leaves the other end later."""
 
     def __init__(self, seconds: float, other: "End | None" = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
-        self._first = 0.0  # nothing is passed on before
+        self._first = 0.0  # time before which nothing is passed on
         self._due: deque[tuple[float, bytes | None]] = deque()
         self._alarm: asyncio.Handle | None = None
-        self._ended = 0  # directions
+        self._ended = 0  # number of directions that ended
         self._transport: asyncio.Transport | None = None
         self.other = other
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is no child of it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
         if self.other:
             self.other._pass_on()
 
@@ -77,7 +78,7 @@ class End(asyncio.Protocol):
         self._later(data)
 
     def eof_received(self) -> bool:
-        """See `asyncio.Protocol`: the other direction may go on."""
+        """See `asyncio.Protocol`: the other direction may continue."""
         self._later(b"")
         self._end()
         return True
@@ -97,10 +98,10 @@ class End(asyncio.Protocol):
             self._transport.close()
 
     def _pass_on(self) -> None:
-        """Write what is due at the other end; come again for the rest."""
+        """Write what is due to the other end, and schedule the rest."""
         self._alarm = None
         if not (self.other and self.other._transport):
-            return  # it calls when it is there
+            return  # the other end calls this when it is connected
         now = self._loop.time()
         while self._due and self._due[0][0] <= now:
             data = self._due.popleft()[1]
@@ -118,11 +119,11 @@ class End(asyncio.Protocol):
 
 
 async def run(near: int, far: int, milliseconds: float) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
 
     class Near(End):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            """And connect the other end."""
+            """See `asyncio.Protocol`; also connects the other end."""
             super().connection_made(transport)
             self.dial(far)
 

@@ -1,7 +1,7 @@
-"""Alerts to measure with: as large as real ones, and each batch of different objects.
+"""Alerts to measure with: as large as real ones, each of another object.
 
-As a survey sends them, that is: the alerts of one exposure are of different objects, so that no
-two of them share history rows, which would make a batch smaller.
+The alerts of one exposure of a survey are of different objects too. Alerts of the same object would
+share history rows, which would make a batch smaller.
 """
 
 import gzip
@@ -19,14 +19,14 @@ from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import read_record
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
-EXPOSURES = 0.8  # of a field a night, as the simulator has it
+EXPOSURES = 0.8  # of a field per night in the simulator
 
 
 class Load(NamedTuple):
-    """Messages of one survey, what they are, and (alert id, object id) of each if known."""
+    """Messages of one survey, a description, and (alert id, object id) of each if known."""
 
     survey: str
-    what: str
+    description: str
     messages: list[bytes]
     ids: list[tuple[int, str]]
 
@@ -37,19 +37,19 @@ class Load(NamedTuple):
 
     @property
     def title(self) -> str:
-        """In words."""
-        return f"{self.survey.upper()} alerts of {self.size / 1e3:.0f} KB, {self.what}"
+        """A description with the survey and the mean size."""
+        return f"{self.survey.upper()} alerts of {self.size / 1e3:.0f} KB, {self.description}"
 
 
 def simulated(survey: str, count: int, rows: int, objects: int | None = None) -> Load:
-    """`count` alerts with about `rows` history rows, or all that a survey's window holds."""
+    """`count` alerts with about `rows` history rows, or with as many as a survey sends at most."""
     alerts = list(_late(survey, count, rows, objects or count))
-    held = np.median([len(alert.points) - 1 for alert in alerts])
-    return Load(survey, f"simulated, {held:.0f} history rows", *_parts(alerts))
+    median = np.median([len(alert.points) - 1 for alert in alerts])
+    return Load(survey, f"simulated, {median:.0f} history rows", *_parts(alerts))
 
 
 def short_cutouts(count: int, rows: int) -> Load:
-    """LSST alerts whose cutouts were cut to 17,280 bytes, the size most prototypes assume."""
+    """LSST alerts whose cutouts are cut to 17,280 bytes, the size that most prototypes assume."""
     alerts = list(_late("lsst", count, rows, count))
     _, ids = _parts(alerts)
     return Load("lsst", "the same with short cutouts", [*map(_shortened, alerts)], ids)
@@ -60,13 +60,13 @@ def real(directory: Path, count: int) -> Iterator[Load]:
     for survey, folder in (("lsst", "lsst"), ("ztf", "ztf")):
         found = sorted((directory / folder).glob("*.avro*"))
         if not found:
-            raise SetupError(f"{directory / folder}: no real alerts in there")
+            raise SetupError(f"{directory / folder} has no real alerts")
         messages = [
             gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
             for path in found
         ]
-        again = [_renamed(message, copy) for copy, message in _numbered(messages, count)]
-        yield Load(survey, f"real ({len(found)}, repeated under other ids)", again, [])
+        renamed = [_renamed(message, copy) for copy, message in _numbered(messages, count)]
+        yield Load(survey, f"real ({len(found)}, repeated under other ids)", renamed, [])
 
 
 def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, str]]]:
@@ -75,9 +75,9 @@ def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, s
 
 
 def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[SimulatedAlert]:
-    """The alerts of a field from when half of its objects have `rows` history rows."""
+    """The alerts of a field, from the first with more than `rows` history rows."""
     lsst = survey == "lsst"
-    # A detection adds a row and so does forced photometry, the more the brighter the object.
+    # A detection adds a row, and forced photometry another. Bright objects have more.
     nights = min(340, round(rows / 2 / EXPOSURES * 2) + 10)
     simulator = Simulator(
         objects=objects,
@@ -95,10 +95,10 @@ def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[Simulate
 
 
 def _shortened(alert: SimulatedAlert) -> bytes:
-    whole = [fits for fits in map(alert.fits.get, ("difference", "science", "template")) if fits]
-    tail = sum(len(SOME) + len(varint(len(fits))) + len(fits) for fits in whole)
-    parts = [SOME + varint(SHORT) + fits[:SHORT] for fits in whole]
-    return alert.body[:-tail] + b"".join(parts) + NULL * (3 - len(whole))
+    cutouts = [fits for fits in map(alert.fits.get, ("difference", "science", "template")) if fits]
+    tail = sum(len(SOME) + len(varint(len(fits))) + len(fits) for fits in cutouts)
+    parts = [SOME + varint(SHORT) + fits[:SHORT] for fits in cutouts]
+    return alert.body[:-tail] + b"".join(parts) + NULL * (3 - len(cutouts))
 
 
 def _numbered(messages: list[bytes], count: int) -> Iterator[tuple[int, bytes]]:
@@ -106,7 +106,7 @@ def _numbered(messages: list[bytes], count: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _renamed(message: bytes, number: int) -> bytes:
-    """The message under another alert id and object id that take as many bytes."""
+    """The message with another alert id and object id of the same length."""
     survey, record = read_record(message)
     if survey == "ztf":
         name = record["objectId"].encode()

@@ -1,4 +1,4 @@
-"""What the figures were measured on: the machine, and the versions of what matters."""
+"""The machine of a measurement, and the versions of the software that matters."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ PACKAGES = ("datafusion", "pyarrow", "fastavro", "confluent-kafka", "minio", "uv
 
 
 def machine() -> dict[str, str | int | float]:
-    """Processor, cores, memory, and how busy others keep it (load average before the run)."""
+    """Processor, cores, memory, kernel and the load average before the run."""
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -26,7 +26,7 @@ def machine() -> dict[str, str | int | float]:
 
 
 def versions() -> dict[str, str]:
-    """Python, the packages that do the work, Ceph."""
+    """Versions of Python, of the packages that do the work, and of Ceph."""
     found = {"python": sys.version.split()[0], "stampede": __version__}
     found |= {name: metadata.version(name) for name in PACKAGES}
     if shutil.which("ceph-osd"):
@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's name as Linux has it."""
+    """The processor's name in Linux."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,8 +1,8 @@
-"""How much of what Ceph takes at most ends up in packs.
+"""What packs cost beyond plain PUTs: the benchmark `limit`.
 
-Beside the bytes a second of cutouts that become durable, index run included, stand those of plain
-PUTs of as many bytes, in turn and in as many threads; and beside the CPU time of both, Ceph's
-included, that of the other: the better measure where others use the machine.
+It measures bytes a second of cutouts stored in packs, with their index runs, and of plain PUTs of
+the same bytes, in turn and with the same number of threads. It also compares the CPU time of both,
+which includes Ceph's: the better measure if other processes use the machine.
 """
 
 import os
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from stampede.store.s3 import S3Objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 MUST, AIM = Must(">=", 0.7, ratio=True), Must(">=", 0.9, ratio=True)
 THREADS = (1, 2, 4)
@@ -24,18 +25,18 @@ COUNT = 3 * FLUSH_ALERTS
 def measure(context: Context) -> Iterator[Figure]:
     """Rounds of packs and plain PUTs in turn."""
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-limit"))
-        rounds, each = context.some(9, 3), context.some(16, 6, least=2)
+        bucket = open_bucket(running.settings("bench-limit"))
+        rounds, each = context.scaled(9, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
-        list(one_round(bucket, -1, 2, pids))  # Ceph makes its first files
-        context.say(f"{rounds} rounds of {each} packs of {COUNT:,} cutouts, and as many plain PUTs")
+        list(one_round(bucket, -1, 2, pids))  # warm up: Ceph makes its first files
+        context.progress(f"{rounds} rounds: {each} packs of {COUNT:,} cutouts, {each} plain PUTs")
         yield from over_rounds([list(one_round(bucket, n, each, pids)) for n in range(rounds)])
 
 
 def one_round(
     bucket: S3Objects, number: int, each: int, pids: Mapping[str, int]
 ) -> Iterator[Figure]:
-    """Both, at every number of threads; the judged figure is of the fastest of each."""
+    """Both with every number of threads. The bound is on the fastest of each."""
     table = Table(bucket, CUTOUTS, threads=1)
     size = COUNT * CUTOUT_BYTES
     packed, plain = {}, {}
@@ -55,7 +56,7 @@ def one_round(
         cpu = Cpu(pids)
         plain[threads] = each * size / 1e6 / seconds(put, firsts, threads)
         spent["plain PUTs"] += sum(cpu.seconds().values())
-    empty(bucket)
+    clear(bucket)
     subject = f"bytes into packs of {size / 1e6:.1f} MB"
     for threads in THREADS:
         rival = Rival("plain PUTs of as many bytes, as many at once", plain[threads])

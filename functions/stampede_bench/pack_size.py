@@ -1,7 +1,7 @@
 """How large a pack should be: bytes a second and latency, from 4 KiB to 64 MiB.
 
-"Each": one object of that size, and the next when it is acknowledged. "Grouped": cutouts of 15 KB
-gathered until a pack is as large, two packs under way, as `cutouts` does it.
+"Each": one object of that size after the other. "Grouped": cutouts of 15 KB in packs of that size,
+two packs at a time, like the function `cutouts`.
 """
 
 from collections.abc import Iterator
@@ -10,30 +10,31 @@ from time import perf_counter
 from stampede.store.s3 import S3Objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
-from stampede_bench.servers import empty, objects, servers
+from stampede_bench.servers import servers
 
 SIZES = tuple(4096 * 4**step for step in range(8))  # 4 KiB to 64 MiB
-DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # what the alerts in flight make
+DEFAULT = 3 * FLUSH_ALERTS * CUTOUT_BYTES  # bytes of the alerts in flight
 JUSTIFIED = Must(">=", 0.8, ratio=True)
 AT_ONCE = 2
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Every size, and the one that the defaults give."""
-    most, least = context.some(200, 60, least=2), context.some(10, 5, least=2)
-    enough = context.some(300, 100) * 10**6
+    """Every size, and the size that the default settings give."""
+    most, least = context.scaled(200, 60, least=2), context.scaled(10, 5, least=2)
+    enough = context.scaled(300, 100) * 10**6
     found: dict[int, tuple[float, float]] = {}
     with servers(context, kafka=False) as running:
-        bucket = objects(running.settings("bench-pack-size"))
+        bucket = open_bucket(running.settings("bench-pack-size"))
         for size in sorted((*SIZES, DEFAULT)):
-            context.say(f"{named(size)}")
+            context.progress(f"{named(size)}")
             count = max(least, min(most, enough // size))
             each = one_by_one(bucket, size, count)
             rate, latency = grouped(bucket, size, count)
             found[size] = rate, latency
-            empty(bucket)
+            clear(bucket)
             subject = f"objects of {named(size)}"
             yield from figures(subject, "acknowledged each", *each)
             yield from figures(subject, "cutouts grouped, with index", rate, latency)
@@ -48,10 +49,10 @@ def measure(context: Context) -> Iterator[Figure]:
     yield Figure(subject, "until a pack is durable, p50", found[DEFAULT][1], "ms", slower)
 
 
-def figures(subject: str, way: str, rate: float, latency: float) -> Iterator[Figure]:
+def figures(subject: str, name: str, rate: float, latency: float) -> Iterator[Figure]:
     """Throughput and latency."""
-    yield Figure(subject, way, rate, "MB/s")
-    yield Figure(subject, f"{way}, p50", latency, "ms")
+    yield Figure(subject, name, rate, "MB/s")
+    yield Figure(subject, f"{name}, p50", latency, "ms")
 
 
 def one_by_one(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
@@ -68,7 +69,7 @@ def one_by_one(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
 
 
 def grouped(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
-    """The same of packs and their index runs, two under way."""
+    """MB/s and milliseconds (p50) of packs with their index runs, two at a time."""
     table = Table(bucket, CUTOUTS, threads=1)
     items = max(1, size // CUTOUT_BYTES)
     each, spent = min(size, CUTOUT_BYTES), []

@@ -1,8 +1,8 @@
 """Reading by id over HTTP: one item cold and warm, and beside large queries.
 
-The client runs on the same cores, in threads with kept-alive connections. Beside a cutout's time
-stands that of a bare ranged GET of the same bytes by minio from the same threads: the store
-itself, which nobody who reads from it can outrun.
+The client runs on the same cores, in threads with kept-alive connections. The time of a cutout is
+compared with that of a bare ranged GET of the same bytes from the same threads: the store's own
+latency, which is the lower limit.
 """
 
 import asyncio
@@ -27,23 +27,24 @@ from stampede.store.s3 import S3Objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench import load
+from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.http_load import Timed, bulk, requests, timed
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.system import System
 from stampede_local.up import send
 
 MUST_MS = Must("<=", 50.0)  # p99, warm
 MUST_BESIDE = Must("<=", 200.0)  # p99 of a small query while large ones run
-MUST_ITEMS = Must(">=", 600.0)  # cutouts a second, of each of two large queries
+MUST_ITEMS = Must(">=", 600.0)  # cutouts a second, each of two large queries
 AIM_ITEMS = Must(">=", 3000.0)
-AIM_BARE = Must("<=", 1.3, ratio=True)  # of a bare ranged GET's time
+AIM_BARE = Must("<=", 1.3, ratio=True)  # in units of a bare ranged GET's time
 ONE_SECOND = Must("<=", 1000.0)
 AT_ONCE = (1, 8)
 BULK_IDS, MANY_IDS = 1000, 100_000
-FIRST_ID = 9_000_000_000  # of the many
+FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes
 PACK = 500  # alerts
@@ -51,50 +52,50 @@ PACK = 500  # alerts
 
 def measure(context: Context) -> Iterator[Figure]:
     """Store alerts of both surveys, then read them."""
-    count = context.some(3000, 1500, least=30)
-    given = [
+    count = context.scaled(3000, 1500, least=30)
+    loads = [
         load.simulated(survey, count // 2, HISTORY, objects=max(10, count // 4))
         for survey in ("lsst", "ztf")
     ]
     with servers(context, kafka=False) as running:
         settings = running.settings("bench-read")
         with system(context, "read", settings, ()) as live:
-            context.say(f"storing {count:,} alerts")
-            for each in given:
-                store(live, settings, context.scratch / each.survey, each)
+            context.progress(f"storing {count:,} alerts")
+            for alerts in loads:
+                store(live, settings, context.scratch / alerts.survey, alerts)
             send("compact", live.urls["compact"])
             url = live.urls["read"]
             reader = pids([live.processes["read"]])
-            ids = [one for each in given for one in each.ids]
+            ids = [ids for alerts in loads for ids in alerts.ids]
             yield from cold(url, ids)
             yield from cutouts_by_id(context, running, settings, url, ids, reader)
             yield from light_curves_by_id(context, url, ids, running, reader)
-            alone = bare_rate(settings, ids, context.some(1000, 300, least=10))
+            alone = bare_rate(settings, ids, context.scaled(1000, 300, least=10))
             many = picked([alert_id for alert_id, _ in ids], min(BULK_IDS, len(ids)))
             yield from beside_bulk(context, url, ids, many, alone)
             if not context.quick:
-                context.say(f"storing {MANY_IDS:,} alerts of noise")
-                fill(objects(settings), MANY_IDS)
+                context.progress(f"storing {MANY_IDS:,} alerts of noise")
+                fill(open_bucket(settings), MANY_IDS)
                 time.sleep(2 * settings.refresh_seconds)
                 many = list(range(FIRST_ID, FIRST_ID + MANY_IDS))
                 yield from beside_bulk(context, url, ids, many, alone)
 
 
-def store(live: System, settings: Settings, folder: Path, given: Load) -> None:
-    """Store alerts as `stampede ingest` does."""
+def store(live: System, settings: Settings, folder: Path, alerts: Load) -> None:
+    """Store alerts with the code of `stampede ingest`."""
     folder.mkdir()
-    for number, message in enumerate(given.messages):
+    for number, message in enumerate(alerts.messages):
         (folder / f"{number:06}.avro").write_bytes(message)
 
     async def run() -> None:
         sinks, stop = alert_sinks(live.urls), asyncio.Event()
-        await ingest([folder], sinks, objects(settings), settings, stop, lambda _: None)
+        await ingest([folder], sinks, open_bucket(settings), settings, stop, lambda _: None)
 
     asyncio.run(run())
 
 
 def cold(url: str, ids: Sequence[tuple[int, str]]) -> Iterator[Figure]:
-    """The first request of all to a process that has just started."""
+    """The first requests to a new process."""
     alert_id, object_id = ids[len(ids) // 3]
     for name, path in (("a cutout", cutout(alert_id)), ("a light curve", curve(object_id))):
         (first,) = requests(url, [path], 1).milliseconds
@@ -110,12 +111,12 @@ def cutouts_by_id(
     reader: dict[str, int],
 ) -> Iterator[Figure]:
     """Cutouts, warm, beside bare ranged GETs of the same bytes."""
-    chosen = picked([alert_id for alert_id, _ in ids], context.some(3000, 800, least=20))
+    chosen = picked([alert_id for alert_id, _ in ids], context.scaled(3000, 800, least=20))
     bare = bare_gets(settings, chosen)
     requests(url, [cutout(alert_id) for alert_id in chosen[:200]], 1)
     for threads in AT_ONCE:
         subject = f"a cutout by id, warm, {threads} at a time"
-        context.say(f"{subject}: {len(chosen):,}, beside bare GETs")
+        context.progress(f"{subject}: {len(chosen):,}, beside bare GETs")
         store_alone = timed(lambda: bare, chosen, threads)
         cpu = Cpu(running.pids | reader)
         found = requests(url, [cutout(alert_id) for alert_id in chosen], threads)
@@ -131,19 +132,19 @@ def light_curves_by_id(
     reader: dict[str, int],
 ) -> Iterator[Figure]:
     """Light curves as JSON, warm."""
-    chosen = picked([object_id for _, object_id in ids], context.some(3000, 800, least=20))
+    chosen = picked([object_id for _, object_id in ids], context.scaled(3000, 800, least=20))
     requests(url, [curve(object_id) for object_id in chosen[:200]], 1)
     for threads in AT_ONCE:
         subject = f"a light curve by id, warm, {threads} at a time"
-        context.say(f"{subject}: {len(chosen):,}")
+        context.progress(f"{subject}: {len(chosen):,}")
         cpu = Cpu(running.pids | reader)
         yield from latency(subject, requests(url, [curve(one) for one in chosen], threads), None)
         yield from cpu_of(subject, cpu, len(chosen))
 
 
 def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
-    """What gets the cutout of one of these alerts from the store itself, knowing where it lies."""
-    bucket = objects(settings)
+    """A function that gets an alert's cutout directly from the store, with its location known."""
+    bucket = open_bucket(settings)
     lookup = Lookup(bucket, settings)
     places = {
         place.alert_id: place
@@ -160,14 +161,14 @@ def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], N
 
 
 def bare_rate(settings: Settings, ids: Sequence[tuple[int, str]], count: int) -> float:
-    """Cutouts a second that each of two clients gets from the store itself, one by one."""
+    """Cutouts a second that each of two clients gets directly from the store, one by one."""
     chosen = picked([alert_id for alert_id, _ in ids], count)
     bare = bare_gets(settings, chosen)
     return len(chosen) / timed(lambda: bare, chosen, 2).seconds / 2
 
 
 def fill(bucket: S3Objects, alerts: int) -> None:
-    """Store cutouts of so many alerts: as large as real ones, and what they show is noise."""
+    """Store cutouts of this many alerts: noise, as large as real cutouts."""
     noise = random.Random(1)
     images = [gzip.compress(noise.randbytes(IMAGE), 1, mtime=0) for _ in range(97)]
     table = Table(bucket, CUTOUTS)
@@ -200,14 +201,14 @@ def beside_bulk(
     many: Sequence[int],
     bare: float,
 ) -> Iterator[Figure]:
-    """Two queries about `many` alerts at once, again and again, and small ones meanwhile."""
-    small = picked([alert_id for alert_id, _ in ids], context.some(1000, 300, least=10))
-    context.say(f"two queries of {len(many):,} ids each, and {len(small):,} small ones meanwhile")
+    """Small queries while two large ones, of `many` alerts each, are always under way."""
+    small = picked([alert_id for alert_id, _ in ids], context.scaled(1000, 300, least=10))
+    context.progress(f"two queries of {len(many):,} ids each, beside {len(small):,} small ones")
     alone = requests(url, [cutout(alert_id) for alert_id in small], 1)
     done = threading.Event()
     rates: list[float] = []
 
-    # Two more processes, as other users would be: threads here would hold up the small queries.
+    # Two processes, like two other users: threads here would slow the small queries down.
     others = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
     def large() -> None:
@@ -240,7 +241,7 @@ def beside_bulk(
 
 
 def latency(subject: str, found: Timed, other: Timed | None) -> Iterator[Figure]:
-    """Percentiles and rate, beside the store's own."""
+    """Percentiles and rate, beside those of bare GETs."""
     for share in (50, 99):
         rival = other and Rival("a bare ranged GET", percentile(other.milliseconds, share))
         value = percentile(found.milliseconds, share)
@@ -269,7 +270,7 @@ def curve(object_id: str) -> str:
 
 
 def picked(ids: Sequence, count: int) -> list:
-    """Some ids, the same every time, as often again as it takes."""
+    """A reproducible random choice of `count` ids, with repeats if there are fewer."""
     chance = random.Random(1)
     return (
         [chance.choice(ids) for _ in range(count)]

@@ -1,8 +1,8 @@
-"""After an outage: how fast what waited in Kafka is stored once the store is back.
+"""After an outage of the store: how fast the backlog in Kafka is stored.
 
-Ceph's gateway is killed while the sources send; alerts go on coming into Kafka, and nothing is
-refused, dropped or made a dead letter. Then the gateway starts again. The rate stands beside the
-300 alerts/s that a survey sends: at twice that, an hour's outage is made good in an hour.
+Ceph's gateway is killed while the sources send, and more alerts come into Kafka. None of them may
+be lost or become a dead letter. Then the gateway starts again. The rate is compared with the 300
+alerts/s of a survey: at twice that rate, the backlog of an hour is stored in an hour.
 """
 
 import time
@@ -11,76 +11,79 @@ from collections.abc import Iterator
 from stampede.errors import StampedeError, StoreDown
 from stampede.store.s3 import S3Objects
 from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
-from stampede_bench.ingest import HISTORY, fill, look, proven, until
+from stampede_bench.ingest import HISTORY, fill, look, wait_until_complete, wait_until_stored
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, empty, objects, pids, servers, system
+from stampede_bench.servers import Servers, pids, servers, system
 
 SURVEY = Rival("what a survey sends", 300.0)
 MUST, AIM = Must(">=", 1.5, ratio=True), Must(">=", 3.0, ratio=True)
-AWAY_SECONDS = 8.0  # at least, before the store is back
+AWAY_SECONDS = 8.0  # the shortest outage
 BACK_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """An outage for each survey, several rounds."""
-    rounds = context.some(3, 1)
+    """Several rounds of an outage for each survey."""
+    rounds = context.scaled(3, 1)
     with servers(context, kafka=True) as running:
         for survey in ("lsst",) if context.quick else ("lsst", "ztf"):
-            count = context.some(12_000, 4000, least=60)
-            context.say(f"simulating {count:,} {survey.upper()} alerts")
-            given = load.simulated(survey, count, HISTORY, objects=max(20, count // 3))
+            count = context.scaled(12_000, 4000, least=60)
+            context.progress(f"simulating {count:,} {survey.upper()} alerts")
+            alerts = load.simulated(survey, count, HISTORY, objects=max(20, count // 3))
             names = [f"{survey}-{number}" for number in range(rounds)]
-            yield from over_rounds([list(outage(context, running, n, given)) for n in names])
+            yield from over_rounds([list(outage(context, running, n, alerts)) for n in names])
 
 
-def outage(context: Context, running: Servers, name: str, given: Load) -> Iterator[Figure]:
-    """One outage, in a bucket and of a topic of its own."""
-    total, topic = len(given.messages), f"recover-{name}"
+def outage(context: Context, running: Servers, name: str, alerts: Load) -> Iterator[Figure]:
+    """One outage, with a topic and a bucket of its own."""
+    total, topic = len(alerts.messages), f"recover-{name}"
     settings = running.settings(topic).model_copy(update={"group": topic})
-    bucket, gateway = objects(settings), running.ceph.gateway
+    bucket, gateway = open_bucket(settings), running.ceph.gateway
     with system(context, name, settings, (topic,)) as live:
-        early = given.messages[: max(1, min(300, total // 4))]
+        early = alerts.messages[: max(1, min(300, total // 4))]
         fill(settings, topic, early)
-        until(live, len(early))
+        wait_until_stored(live, len(early))
         gateway.kill()
         away = time.monotonic()
-        fill(settings, topic, given.messages)
+        fill(settings, topic, alerts.messages)
         time.sleep(max(0.0, away + AWAY_SECONDS - time.monotonic()))
-        # What was on its way into the store when it went may have got there, or not.
+        # Requests that were under way when the gateway died may or may not have succeeded.
         before = sum(look(live).stored.values())
         cpu = Cpu(running.pids | pids(list(live.processes.values())))
         gateway.start()
-        answers(bucket)
+        wait_until_back(bucket)
         back = time.monotonic()
         while sum(look(live).stored.values()) == before:
             if time.monotonic() > back + BACK_SECONDS:
-                raise StampedeError(f"the store is back for {BACK_SECONDS:.0f} s: nothing comes")
+                raise StampedeError(
+                    f"nothing stored {BACK_SECONDS:.0f} s after the store came back"
+                )
             time.sleep(LOOK_SECONDS)
         first, begun = look(live), time.monotonic()
-        until(live, len(early) + total)
+        wait_until_stored(live, len(early) + total)
         seconds = time.monotonic() - begun
-        proven(settings, topic)
+        wait_until_complete(settings, topic)
         spent = sum(cpu.seconds().values())
         others = cpu.others(spent)
     letters = sum(1 for _ in bucket.list("deadletters/"))
     if letters:
         raise StampedeError(f"an outage made {letters} dead letters")
     rate = (len(early) + total - min(first.stored.values())) / seconds
-    context.say(f"{name}: {rate:,.0f}/s, the first {begun - back:.1f} s after the store was back")
-    subject = f"after an outage: {given.title}"
+    context.progress(f"{name}: {rate:,.0f}/s, {begun - back:.1f} s after the store came back")
+    subject = f"after an outage: {alerts.title}"
     yield Figure(subject, "drained", rate, "alerts/s", SURVEY, MUST, None, AIM)
     yield Figure(subject, "back at work after", begun - back, "s", None, Must("<=", 10.0))
     taken = Rival("taken by others meanwhile, the measuring itself included", others)
     yield Figure(subject, "cores used", spent / cpu.wall, "cores", taken)
     yield Figure(subject, "all in both tables, none a dead letter", total, "alerts")
-    empty(bucket)
+    clear(bucket)
 
 
-def answers(bucket: S3Objects) -> None:
-    """Wait until the store does. Raises `StampedeError`."""
+def wait_until_back(bucket: S3Objects) -> None:
+    """Wait until the store answers. Raises `StampedeError` if it does not."""
     deadline = time.monotonic() + BACK_SECONDS
     while True:
         try:

@@ -1,32 +1,62 @@
-"""Which benchmarks there are. One more is a module here with a `measure`, and a line below."""
+"""Which benchmarks there are. To add one, add a module with a `measure` here and a line below."""
 
 from importlib import import_module
+from typing import NamedTuple
 
 from stampede.errors import SetupError
 from stampede_bench.figures import Measure
 
-BENCHMARKS = {
-    "decode": "CPU time per alert of each stage, beside fastavro's",
-    "ingest": "alerts a second from Kafka to durable in both tables, and whose CPU that takes",
-    "thumbnails": "CPU time per alert of drawing its thumbnail, by stage",
-    "replicate": "MB/s to a second site at 0, 110 and 150 ms, HTTP and HTTPS, push and pull",
-    "recover": "how fast what waited is stored when the store is back",
-    "stress": "any S3 endpoint: what works, 1 to 1,000 clients, many objects",
-    "read": "one item by id over HTTP, warm and cold, alone and beside large queries",
-    "layout": "items of 15, 100 and 500 KB: files, objects, packs; written, overwritten, deleted",
-    "pack-size": "bytes a second and latency of objects and packs of 4 KiB to 64 MiB",
-    "limit": "bytes into packs beside plain PUTs of as many bytes",
-    "lightcurve": "updates of light curves of 500 KB: rates, bytes written, compaction included",
-    "space": "what is stored beside the cutouts themselves, and on erasure-coded disks",
-    "growth": "look-ups, memory, start-up and compaction of tables of up to ten million alerts",
-}
 
-MODULES = {"limit": "pack_overhead"}  # where it is not called as its benchmark
+class Benchmark(NamedTuple):
+    """A benchmark: its module in this package, and what it measures."""
+
+    module: str
+    title: str
+
+
+BENCHMARKS = {
+    "decode": Benchmark("decode", "CPU time per alert of each stage, beside fastavro's"),
+    "ingest": Benchmark(
+        "ingest", "alerts a second from Kafka to durable in both tables, and CPU time by process"
+    ),
+    "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
+    "replicate": Benchmark(
+        "replicate", "MB/s to a second site at 0, 110 and 150 ms, HTTP and HTTPS, push and pull"
+    ),
+    "recover": Benchmark("recover", "how fast a backlog is stored after an outage of the store"),
+    "stress": Benchmark("stress", "any S3 endpoint: what works, 1 to 1,000 clients, many objects"),
+    "read": Benchmark(
+        "read", "one item by id over HTTP, warm and cold, alone and beside large queries"
+    ),
+    "layout": Benchmark(
+        "layout",
+        "items of 15, 100 and 500 KB as files, objects and packs: written, overwritten, deleted",
+    ),
+    "pack-size": Benchmark(
+        "pack_size", "bytes a second and latency of objects and packs of 4 KiB to 64 MiB"
+    ),
+    "limit": Benchmark("pack_overhead", "bytes into packs beside plain PUTs of as many bytes"),
+    "lightcurve": Benchmark(
+        "lightcurve",
+        "updates of light curves of 500 KB: rates, bytes written, compaction included",
+    ),
+    "space": Benchmark(
+        "space", "what is stored in addition to the cutouts, and the size on erasure-coded disks"
+    ),
+    "growth": Benchmark(
+        "growth", "look-ups, memory, start-up and compaction of tables of up to ten million alerts"
+    ),
+}
 
 
 def measure_of(name: str) -> Measure:
-    """The benchmark of that name. Raises `SetupError` where there is none."""
+    """The benchmark of that name.
+
+    Raises `SetupError` if there is none, or if it needs a package that is not installed.
+    """
     if name not in BENCHMARKS:
         raise SetupError(f"no benchmark {name!r}: there are {', '.join(BENCHMARKS)}")
-    module = MODULES.get(name, name.replace("-", "_"))
-    return import_module(f"stampede_bench.{module}").measure
+    try:
+        return import_module(f"stampede_bench.{BENCHMARKS[name].module}").measure
+    except ModuleNotFoundError as error:
+        raise SetupError(f"{name} needs {error.name}, which is not installed here") from None

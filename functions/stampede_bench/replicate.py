@@ -1,24 +1,19 @@
-"""To a second site far away: what a long round trip leaves of the rate of a short one.
+"""Copying to a distant second site: how much of the rate remains with a long round trip.
 
-The second site is behind a `link`, and `replicate` copies an object for each event, beside the
-first site (push: it writes across the link) or beside the second (pull: it reads across it). Both
-sites keep their data in memory, so it is the copying that is measured and not a disk.
+The second site is behind a `link`, and `replicate` copies one object for each event. It runs beside
+the first site (push: it writes through the link) or beside the second (pull: it reads through the
+link). Both sites keep their data in memory, so this measures the copying and not a disk.
 
-A link that limits no bandwidth leaves out what TCP does with one that does: a single connection
-over 150 ms carries at most its window, with Linux's defaults (``tcp_wmem``, ``tcp_rmem``) about
-25 to 40 MB/s. Copies under way are as many connections.
+The link does not limit bandwidth. On a real link of 150 ms, one TCP connection carries at most its
+window: with Linux's defaults (``tcp_wmem``, ``tcp_rmem``) about 25 to 40 MB/s. Each concurrent copy
+has a connection of its own.
 """
 
 import asyncio
 import os
-import re
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-
-from pydantic import SecretStr
 
 from stampede.errors import Overloaded, StampedeError
 from stampede.events.s3_events import stored_event
@@ -26,27 +21,30 @@ from stampede.functions.replicate import Replicate
 from stampede.settings import Settings
 from stampede.store.runs import digest
 from stampede.store.s3 import S3Objects
+from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.link import link
-from stampede_bench.servers import empty, objects
 from stampede_local import installer
-from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
+from stampede_local.tls import TlsCeph
 
 MUST, AIM = Must(">=", 0.8, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 110, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
-SMALL = (14_000, 180_000, 2_000_000)  # what is stored with a pack: runs, alerts as sent
+SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
 GIGABYTES = 6
+GC_SECONDS = 3  # free the memory of one round, a gigabyte, before the next rounds
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Each direction and scheme, at each distance in turn, several rounds."""
-    installer.ensure(installer.CEPH, context.install, context.say)
+    """Several rounds of each direction and scheme, in each round all distances in turn."""
+    installer.ensure(installer.CEPH, context.install, context.progress)
     trips = (0, 150) if context.quick else ROUND_TRIPS
     with ExitStack() as stack:
         near, far = (
-            Site(context.scratch / name, free_port(2), "memstore", GIGABYTES)
+            TlsCeph(
+                context.scratch / name, free_port(2), "memstore", GIGABYTES, gc_seconds=GC_SECONDS
+            )
             for name in ("near", "far")
         )
         for site in (near, far):
@@ -57,12 +55,14 @@ def measure(context: Context) -> Iterator[Figure]:
             for trip in trips
         }
         for direction, source, target in (("push", near, far), ("pull", far, near)):
-            first, second = (objects(site.settings("http", site.port)) for site in (source, target))
-            keys = fill(first, context.some(80, 30))
+            first, second = (
+                open_bucket(site.settings("http", site.port)) for site in (source, target)
+            )
+            keys = fill(first, context.scaled(80, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
                 rounds = []
-                for _ in range(context.some(3, 1)):
+                for _ in range(context.scaled(3, 1)):
                     rates = {}
                     for trip in trips:
                         here = near.settings("http", near.port)
@@ -70,7 +70,7 @@ def measure(context: Context) -> Iterator[Figure]:
                         ends = (here, there) if direction == "push" else (there, here)
                         rates[trip] = copied(joined(*ends), keys, second)
                     subject = f"{direction}, {scheme.upper()}"
-                    context.say(
+                    context.progress(
                         f"{subject}: "
                         + ", ".join(
                             f"{mbs:.0f} MB/s at {trip} ms" for trip, (mbs, _) in rates.items()
@@ -78,11 +78,11 @@ def measure(context: Context) -> Iterator[Figure]:
                     )
                     rounds.append(list(figures(subject, rates)))
                 yield from over_rounds(rounds)
-            empty(first)
+            clear(first)
 
 
 def figures(subject: str, rates: dict[int, tuple[float, float]]) -> Iterator[Figure]:
-    """The rates of one round, beside that without a distance."""
+    """The rates of one round, each beside the rate without a delay."""
     none, *far = rates
     yield Figure(subject, f"{none} ms", rates[none][0], "MB/s")
     for trip in far:
@@ -93,7 +93,7 @@ def figures(subject: str, rates: dict[int, tuple[float, float]]) -> Iterator[Fig
 
 
 def fill(bucket: S3Objects, packs: int) -> list[str]:
-    """Store packs and what comes with each; the names, in the order of their events."""
+    """Store packs and the objects that come with each; their keys, in the order of their events."""
     keys = []
     bucket.ensure_bucket()
     for _ in range(packs):
@@ -106,7 +106,7 @@ def fill(bucket: S3Objects, packs: int) -> list[str]:
 
 
 def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> tuple[float, float]:
-    """MB/s and cores of copying all that; `target`, without a link, is then emptied."""
+    """Copy all keys, then empty `target`; MB/s, and the number of cores that copying used."""
     function = Replicate(settings)
 
     async def run() -> None:
@@ -126,12 +126,12 @@ def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> tuple[
     found = list(target.list(""))
     if {info.key for info in found} != set(keys):
         raise StampedeError(f"{len(found)} of {len(keys)} objects were copied")
-    empty(target)
+    clear(target)
     return sum(info.size for info in found) / seconds / 1e6, cores
 
 
 async def deliver(function: Replicate, key: str) -> None:
-    """Have one object copied, as the event of it does."""
+    """Copy one object by handling its event."""
     event = stored_event("stampede", "us-east-1", key)
     while True:
         try:
@@ -141,7 +141,7 @@ async def deliver(function: Replicate, key: str) -> None:
 
 
 def joined(source: Settings, target: Settings) -> Settings:
-    """Those of a function that copies from one to the other."""
+    """Settings of a function that copies from one site to the other."""
     return source.model_copy(
         update={
             "replica": target.store,
@@ -150,45 +150,3 @@ def joined(source: Settings, target: Settings) -> Settings:
             "replica_ca_file": target.ca_file,
         }
     )
-
-
-class Site(LocalCeph):
-    """A Ceph whose gateway speaks HTTPS too, with a certificate of its own."""
-
-    tls_port = 0
-
-    def settings(self, scheme: str, port: int) -> Settings:
-        """Those to reach its bucket by a port, a link's perhaps."""
-        return Settings().model_copy(
-            update={
-                "store": f"{scheme}://127.0.0.1:{port}/bench",
-                "access_key": self.access_key,
-                "secret_key": SecretStr(self.secret_key),
-                "ca_file": self._certificate if scheme == "https" else None,
-            }
-        )
-
-    @property
-    def _certificate(self) -> Path:
-        return self.directory.with_suffix(".pem")
-
-    def _configure(self, identity: dict[str, str]) -> None:
-        super()._configure(identity)
-        self.tls_port = self.tls_port or free_port()
-        key = self._certificate.with_suffix(".key")
-        subprocess.run(
-            [
-                *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-                *("-subj", "/CN=far", "-addext", "subjectAltName=IP:127.0.0.1"),
-                *("-keyout", str(key), "-out", str(self._certificate)),
-            ],
-            check=True,
-            capture_output=True,
-        )
-        plain = f"endpoint=127.0.0.1:{self.port}"
-        tls = f"ssl_endpoint=127.0.0.1:{self.tls_port} ssl_certificate={self._certificate}"
-        text = self._config.read_text().replace(plain, f"{plain} {tls} ssl_private_key={key}")
-        # What a round deleted must be gone before the next ones fill the memory: a gigabyte each.
-        text, found = re.subn(r"(rgw_gc_(?:obj_min_wait|processor_period)) = \d+", r"\1 = 3", text)
-        assert found == 2
-        self._config.write_text(text)

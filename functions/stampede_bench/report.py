@@ -1,4 +1,4 @@
-"""`bench.json` for machines, `bench.md` for people, with pictures in `bench/`."""
+"""`bench.json` for programs, `bench.md` for readers, with charts in `bench/`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from stampede_bench.figures import Figure, Must
 def document(
     about: Mapping[str, Any], command: str, found: Mapping[str, Sequence[Figure]]
 ) -> dict[str, Any]:
-    """Everything that was measured, as JSON has it.
+    """All figures in a form that `json` can write.
 
     Parameters
     ----------
     about
-        Machine, versions, when; which benchmarks `failed`, and why.
+        The machine, the versions, the time, and by benchmark why it `failed`.
     command
-        What was typed.
+        The command that was run.
     found
         Figures by benchmark.
     """
@@ -46,7 +46,7 @@ def document(
 
 
 def write(out: Path, whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) -> None:
-    """Write both files, and the pictures, into the directory `out`."""
+    """Write both files and the charts into the directory `out`."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "bench.json").write_text(json.dumps(whole, indent=1) + "\n")
     (out / "bench.md").write_text(markdown(whole, found))
@@ -57,7 +57,7 @@ def write(out: Path, whole: Mapping[str, Any], found: Mapping[str, Sequence[Figu
 
 
 def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) -> str:
-    """What is asked and whether it is so; then pictures and, for each subject, a table."""
+    """The report: all bounds, and whether they are met, then charts and a table per subject."""
     machine = whole["machine"]
     lines = [
         "# Benchmarks",
@@ -76,13 +76,13 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
             lines += ["", f"**Failed**: {why}"]
         for file, what, _ in pictures(name, figures):
             lines += ["", f"![{what}](bench/{file})"]
-        for subject, some in groupby(figures, key=lambda figure: figure.subject):
-            lines += ["", f"### {subject}", "", HEAD, RULE, *map(row, some)]
+        for subject, rows in groupby(figures, key=lambda figure: figure.subject):
+            lines += ["", f"### {subject}", "", HEAD, RULE, *map(row, rows)]
     return "\n".join(lines) + "\n"
 
 
 def asked(found: Mapping[str, Sequence[Figure]]) -> list[str]:
-    """All figures of which something is asked, in one table."""
+    """One table of all figures that have a bound or an aim."""
     rows = [
         f"| {name} | {figure.subject} {row(figure)}"
         for name, figures in found.items()
@@ -92,16 +92,16 @@ def asked(found: Mapping[str, Sequence[Figure]]) -> list[str]:
     if not rows:
         return []
     head, rule = f"| benchmark | of {HEAD}", f"|---|---{RULE}"
-    return ["", "## What is asked", "", verdict(found), "", head, rule, *rows]
+    return ["", "## Bounds and aims", "", verdict(found), "", head, rule, *rows]
 
 
 def verdict(found: Mapping[str, Sequence[Figure]]) -> str:
-    """How much of what is asked is so."""
+    """How many bounds and aims are met."""
     every = [figure for figures in found.values() for figure in figures]
     musts = [figure.met for figure in every if figure.must]
     aims = [figure.aimed for figure in every if figure.aim]
-    said = f"{sum(map(bool, musts))} of {len(musts)} musts met"
-    return f"{said}, {sum(map(bool, aims))} of {len(aims)} aims" if aims else said
+    met = f"{sum(map(bool, musts))} of {len(musts)} musts met"
+    return f"{met}, {sum(map(bool, aims))} of {len(aims)} aims" if aims else met
 
 
 HEAD = "| what | value | unit | rounds | beside | ratio | must | aim |"
@@ -109,7 +109,7 @@ RULE = "|---|--:|---|---|---|--:|---|---|"
 
 
 def row(figure: Figure) -> str:
-    """A figure as a line of a table."""
+    """A figure as one line of a table."""
     beside = f"{figure.rival.what}: {number(figure.rival.value)}" if figure.rival else ""
     ratio = "" if figure.ratio is None else number(figure.ratio)
     spread = " - ".join(map(number, figure.spread)) if figure.spread else ""
@@ -120,7 +120,7 @@ def row(figure: Figure) -> str:
 
 
 def judgement(must: Must | None, met: bool | None, missed: str) -> str:
-    """What is asked of a figure, and whether it is so."""
+    """A bound, and whether it is met."""
     if must is None:
         return ""
     ratio = "x" if must.ratio else ""
@@ -128,7 +128,7 @@ def judgement(must: Must | None, met: bool | None, missed: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """A number with at least three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     if 0 < abs(value) < 0.1:

@@ -1,30 +1,33 @@
-"""The servers of a measurement: those that `stampede up` starts, on data that goes away."""
+"""The servers of a measurement: those of `stampede up`, with temporary data."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
+from stampede.progress import silent
 from stampede.settings import Settings
-from stampede.store.open import open_objects
-from stampede.store.s3 import S3Objects
+from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import Process, State, free_port
-from stampede_local.system import System, SystemPlan
+from stampede_local.plan import SystemPlan
+from stampede_local.ports import free_port
+from stampede_local.process import Process
+from stampede_local.supervisor import State
+from stampede_local.system import System
 
 
 class Servers(NamedTuple):
-    """A Ceph, and a Kafka where there is a need for one."""
+    """A Ceph, and a Kafka if the benchmark needs one."""
 
     ceph: LocalCeph
     kafka: LocalKafka | None
 
     def settings(self, bucket: str) -> Settings:
-        """Those to reach a bucket, which is made."""
+        """Make a bucket; the settings to reach it."""
         settings = Settings().model_copy(
             update={
                 "store": f"{self.ceph.endpoint}/{bucket}",
@@ -33,59 +36,48 @@ class Servers(NamedTuple):
                 "kafka": self.kafka.bootstrap if self.kafka else "",
             }
         )
-        objects(settings).ensure_bucket()
+        open_bucket(settings).ensure_bucket()
         return settings
 
     @property
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
-        everyone = [*self.ceph.processes, *(self.kafka.processes if self.kafka else ())]
-        return pids(everyone)
+        processes = [*self.ceph.processes, *(self.kafka.processes if self.kafka else ())]
+        return pids(processes)
 
 
 @contextmanager
 def servers(context: Context, kafka: bool) -> Iterator[Servers]:
-    """Start them; stop them afterwards."""
-    say = context.say
-    installer.ensure(installer.CEPH, context.install, say)
+    """Start the servers, and stop them afterwards."""
+    progress = context.progress
+    installer.ensure(installer.CEPH, context.install, progress)
     with ExitStack() as stack:
-        ceph = stack.enter_context(LocalCeph(context.scratch / "ceph", free_port(50), say=say))
+        ceph = stack.enter_context(
+            LocalCeph(context.scratch / "ceph", free_port(50), progress=progress)
+        )
         broker = None
         if kafka:
-            installer.ensure(installer.KAFKA, context.install, say)
-            installer.kafka_jars(say)
+            installer.ensure(installer.KAFKA, context.install, progress)
+            installer.kafka_jars(progress)
             directory = context.scratch / "kafka"
-            broker = stack.enter_context(LocalKafka(directory, free_port(2), say=say))
+            broker = stack.enter_context(LocalKafka(directory, free_port(2), progress=progress))
         yield Servers(ceph, broker)
 
 
 def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
-    """The functions, and sources where there are topics, over servers that run already."""
+    """The functions, with sources if there are topics, on servers that already run."""
 
     def report(process: Process, state: State) -> None:
         if state is State.WAITING:
-            context.say(f"{process.name} ended with status {process.status}: {process.tail(3)}")
+            ended = f"{process.name} ended with status {process.status}"
+            context.progress(f"{ended}: {process.tail(3)}")
 
     plan = SystemPlan(
         context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
     )
-    made = System(plan, lambda _: None, report)
+    made = System(plan, silent, report)
     made.settings = settings
     return made
-
-
-def objects(settings: Settings) -> S3Objects:
-    """The bucket of the settings."""
-    found = open_objects(settings)
-    assert isinstance(found, S3Objects)
-    return found
-
-
-def empty(bucket: S3Objects) -> None:
-    """Delete what a round stored, so that the next finds room."""
-    for info in bucket.list(""):
-        with suppress(OSError):
-            bucket.delete(info.key)
 
 
 def pids(processes: list[Process]) -> dict[str, int]:

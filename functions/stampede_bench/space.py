@@ -1,8 +1,8 @@
-"""What is stored beside the cutouts themselves, and what that takes on erasure-coded disks.
+"""What is stored in addition to the cutouts, and how much that is on erasure-coded disks.
 
-Gzipped cutouts are the least there is to store. A pack adds lengths and a few columns, the index
-where each lies. On a pool of 4+2 an object is cut into stripes of 4 chunks of 4 KiB and filled up
-to a whole one, and each chunk takes a whole allocation unit on its disk: computed, not measured.
+Gzipped cutouts are the minimum. A pack adds lengths and a few columns, the index adds their
+locations. The size on a 4+2 pool is computed, not measured: an object is cut into stripes of 4
+chunks of 4 KiB, the last stripe is padded, and each chunk takes whole allocation units on its disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,33 +25,35 @@ from stampede_bench.load import Load
 MUST, AIM = Must("<=", 1.03, ratio=True), Must("<=", 1.01, ratio=True)
 DATA, PARITY = 4, 2
 CHUNK = 4 << 10  # `stripe_unit`, Ceph's default
-PIECE = 4 << 20  # an S3 object is so many bytes each of Ceph's own (`rgw_obj_stripe_size`)
+PIECE = 4 << 20  # RGW splits S3 objects into Ceph objects of this size (`rgw_obj_stripe_size`)
 UNITS = {"4 KiB, flash and all since Pacific": 4 << 10, "64 KiB, disks until then": 64 << 10}
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """A pack of alerts of each survey, simulated and, where there are any, real ones."""
-    count = context.some(300, 300, least=3)
+    """A pack of each survey's alerts: simulated ones, and real ones if there are any."""
+    count = context.scaled(300, 300, least=3)
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
-    for given in loads:
-        context.say(f"storing {len(given.messages)} {given.title}")
-        yield from figures(given)
+    for alerts in loads:
+        context.progress(f"storing {len(alerts.messages)} {alerts.title}")
+        yield from figures(alerts)
 
 
-def figures(given: Load) -> Iterator[Figure]:
-    """Of one pack."""
+def figures(alerts: Load) -> Iterator[Figure]:
+    """The figures of one pack."""
     settings, objects = Settings(), MemoryObjects()
     framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
-    rows = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(given.messages).rows
-    coverage = Coverage.of({("bench", 0): range(len(given.messages))})
+    rows = (
+        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(alerts.messages).rows
+    )
+    coverage = Coverage.of({("bench", 0): range(len(alerts.messages))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data))
     Table(objects, CUTOUTS, threads=1).append(pack.places, coverage)
     sizes = [length for length in pack.places["length"].to_pylist() if length]
     stored = [info.size for info in objects.list("")]
-    subject, least = f"cutouts of {given.title}", Rival("the gzipped cutouts", sum(sizes) / 1e3)
+    subject, least = f"cutouts of {alerts.title}", Rival("the gzipped cutouts", sum(sizes) / 1e3)
     yield Figure(subject, "pack and index", sum(stored) / 1e3, "KB", least, MUST, None, AIM)
     yield Figure(subject, "of that the index", (sum(stored) - pack.data.size) / 1e3, "KB", least)
     for what, unit in UNITS.items():
@@ -62,10 +64,10 @@ def figures(given: Load) -> Iterator[Figure]:
 
 
 def erasure_coded(sizes: Sequence[int], unit: int) -> int:
-    """Bytes on disks of objects of these sizes."""
-    whole = 0
+    """Bytes that objects of these sizes take on erasure-coded disks."""
+    total = 0
     for size in sizes:
         for start in range(0, size, PIECE):
             stripes = -(-min(PIECE, size - start) // (DATA * CHUNK))
-            whole += (DATA + PARITY) * -(-stripes * CHUNK // unit) * unit
-    return whole
+            total += (DATA + PARITY) * -(-stripes * CHUNK // unit) * unit
+    return total

@@ -1,7 +1,7 @@
-"""Tables as years of alerts would leave them, written at once: rows are made up, runs are real.
+"""Synthetic tables like those of years of alerts: the rows are invented, the runs are real.
 
-Compaction keeps the runs of a table as the digits of a number: after n flushes, level l holds as
-many runs of fanout^l flushes as the l-th digit of n to the base of the fanout says.
+The runs that compaction leaves are like the digits of a number: after n flushes, the number of runs
+on level l, each of fanout^l flushes, is the l-th digit of n in base `fanout`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,18 +18,18 @@ from stampede.store.run_format import RunWriter
 from stampede.store.runs import RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 
-FLUSH = 300  # alerts, as a source has so many in flight
-POINTS = 2  # that an alert adds to a light curve: its own, and one of forced photometry
-ALERTS = 10  # of an object, so far
-SLICE = 1 << 17  # rows made at once
-FIRST_OBJECT = 10**17  # all ids have as many digits
+FLUSH = 300  # alerts per flush: a source has this many in flight
+POINTS = 2  # that an alert adds to a light curve: a detection and a forced point
+ALERTS = 10  # of each object so far
+SLICE = 1 << 17  # rows that are made at once
+FIRST_OBJECT = 10**17  # so that all ids have the same number of digits
 FIRST_ALERT = 10**17
-APART = 37  # between two alert ids
+APART = 37  # difference of two consecutive alert ids
 _NOISE = np.random.default_rng(1).random(2 * SLICE)
 
 
 class Made(NamedTuple):
-    """Of a made-up table: one run, the flushes it was merged from and the first of them."""
+    """A run of a synthetic table: its level, its first flush and the number of its flushes."""
 
     level: int
     first: int
@@ -37,7 +37,7 @@ class Made(NamedTuple):
 
 
 def shape(flushes: int, fanout: int) -> list[Made]:
-    """The runs that compaction leaves of so many flushes, the oldest first."""
+    """The runs that compaction leaves after this many flushes, the oldest first."""
     level, found = 0, []
     while fanout ** (level + 1) <= flushes:
         level += 1
@@ -51,15 +51,15 @@ def shape(flushes: int, fanout: int) -> list[Made]:
 
 
 def fill(objects: Objects, spec: TableSpec, alerts: int, fanout: int, run_rows: int) -> int:
-    """Write a table in which so many alerts are indexed; how many bytes that is."""
+    """Write a table of this many alerts. Returns its size in bytes."""
     stored, slices_of = 0, cutouts if spec is CUTOUTS else detections
     for run in shape(alerts // FLUSH, fanout):
         first, end = run.first * FLUSH, (run.first + run.flushes) * FLUSH
         coverage = Coverage({("made-up", 0): np.array([[first, end]])})
         slices = slices_of(first, end, max(1, alerts // ALERTS))
-        for name, some in _parts(run, f"{spec.name} {run} {alerts}", slices, run_rows):
+        for name, tables in _parts(run, f"{spec.name} {run} {alerts}", slices, run_rows):
             writer = RunWriter(spec)
-            for rows in some:
+            for rows in tables:
                 writer.add(rows)
             data = writer.close(run.level, (), coverage)
             objects.put(name.key(spec.name), memoryview(data))
@@ -75,15 +75,15 @@ def flush(number: int, alerts: int, objects: int) -> tuple[pa.Table, Coverage]:
     )
 
 
-def some_id(spec: TableSpec, alerts: int, chance: Random) -> int | str:
-    """An id that a table of so many alerts holds."""
+def random_id(spec: TableSpec, alerts: int, random: Random) -> int | str:
+    """A random id from a table of this many alerts."""
     if spec is CUTOUTS:
-        return FIRST_ALERT + APART * chance.randrange(alerts // FLUSH * FLUSH)
-    return str(FIRST_OBJECT + chance.randrange(max(1, alerts // ALERTS)))
+        return FIRST_ALERT + APART * random.randrange(alerts // FLUSH * FLUSH)
+    return str(FIRST_OBJECT + random.randrange(max(1, alerts // ALERTS)))
 
 
 def cutouts(first: int, end: int, objects: int) -> "Slices":
-    """Places of cutouts in the order of alert ids, which grow with time as surveys' do."""
+    """Locations of cutouts in the order of alert ids, which grow with time as in surveys."""
     kinds, per_slice = len(KINDS), SLICE // len(KINDS)
 
     def slice_of(number: int) -> pa.Table:
@@ -110,29 +110,29 @@ def cutouts(first: int, end: int, objects: int) -> "Slices":
 
 
 def detections(first: int, end: int, objects: int) -> "Slices":
-    """Points of light curves; whose alert comes next is chance, so that all runs hold all ids."""
+    """Points of light curves, of random objects, so that every run has ids from the whole range."""
     rows = (end - first) * POINTS
-    whose = np.sort(np.random.default_rng(first).integers(0, objects, rows))
-    # A slice ends where an object does.
-    bounds = np.unique(np.searchsorted(whose, whose[np.arange(0, rows, SLICE)]))
+    object_numbers = np.sort(np.random.default_rng(first).integers(0, objects, rows))
+    # No object is cut by the end of a slice.
+    bounds = np.unique(np.searchsorted(object_numbers, object_numbers[np.arange(0, rows, SLICE)]))
     bounds = np.append(bounds, rows)
 
     def slice_of(number: int) -> pa.Table:
         begin, stop = int(bounds[number]), int(bounds[number + 1])
-        return _rows(whose[begin:stop], first * POINTS + np.arange(begin, stop))
+        return _rows(object_numbers[begin:stop], first * POINTS + np.arange(begin, stop))
 
     return Slices(len(bounds) - 1, slice_of)
 
 
-def points(whose: Sequence[int], first: int, end: int) -> pa.Table:
-    """The points ``[first, end)`` of the light curve of each of these objects, ascending."""
+def points(object_numbers: Sequence[int], first: int, end: int) -> pa.Table:
+    """The points ``[first, end)`` of the light curves of these objects, which are ascending."""
     each = end - first
-    numbers = np.tile(np.arange(first, end), len(whose))
-    return _rows(np.repeat(np.asarray(whose), each), numbers)
+    numbers = np.tile(np.arange(first, end), len(object_numbers))
+    return _rows(np.repeat(np.asarray(object_numbers), each), numbers)
 
 
 class Slices(NamedTuple):
-    """The rows of a run in key order, made slice by slice; none begins in the middle of a key."""
+    """The rows of a run in key order, slice by slice. No slice begins in the middle of a key."""
 
     number: int
     make: Callable[[int], pa.Table]
@@ -141,7 +141,7 @@ class Slices(NamedTuple):
 def _parts(
     run: Made, what: str, slices: Slices, run_rows: int
 ) -> Iterator[tuple[RunName, Iterator[pa.Table]]]:
-    """The name of each part of a run and its rows."""
+    """The name and the rows of each part of a run."""
     each = max(1, run_rows // SLICE)
     parts = -(-slices.number // each)
     for part in range(parts):
@@ -149,24 +149,24 @@ def _parts(
         yield RunName(run.level, digest(what), part, parts), map(slices.make, numbers)
 
 
-def _rows(whose: np.ndarray, numbers: np.ndarray) -> pa.Table:
-    """Points by the number of their object and their own, both of shape (rows,).
+def _rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
+    """Points from the numbers of their objects and their own numbers, both of shape (rows,).
 
     The same numbers give the same point.
     """
-    count = len(whose)
-    noise = _NOISE[(whose * 7919 + numbers * 104_729) % len(_NOISE)]
+    count = len(object_numbers)
+    noise = _NOISE[(object_numbers * 7919 + numbers * 104_729) % len(_NOISE)]
     flux = (1000 * noise).astype(np.float32)
     columns = {
-        "object_id": pa.array(FIRST_OBJECT + whose).cast(pa.string()),
+        "object_id": pa.array(FIRST_OBJECT + object_numbers).cast(pa.string()),
         "survey": pa.repeat("lsst", count),
         "forced": np.zeros(count, bool),
         "limit": np.zeros(count, bool),
         "source_id": FIRST_ALERT + numbers * APART,
         "mjd": 61_000 + 3650 * noise,
         "band": pa.array(list("ugrizy")).take(pa.array((6 * noise).astype(int))),
-        "ra": whose * 1e-5 + noise * 1e-6,
-        "dec": whose * -1e-5 + noise * 1e-6,
+        "ra": object_numbers * 1e-5 + noise * 1e-6,
+        "dec": object_numbers * -1e-5 + noise * 1e-6,
         "flux": flux,
         "flux_err": flux / 9,
         "total_flux": flux * 3,
@@ -181,6 +181,6 @@ def _rows(whose: np.ndarray, numbers: np.ndarray) -> pa.Table:
 
 
 def _noise(count: int, start: int) -> np.ndarray:
-    """Numbers from 0 to 1 that do not compress."""
+    """Incompressible numbers from 0 to 1."""
     start %= SLICE
     return np.resize(_NOISE[start:], count)

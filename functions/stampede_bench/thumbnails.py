@@ -20,31 +20,31 @@ MUST, AIM = Must("<=", 1.5), Must("<=", 0.7)
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """A pack of either survey's alerts, simulated and, where there are any, real ones."""
-    count, rounds = context.some(300, 100, least=3), context.some(7, 3)
+    """A pack of each survey's alerts: simulated ones, and real ones if there are any."""
+    count, rounds = context.scaled(300, 100, least=3), context.scaled(7, 3)
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
-    for given in loads:
-        context.say(f"drawing {len(given.messages)} {given.title}, {rounds} times")
-        list(stages(given))  # memory is had from the kernel once
-        yield from over_rounds([list(stages(given)) for _ in range(rounds)])
+    for alerts in loads:
+        context.progress(f"drawing {len(alerts.messages)} {alerts.title}, {rounds} times")
+        list(stages(alerts))  # warm up: the kernel gives memory once
+        yield from over_rounds([list(stages(alerts)) for _ in range(rounds)])
 
 
-def stages(given: Load) -> Iterator[Figure]:
-    """One round."""
+def stages(alerts: Load) -> Iterator[Figure]:
+    """The figures of one round."""
     settings = Settings()
     framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
     cutouts = (
-        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(given.messages).rows
+        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(alerts.messages).rows
     )
     source = write_pack(cutouts, Coverage())
-    count, laps = len(given.messages), {}
+    count, laps = len(alerts.messages), {}
     laps["read"], (rows, coverage) = per_alert(lambda: read_rows(source.data), count)
     laps["draw"], drawn = per_alert(lambda: thumbnails(rows), count)
     laps["pack"], pack = per_alert(lambda: write_pack(drawn.rows, coverage, THUMBNAIL_PACKS), count)
     laps["index run"], _ = per_alert(lambda: run_of(THUMBNAILS, pack.places, coverage), count)
-    subject = f"thumbnails: {given.title}"
+    subject = f"thumbnails: {alerts.title}"
     for stage, spent in laps.items():
         yield Figure(subject, stage, spent, UNIT)
     yield Figure(subject, "all", sum(laps.values()), UNIT, must=MUST, aim=AIM)

@@ -11,7 +11,7 @@ from stampede.cli.options import DATA, Data, progress_console
 from stampede.logs import configure_logs
 
 if TYPE_CHECKING:
-    from stampede_local.system import SystemPlan
+    from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")
 
@@ -27,7 +27,6 @@ def plan_of(
     second_site: bool = False,
 ) -> "SystemPlan":
     """Options as a plan."""
-    from stampede_local.system import SystemPlan
 
     names = tuple(name.strip() for name in topics.split(",") if name.strip())
     return SystemPlan(data.absolute(), store, kafka, names, port, install, replica, second_site)

@@ -5,8 +5,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stampede_local.process import State
 from stampede_local.status import View
+from stampede_local.supervisor import State
 from stampede_local.system import System
 
 COLOURS = {State.RUNNING: "green", State.WAITING: "yellow", State.STOPPED: "red"}

@@ -24,8 +24,9 @@ from stampede.ingest import files
 from stampede.simulator.simulator import Simulator
 from stampede_local.kafka import producer
 from stampede_local.oracle import ExpectedAlert, digest, expected_alert
+from stampede_local.plan import SystemPlan
 from stampede_local.status import Watch
-from stampede_local.system import System, SystemPlan
+from stampede_local.system import System
 from stampede_local.up import running_system, show, stopping
 
 STALLED_SECONDS = 90.0

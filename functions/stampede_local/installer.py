@@ -1,4 +1,4 @@
-"""What the local servers need on this machine: found, or installed where that is allowed."""
+"""Find or install the programs that the local servers need."""
 
 import fcntl
 import os
@@ -7,15 +7,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from stampede.errors import SetupError
+from stampede.progress import Progress, silent
 
-Say = Callable[[str], None]
-
-# The program looked for, and the Debian package it is in.
+# Each program, and the Debian package that contains it.
 CEPH = {
     "ceph-mon": "ceph-mon",
     "ceph-osd": "ceph-osd",
@@ -27,22 +26,22 @@ KAFKA = {"java": "default-jre-headless", "mvn": "maven"}
 KAFKA_VERSION = "4.3.1"
 
 
-def ensure(programs: Mapping[str, str], install: bool = False, say: Say = print) -> None:
-    """Make sure that `programs` are here, installing Debian packages where told to.
+def ensure(programs: Mapping[str, str], install: bool = False, progress: Progress = print) -> None:
+    """Install the Debian packages of `programs` that are missing.
 
     Parameters
     ----------
     programs
-        Program to Debian package, such as `CEPH`.
+        Debian package by program, for example `CEPH`.
     install
-        Consent to `apt-get install`; it is done as root only.
-    say
-        Called with a line of progress now and then.
+        Consent to `apt-get install`, which also needs root.
+    progress
+        Called with a line now and then.
 
     Raises
     ------
     SetupError
-        Something is missing and was not to be, or could not be, installed: with the command.
+        A program is missing and `install` is false or failed; the message has the command.
     """
     missing = [program for program in programs if shutil.which(program) is None]
     if not missing:
@@ -54,33 +53,33 @@ def ensure(programs: Mapping[str, str], install: bool = False, say: Say = print)
             f"this machine lacks {', '.join(missing)}. On Debian or Ubuntu, run:\n"
             f"  sudo apt-get update && sudo {' '.join(command)}"
         )
-    say(f"installing {', '.join(packages)} (about 20 s)")
-    # Two that start at a time install one after the other: apt-get would refuse the second.
+    progress(f"installing {', '.join(packages)} (about 20 s)")
+    # Two processes install one after the other: apt-get would refuse the second.
     with Path(tempfile.gettempdir(), "stampede-apt").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if all(map(shutil.which, missing)):
             return
-        _run(["apt-get", "update"], say, r"Fetched ")
-        _run(command, say, r"(Fetched|Setting up) ")
+        _run(["apt-get", "update"], progress, r"Fetched ")
+        _run(command, progress, r"(Fetched|Setting up) ")
 
 
-def kafka_jars(say: Say = print) -> Path:
-    """Directory of Kafka's jars; fetched by Maven the first time, then kept in the user's cache.
+def kafka_jars(progress: Progress = print) -> Path:
+    """Directory of Kafka's jars, in the user's cache. The first time, Maven fetches them.
 
-    45 jars, 44 MB, a minute. Maven finds them where its own settings say.
+    That takes a minute: 45 jars, 44 MB, from the repository in Maven's own settings.
 
     Raises
     ------
     SetupError
-        There is no Java 17, or Maven failed: with its last lines.
+        There is no Java 17, or Maven failed; the message has its last lines.
     """
     _check_java()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede"
     jars = cache / f"kafka-{KAFKA_VERSION}"
     if jars.is_dir():
         return jars
-    ensure({"mvn": KAFKA["mvn"]}, say=say)
-    say(f"fetching Kafka {KAFKA_VERSION} by Maven into {jars} (44 MB)")
+    ensure({"mvn": KAFKA["mvn"]}, progress=progress)
+    progress(f"fetching Kafka {KAFKA_VERSION} by Maven into {jars} (44 MB)")
     cache.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=cache) as temporary,
@@ -97,32 +96,32 @@ def kafka_jars(say: Say = print) -> Path:
                 "dependency:copy-dependencies",
                 "-DincludeScope=runtime",
             ],
-            say,
+            progress,
             r"Copying kafka_",
         )
         try:
-            fetched.rename(jars)  # whole or not at all
+            fetched.rename(jars)  # all jars or none
         except OSError:
-            if not jars.is_dir():  # else another process was sooner
+            if not jars.is_dir():  # otherwise another process was faster
                 raise
     return jars
 
 
 def _check_java() -> None:
-    """Raise unless there is a Java that runs Kafka's broker, which asks for 17."""
-    ensure({"java": KAFKA["java"]}, say=lambda line: None)
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    version = re.search(r'version "(\d+)', told)
+    """Raise `SetupError` unless there is Java 17 or later, which Kafka's broker needs."""
+    ensure({"java": KAFKA["java"]}, progress=silent)
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', output)
     if version is None or int(version[1]) < 17:
         raise SetupError(
-            f"Kafka {KAFKA_VERSION} needs Java 17, `java -version` says: {told.strip()}"
+            f"Kafka {KAFKA_VERSION} needs Java 17, `java -version` says: {output.strip()}"
         )
 
 
-def _run(command: list[str], say: Say, interesting: str) -> None:
-    """Run `command`, saying its interesting lines, and after 10 s of silence that it still runs."""
+def _run(command: list[str], progress: Progress, interesting: str) -> None:
+    """Run `command` and report its interesting lines, and any line after 10 s of silence."""
     last: list[str] = []
-    spoken = time.monotonic()
+    reported = time.monotonic()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -134,9 +133,9 @@ def _run(command: list[str], say: Say, interesting: str) -> None:
         assert child.stdout is not None
         for line in map(str.strip, child.stdout):
             last = [*last[-14:], line]
-            if re.search(interesting, line) or time.monotonic() - spoken > 10:
-                say(f"  {line}")
-                spoken = time.monotonic()
+            if re.search(interesting, line) or time.monotonic() - reported > 10:
+                progress(f"  {line}")
+                reported = time.monotonic()
     if child.returncode:
         lines = "\n".join(last)
         raise SetupError(f"`{' '.join(command)}` failed; its last lines:\n{lines}")

@@ -3,15 +3,17 @@
 import base64
 import subprocess
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
+from stampede.progress import Progress, silent
 from stampede_local import installer
-from stampede_local.process import Process, require_free, wait_until
+from stampede_local.ports import require_free
+from stampede_local.process import Process, wait_until
 
 _CONFIG = """\
 process.roles=broker,controller
@@ -25,7 +27,7 @@ log.dirs={directory}/data
 num.partitions=4
 num.network.threads=2
 num.io.threads=4
-# Kafka's own topics have three copies by default, which one node cannot give.
+# Kafka's own topics have three copies by default, which one node cannot have.
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1
@@ -34,12 +36,12 @@ transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=2
-# A new group waits 3 s for further members.
+# By default a new group waits 3 s for more members.
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
-# 128 MB by default, half of our heap.
+# The default, 128 MB, is half of our heap.
 log.cleaner.dedupe.buffer.size=8388608
-# The largest real alert with its cutouts is below 1 MB; the default is 1 MB.
+# The default is 1 MB. The largest real alert with its cutouts is below that.
 message.max.bytes=16777216
 replica.fetch.max.bytes=16777216
 auto.create.topics.enable=true
@@ -60,20 +62,20 @@ _JAVA = ["java", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true"]
 
 
 class LocalKafka:
-    """A Kafka broker at `bootstrap`. Its messages lie under the directory and outlive a restart.
+    """A Kafka broker at `bootstrap`. Its messages are in the directory and survive a restart.
 
     Parameters
     ----------
     directory
-        Where configuration, log and data lie.
+        Directory of the configuration, the log and the data.
     port
-        The broker's port; the one after it is the controller's.
+        The broker's port; the next one is the controller's.
     heap_mb
         Java's heap, MiB.
     advertised
-        Each ``HOST:PORT`` by which others reach it: it listens on that port of every address, and
-        tells those who come by it to go on there.
-    say
+        Each ``HOST:PORT`` at which other machines reach it. It listens on that port of every
+        address and tells clients on that port to use that ``HOST:PORT``.
+    progress
         Called with a line at every step of a start.
     """
 
@@ -83,19 +85,19 @@ class LocalKafka:
         port: int,
         heap_mb: int = 256,
         advertised: Sequence[str] = (),
-        say: Callable[[str], None] = lambda line: None,
+        progress: Progress = silent,
     ) -> None:
         self.directory = directory.absolute()
         self.port = port
         self.heap_mb = heap_mb
         self.advertised = tuple(advertised)
-        self._say = say
+        self._progress = progress
         self._properties = self.directory / "server.properties"
         self.broker = Process("kafka", [], self.directory / "kafka.log")
 
     @property
     def bootstrap(self) -> str:
-        """What a client is given as ``bootstrap.servers``."""
+        """The ``bootstrap.servers`` of a client."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -109,9 +111,9 @@ class LocalKafka:
         Raises
         ------
         SetupError
-            Java or the jars are missing, or Kafka failed: with the end of its log.
+            Java or the jars are missing, or Kafka failed; the message has the end of its log.
         """
-        jars = installer.kafka_jars(self._say)
+        jars = installer.kafka_jars(self._progress)
         require_free(self.port, self.port + 1)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(self._config())
@@ -120,7 +122,7 @@ class LocalKafka:
         java = [*_JAVA, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(java)
-        self._say(f"starting Kafka {installer.KAFKA_VERSION} in {self.directory}")
+        self._progress(f"starting Kafka {installer.KAFKA_VERSION} in {self.directory}")
         heap = ["-Xms64m", f"-Xmx{self.heap_mb}m"]
         self.broker.command = [java[0], *heap, *java[1:], "kafka.Kafka", str(self._properties)]
         try:
@@ -129,10 +131,10 @@ class LocalKafka:
         except BaseException:
             self.stop()
             raise
-        self._say(f"Kafka at {self.bootstrap}")
+        self._progress(f"Kafka at {self.bootstrap}")
 
     def stop(self) -> None:
-        """Stop it; the messages stay."""
+        """Stop the broker; the messages stay."""
         self.broker.stop()
 
     def __enter__(self) -> "LocalKafka":
@@ -143,10 +145,10 @@ class LocalKafka:
         self.stop()
 
     def _config(self) -> str:
-        here = f"127.0.0.1:{self.port}"
+        local = f"127.0.0.1:{self.port}"
         names = ["PLAINTEXT", *(f"OTHERS{i}" for i, _ in enumerate(self.advertised))]
         ports = [address.rpartition(":")[2] for address in self.advertised]
-        listens = [here, *(f"0.0.0.0:{port}" for port in ports)]
+        listens = [local, *(f"0.0.0.0:{port}" for port in ports)]
 
         def line(addresses: Iterable[str]) -> str:
             return ",".join(f"{n}://{a}" for n, a in zip(names, addresses, strict=True))
@@ -155,15 +157,15 @@ class LocalKafka:
             directory=self.directory,
             controller=self.port + 1,
             listeners=line(listens),
-            advertised=line([here, *self.advertised]),
+            advertised=line([local, *self.advertised]),
             protocols=",".join(f"{name}:PLAINTEXT" for name in names),
         )
 
     def _format(self, java: list[str]) -> None:
-        self._say(f"making Kafka's data directory in {self.directory}")
+        self._progress(f"making Kafka's data directory in {self.directory}")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
-            # Half a second of work: a full compiler would take longer to warm than to be of use.
+            # Half a second of work is too short for the full compiler to pay off.
             [
                 *(java[0], "-Xmx64m", "-XX:TieredStopAtLevel=1", *java[1:]),
                 *("kafka.tools.StorageTool", "format"),
@@ -176,7 +178,7 @@ class LocalKafka:
             raise SetupError(f"Kafka could not make its data directory: {done.stdout}{done.stderr}")
 
     def _answers(self) -> bool:
-        # logger: librdkafka would tell standard error of every refused connection.
+        # log_level: otherwise librdkafka reports every refused connection on standard error.
         client = AdminClient(
             {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 1000}
         )
@@ -187,7 +189,7 @@ class LocalKafka:
 
 
 def producer(bootstrap: str) -> Producer:
-    """A client that sends large messages in good batches and waits for the broker's word."""
+    """A client that sends large messages in batches and waits for the broker's acknowledgement."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -197,3 +199,14 @@ def producer(bootstrap: str) -> Producer:
             "queue.buffering.max.kbytes": 128 << 10,
         }
     )
+
+
+def make_topics(bootstrap: str, topics: Sequence[str], partitions: int = 4) -> None:
+    """Make the topics that do not exist yet. Raises `SetupError`."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for topic, made in admin.create_topics([NewTopic(t, partitions) for t in topics]).items():
+        try:
+            made.result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise SetupError(f"cannot make topic {topic}: {error.args[0].str()}") from None

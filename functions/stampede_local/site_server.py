@@ -1,12 +1,12 @@
-"""One local server alone in a container, for others: `python -m stampede_local.site_server ceph`.
+"""One local server in a container: `python -m stampede_local.site_server ceph`.
 
-The pods of a small site for trying and testing (`manifests/site`) run the very servers that
-`stampede up` runs. It ends when a daemon does: its container is then started again, and finds its
-data.
+The pods of a small site for trials and tests (`manifests/site`) run the same servers as
+`stampede up`. The process ends when a daemon ends: Kubernetes then starts the container again, and
+the new process finds its data.
 
-``SITE_DATA`` is the directory of the data, ``SITE_PORT`` the server's own port, ``SITE_ADVERTISED``
-the addresses by which others reach Kafka, comma-separated; Ceph's keys are `STAMPEDE_ACCESS_KEY`
-and `STAMPEDE_SECRET_KEY`.
+``SITE_DATA`` is the data directory, ``SITE_PORT`` the server's port. ``SITE_ADVERTISED`` lists
+the addresses at which other pods reach Kafka, separated by commas. `STAMPEDE_ACCESS_KEY` and
+`STAMPEDE_SECRET_KEY` are the keys of Ceph's user.
 """
 
 import os
@@ -20,17 +20,17 @@ from stampede.settings import Settings
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 
-# Of Kafka not the usual port: that is for others.
+# Kafka's usual port, 9092, is for the advertised address.
 PORTS = {"ceph": 8000, "kafka": 9095}
 
 
 def server_of(name: str) -> LocalCeph | LocalKafka:
-    """The server of that name, not started."""
+    """The server of that name, which is not started yet."""
     data = Path(os.environ.get("SITE_DATA", "/data"))
     port = int(os.environ.get("SITE_PORT") or PORTS[name])
     if name == "kafka":
         advertised = os.environ["SITE_ADVERTISED"].split(",")
-        return LocalKafka(data, port, advertised=advertised, say=_say)
+        return LocalKafka(data, port, advertised=advertised, progress=_report)
     settings = Settings()
     return LocalCeph(
         data,
@@ -38,12 +38,12 @@ def server_of(name: str) -> LocalCeph | LocalKafka:
         access_key=settings.access_key,
         secret_key=settings.secret_key.get_secret_value(),
         host="0.0.0.0",
-        say=_say,
+        progress=_report,
     )
 
 
 def main(name: str) -> int:
-    """Run it until SIGTERM, or until one of its daemons ends; the exit status."""
+    """Run the server until SIGTERM or until one of its daemons ends; returns the exit status."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -51,12 +51,12 @@ def main(name: str) -> int:
         while not stop.wait(1.0):
             for process in server.processes:
                 if not process.running:
-                    _say(str(process.failure(f"ended with status {process.status}")))
+                    _report(str(process.failure(f"ended with status {process.status}")))
                     return 1
     return 0
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

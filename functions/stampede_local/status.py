@@ -14,7 +14,7 @@ from stampede.store import ledger
 from stampede.store.open import open_objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
-from stampede_local.process import State
+from stampede_local.supervisor import State
 from stampede_local.system import System
 
 Numbers = dict[str, list[tuple[Mapping[str, str], float]]]

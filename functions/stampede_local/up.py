@@ -19,9 +19,12 @@ from rich.text import Text
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
 from stampede_local.dashboard import line, screen
-from stampede_local.process import Process, State, free_port
+from stampede_local.plan import SystemPlan
+from stampede_local.ports import free_port
+from stampede_local.process import Process
 from stampede_local.status import View, Watch
-from stampede_local.system import System, SystemPlan
+from stampede_local.supervisor import State
+from stampede_local.system import System
 
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0

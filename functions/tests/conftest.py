@@ -14,11 +14,12 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from minio import Minio
 
+from stampede.progress import Progress
 from stampede.settings import Settings
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 # How long an example takes says how busy the machine is, and nothing of the code. The examples are
 # the same each time; `pytest --hypothesis-profile search` looks for others.
@@ -39,17 +40,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def ceph_packages(pytestconfig: pytest.Config) -> None:
     """Ceph's programs, installed where this runs as root."""
-    installer.ensure(installer.CEPH, install=os.geteuid() == 0, say=_say(pytestconfig))
+    installer.ensure(installer.CEPH, install=os.geteuid() == 0, progress=_progress(pytestconfig))
 
 
 @pytest.fixture(scope="session")
 def kafka_packages(pytestconfig: pytest.Config) -> Path:
     """Kafka's jars, and the Java to run them."""
-    installer.ensure(installer.KAFKA, install=os.geteuid() == 0, say=_say(pytestconfig))
-    return installer.kafka_jars(_say(pytestconfig))
+    installer.ensure(installer.KAFKA, install=os.geteuid() == 0, progress=_progress(pytestconfig))
+    return installer.kafka_jars(_progress(pytestconfig))
 
 
-def _say(config: pytest.Config) -> installer.Say:
+def _progress(config: pytest.Config) -> Progress:
     """Progress to the terminal, past pytest's capture: an installation is never wordless."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return lambda line: reporter.write_line(line) if reporter else None

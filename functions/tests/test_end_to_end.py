@@ -14,10 +14,11 @@ from stampede.settings import Settings
 from stampede.simulator import Simulator
 from stampede.simulator.faults import FAULTS
 from stampede.store.open import open_objects
-from stampede_local.kafka import LocalKafka
+from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.oracle import digest, expected_alert
-from stampede_local.process import free_port
-from stampede_local.system import System, SystemPlan, make_topics
+from stampede_local.plan import SystemPlan
+from stampede_local.ports import free_port
+from stampede_local.system import System
 from tests.support import made_alerts, stored_alerts
 
 STORED_SECONDS = 150.0

@@ -1,1 +1,1 @@
-"""Images without Docker: reads a Dockerfile and does what it says on this machine, as root."""
+"""Build images without Docker: run the steps of a Dockerfile on this machine, as root."""

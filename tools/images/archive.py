@@ -1,4 +1,4 @@
-"""Tar files: a layer's, and the archive of an image that `docker load` and `ctr` take.
+"""Tar files: of a layer, and of an image as `docker load` and `ctr` accept it.
 
 The same files give the same bytes: entries are sorted, dates are the epoch.
 """
@@ -21,7 +21,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def write_layer(files: Path, target: Path) -> str:
-    """Write an overlay's upper directory as a layer; its SHA-256."""
+    """Write an overlay's upper directory as a layer and return its SHA-256."""
     with target.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
         _add(tar, files, files)
     with target.open("rb") as written:
@@ -67,7 +67,7 @@ def _add(tar: tarfile.TarFile, files: Path, directory: Path) -> None:
         name = str(path.relative_to(files))
         about = path.lstat()
         if stat.S_ISCHR(about.st_mode) and about.st_rdev == 0:
-            # What an overlay marks as removed, a layer marks by a name.
+            # An overlay marks a removed file with a device node, a layer with a file `.wh.NAME`.
             _add_bytes(tar, str(Path(name).with_name(f".wh.{path.name}")), b"")
             continue
         info = tar.gettarinfo(path, name)

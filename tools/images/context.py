@@ -1,4 +1,4 @@
-"""The files a build may copy: those of a directory that its .dockerignore lets through."""
+"""The files a build may copy: those of a directory that its .dockerignore does not exclude."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Context:
-    """A directory, seen through its .dockerignore."""
+    """A directory without the files that its .dockerignore excludes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -31,7 +31,7 @@ class Context:
                 yield relative
 
     def digest(self, sources: tuple[str, ...]) -> str:
-        """Of the names and the content of all that `sources` name."""
+        """A digest of the names and the content of all files under `sources`."""
         digest = hashlib.sha256()
         for path in (each for source in sources for each in self.files(source)):
             full = self.root / path
@@ -40,7 +40,7 @@ class Context:
         return digest.hexdigest()
 
     def copy(self, source: str, target: Path) -> None:
-        """Copy what is at `source` to a path, as COPY does; modes as if checked out anew."""
+        """Copy `source` to a path, as COPY does, with the file modes of a fresh checkout."""
         top = self.root / source
         for path in self.files(source):
             to = target / (self.root / path).relative_to(top) if top.is_dir() else target
@@ -50,7 +50,7 @@ class Context:
                 to.chmod(0o755 if (self.root / path).stat().st_mode & 0o100 else 0o644)
 
     def _ignored(self, path: Path) -> bool:
-        """The last rule that fits the path, or a directory above it, decides."""
+        """The last rule that matches the path, or a directory above it, decides."""
         above = [str(path), *map(str, path.parents)]
         ignored = False
         for ignore, pattern in self._rules:

@@ -1,4 +1,4 @@
-"""A Dockerfile, read: stages of steps. What this does not know it refuses."""
+"""Parse a Dockerfile into stages of steps. Raises ValueError for unknown instructions."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Copy(NamedTuple):
-    """COPY: from the context, or from another stage."""
+    """COPY: from the build context, or from another stage."""
 
     stage: str | None
     sources: tuple[str, ...]
@@ -17,13 +17,13 @@ class Copy(NamedTuple):
 
 
 class Run(NamedTuple):
-    """RUN: a command of the shell."""
+    """RUN: a shell command."""
 
     command: str
 
 
 class Env(NamedTuple):
-    """ENV: variables of the steps that follow, and of the container."""
+    """ENV: variables for the steps that follow and for the container."""
 
     variables: Mapping[str, str]
 
@@ -32,16 +32,18 @@ Step = Copy | Run | Env
 
 
 class Stage:
-    """FROM: on what it builds, what it does, and what a container of it is given.
+    """FROM: one stage.
 
     Attributes
     ----------
-    name, parent
-        Its name, ``""`` without one; an earlier stage or an image.
+    name
+        ``""`` for a stage without a name.
+    parent
+        The name of an earlier stage or of an image.
     steps
         In order.
     user, entrypoint
-        Of the container.
+        Those of the container; None to inherit the parent's.
     """
 
     def __init__(self, name: str, parent: str) -> None:
@@ -64,13 +66,13 @@ def read(path: Path, arguments: Mapping[str, str] | None = None) -> list[Stage]:
     Raises
     ------
     ValueError
-        An instruction or an option that is none of those below, with file and line.
+        An instruction or an option is unknown; the message has file and line.
     """
-    given, stages = dict(arguments or {}), list[Stage]()
+    values, stages = dict(arguments or {}), list[Stage]()
     for number, line in _lines(path.read_text()):
         word, _, rest = line.partition(" ")
         try:
-            _take(word, rest.strip(), stages, given)
+            _take(word, rest.strip(), stages, values)
         except (ValueError, IndexError) as error:
             raise ValueError(f"{path}, line {number}: cannot do `{word}`: {error}") from None
     return stages
@@ -106,7 +108,7 @@ def _take(word: str, rest: str, stages: list[Stage], arguments: dict[str, str]) 
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Instructions with their line numbers: comments gone, continued lines joined."""
+    """Instructions with their line numbers, without comments and with continued lines joined."""
     found: list[tuple[int, str]] = []
     begun = False
     for number, line in enumerate(text.splitlines(), 1):

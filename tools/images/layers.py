@@ -1,7 +1,7 @@
-"""Layers: what each step of a stage changes, kept in a cache by all that it depends on.
+"""Layers: the files that each step of a stage changes, cached by everything the step depends on.
 
-A step is done on an overlay of the layers below it, so that what it changes is a directory of its
-own. Steps run in a mount and a pid namespace that end with them; nothing stays mounted.
+A step runs on an overlay of the layers below it, so its changes are a directory of their own. It
+runs in a mount and a pid namespace that end with it: nothing stays mounted.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 
     @property
     def files(self) -> Path:
-        """What it holds, as an overlay's upper directory."""
+        """Its files, as an overlay's upper directory."""
         return self.directory / "files"
 
     @property
@@ -44,7 +44,7 @@ class Layer(NamedTuple):
 
 
 class Image(NamedTuple):
-    """Layers, the lowest first, and what a container is given."""
+    """Layers, the lowest first, and the settings of a container."""
 
     layers: tuple[Layer, ...]
     env: Mapping[str, str]
@@ -53,33 +53,33 @@ class Image(NamedTuple):
 
 
 class Builder:
-    """Builds images out of Dockerfiles.
+    """Builds images from Dockerfiles.
 
     Parameters
     ----------
     context
         The files that COPY may take.
     cache
-        Directory of all layers; delete it and they are made anew, with the packages of the day.
-        For one builder at a time.
-    say
-        Called with a line at every step that has to be done.
+        Directory of all layers, for one builder at a time. Delete it to build everything again,
+        with today's packages.
+    progress
+        Called with a line for every step that is not in the cache.
     """
 
-    def __init__(self, context: Context, cache: Path, say: Callable[[str], None]) -> None:
-        self._context, self._cache, self._say = context, cache, say
+    def __init__(self, context: Context, cache: Path, progress: Callable[[str], None]) -> None:
+        self._context, self._cache, self._progress = context, cache, progress
         self._used: set[str] = set()
         (cache / "layers").mkdir(parents=True, exist_ok=True)
 
     def build(self, stages: Sequence[Stage], target: str, known: Mapping[str, Image]) -> Image:
-        """The image of the stage `target`, the last for ``""``; only what it needs is made.
+        """The image of the stage `target`, or of the last for ``""``. Builds only what it needs.
 
         Parameters
         ----------
         stages, target
-            A Dockerfile's stages, and which is wanted.
+            A Dockerfile's stages, and the name of the one to build.
         known
-            Images that FROM may name, beside Debian's slim ones.
+            Images that FROM may name, in addition to Debian's slim ones.
         """
         named = {stage.name: stage for stage in stages}
         done: dict[str, Image] = {}
@@ -98,7 +98,7 @@ class Builder:
         return image
 
     def keep(self, name: str) -> None:
-        """Keep the layers of this build for the next of `name`; forget what no build needs."""
+        """Keep the layers of this build for the next build of `name`; delete unused layers."""
         (self._cache / f"{name}.json").write_text(json.dumps(sorted(self._used)))
         needed = {
             key for file in self._cache.glob("*.json") for key in json.loads(file.read_text())
@@ -128,21 +128,21 @@ class Builder:
         lower = ":".join(str(layer.files) for layer in reversed(below))
         if isinstance(step, Run):
             key = _key(below[-1].key, "RUN", step.command, json.dumps(env))
-            given = {"LOWER": lower, "COMMAND": step.command, "OUTSIDE": files()}
-            told = {"HOME": "/root", **outside(), **env}
-            return self._make(key, f"RUN {step.command}", RUN, given, told)
+            variables = {"LOWER": lower, "COMMAND": step.command, "OUTSIDE": files()}
+            image_env = {"HOME": "/root", **outside(), **env}
+            return self._make(key, f"RUN {step.command}", RUN, variables, image_env)
         sources = " ".join(f"/{each.strip('/')}" for each in step.sources)
         doing = f"COPY {' '.join(step.sources)} {step.target}"
-        given = {"LOWER": lower, "SOURCES": sources, "TARGET": step.target, "FROM": ""}
+        variables = {"LOWER": lower, "SOURCES": sources, "TARGET": step.target, "FROM": ""}
         if step.stage is not None:
             other = image_of(step.stage).layers
-            given["FROM"] = ":".join(str(layer.files) for layer in reversed(other))
-            return self._make(_key(below[-1].key, doing, other[-1].key), doing, COPY, given)
+            variables["FROM"] = ":".join(str(layer.files) for layer in reversed(other))
+            return self._make(_key(below[-1].key, doing, other[-1].key), doing, COPY, variables)
         key = _key(below[-1].key, doing, self._context.digest(step.sources))
         with tempfile.TemporaryDirectory(dir=self._cache) as seen:
             for source in step.sources:
                 self._context.copy(source, Path(seen) / source.strip("/"))
-            return self._make(key, doing, COPY, {**given, "SEEN": seen})
+            return self._make(key, doing, COPY, {**variables, "SEEN": seen})
 
     def _debian(self, name: str) -> Image:
         system, _, version = name.partition(":")
@@ -159,18 +159,18 @@ class Builder:
         key: str,
         doing: str,
         script: str,
-        given: Mapping[str, str],
-        told: Mapping[str, str] | None = None,
+        variables: Mapping[str, str],
+        image_env: Mapping[str, str] | None = None,
     ) -> Layer:
-        """The layer of this key: from the cache, or made, whole or not at all.
+        """The layer of this key, from the cache or built. A failed step leaves nothing.
 
-        The script has the variables `given`, and `told` as arguments.
+        The script runs with the environment `variables` and gets `image_env` as arguments.
         """
         layer = Layer(key, self._cache / "layers" / key)
         self._used.add(key)
         if layer.directory.is_dir():
             return layer
-        self._say(doing if len(doing) < 100 else f"{doing[:97]}...")
+        self._progress(doing if len(doing) < 100 else f"{doing[:97]}...")
         begin = time.monotonic()
         with self._scratch() as scratch:
             made = scratch / "made" / "files"
@@ -180,15 +180,16 @@ class Builder:
             env = {
                 "PATH": PATH,
                 "SEEN": str(scratch / "seen"),
-                **given,
+                **variables,
                 "LAYER": str(made),
                 "WORK": str(scratch / "work"),
                 "ROOT": str(scratch / "root"),
                 "EMPTY": str(scratch / "empty"),
             }
-            _run(doing, script, env, *(f"{name}={value}" for name, value in (told or {}).items()))
+            arguments = (f"{name}={value}" for name, value in (image_env or {}).items())
+            _run(doing, script, env, *arguments)
             made.parent.rename(layer.directory)
-        self._say(f"  {time.monotonic() - begin:.1f} s")
+        self._progress(f"  {time.monotonic() - begin:.1f} s")
         return layer
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""The world in which steps are done: shell scripts, and what they are told of this machine.
+"""The shell scripts that run the steps, and the settings of this machine that downloads need.
 
-A script finds in its environment the directories of the layer to be made (`LAYER`), of those below
-it (`LOWER`), and the place at which it sees both as one (`ROOT`).
+A script has three directories in its environment: the layer to build (`LAYER`), the layers below it
+(`LOWER`), and the mount point of the overlay of both (`ROOT`).
 """
 
 import os
@@ -11,7 +11,7 @@ _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _JAVA_CERTIFICATES = Path("/etc/ssl/certs/java/cacerts")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# What Debian's own slim images are, made with the tool that they are made with.
+# The contents of Debian's own slim images, made with the same tool.
 DEBIAN = r"""
 debootstrap --variant=minbase "$SUITE" "$LAYER"
 cd "$LAYER"
@@ -38,8 +38,8 @@ on="redirect_dir=off,metacopy=off,lowerdir=$LOWER,upperdir=$LAYER,workdir=$WORK"
 mount -t overlay overlay -o "$on" "$ROOT"
 """
 
-# The world a command sees: the overlay, and of this machine the network's names, the devices that
-# hold nothing, and under /run the certificates by which downloads are checked here.
+# What a RUN command sees: the overlay and, from this machine, only the files for name resolution,
+# devices without state and, under /run, the certificates that downloads are checked against.
 _WORLD = r"""
 mount -t proc proc "$ROOT/proc"
 for memory in dev run tmp; do mount -t tmpfs -o mode=1777 tmpfs "$ROOT/$memory"; done
@@ -54,14 +54,14 @@ mkdir "$ROOT/dev/shm" "$ROOT/run/outside"
 for file in $OUTSIDE; do cp -L "$file" "$ROOT/run/outside/"; done
 for file in resolv.conf hosts; do mount --bind "/etc/$file" "$ROOT/etc/$file"; done
 """
-# What it is told is the image's environment, not this script's.
+# The command gets the image's environment, not this script's.
 RUN = (
     _OVERLAY
     + _WORLD
     + 'exec env --ignore-environment "$@" "$(command -v chroot)" "$ROOT" /bin/sh -ec "$COMMAND"\n'
 )
 
-# COPY needs of the world only the file system, and of another stage only what it shows.
+# COPY needs only the overlay and, if it copies from another stage, that stage's files.
 COPY = (
     _OVERLAY
     + r"""
@@ -85,13 +85,13 @@ done
 
 
 def outside() -> dict[str, str]:
-    """What downloads need of this machine's own settings: proxies, pip's, certificates."""
+    """The settings of this machine that downloads need: proxies, pip's options, certificates."""
     env = {
         name: value
         for name, value in os.environ.items()
         if name.lower() in ("http_proxy", "https_proxy", "no_proxy") or name.startswith("PIP_")
     }
-    env.pop("PIP_FIND_LINKS", None)  # a place on this machine, out of a command's sight
+    env.pop("PIP_FIND_LINKS", None)  # a directory of this machine, which the command cannot see
     env |= {"DEBIAN_FRONTEND": "noninteractive", "SOURCE_DATE_EPOCH": "0"}
     if _CERTIFICATES.exists():
         env |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), f"/run/outside/{_CERTIFICATES.name}")
@@ -102,5 +102,5 @@ def outside() -> dict[str, str]:
 
 
 def files() -> str:
-    """What of this machine is put under /run/outside."""
+    """The files of this machine that are copied to /run/outside."""
     return " ".join(str(path) for path in (_CERTIFICATES, _JAVA_CERTIFICATES) if path.exists())

@@ -9,7 +9,7 @@ from stampede.store.memory import MemoryObjects
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.tables import Table
 from stampede_bench import synthetic
-from stampede_bench.counting_store import Counted
+from stampede_bench.counting_store import CountingStore
 from stampede_bench.images import CUTOUT_BYTES, images, store
 from stampede_bench.layout import OPERATIONS, SIZES
 from stampede_bench.pack_size import named
@@ -120,7 +120,7 @@ def test_a_made_up_table_is_a_table(spec: TableSpec) -> None:
     assert whole == len({part.first for part in parts})
     chance = Random(1)
     for _ in range(20):
-        one = synthetic.some_id(spec, alerts, chance)
+        one = synthetic.random_id(spec, alerts, chance)
         rows = table.lookup([one])
         assert rows.num_rows >= 1
         assert set(rows[spec.leading].to_pylist()) == {one}
@@ -135,7 +135,7 @@ def test_a_pack_written_again_wins_in_the_index() -> None:
 
 
 def test_requests_and_bytes_are_counted() -> None:
-    counted = Counted(MemoryObjects())
+    counted = CountingStore(MemoryObjects())
     counted.put("a", b"12345")
     counted.put_stream("b", [b"12", b"3"])
     assert counted.get("a", 1, 2) == b"23"

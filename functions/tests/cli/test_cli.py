@@ -7,7 +7,7 @@ import pytest
 
 from stampede import __version__
 from stampede.settings import Settings
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration

@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 import struct
-import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
@@ -14,7 +13,8 @@ import pytest
 
 from stampede.events import connections as module
 from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unreachable
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
+from stampede_local.tls import make_certificate
 from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
@@ -362,15 +362,7 @@ async def test_over_tls_only_to_whom_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    make_certificate(certificate, key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
 

@@ -18,7 +18,8 @@ from stampede.events.record import Record
 from stampede.events.source import check, overrides
 from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import Process, free_port
+from stampede_local.ports import free_port
+from stampede_local.process import Process
 from tests.support.receiver import Received, Receiver, Reply
 
 PARTITIONS = 4

@@ -8,8 +8,8 @@ import pytest
 import urllib3
 
 from stampede.settings import Settings
-from stampede_local.process import Process, free_port, wait_until
-from stampede_local.system import answers
+from stampede_local.ports import free_port
+from stampede_local.process import Process, is_ready, wait_until
 
 
 class Served:
@@ -53,7 +53,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         process.start()
         started.append(process)
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: answers(url), process)
+        wait_until(lambda: is_ready(url), process)
         return Served(process, url, Settings(store=str(settings["STORE"])))
 
     yield start

@@ -15,8 +15,8 @@ import urllib3
 import yaml
 
 from stampede.settings import Settings
-from stampede_local.process import Process, free_port, wait_until
-from stampede_local.system import answers
+from stampede_local.ports import free_port
+from stampede_local.process import Process, is_ready, wait_until
 from tests.functions.conftest import Served
 from tests.support.receiver import Received, Receiver, Reply
 from tests.support.s3_notifications import DIALECTS, JSON, record, records
@@ -345,7 +345,7 @@ def test_a_socket_that_outlives_the_relay_refuses_nobody(tmp_path: Path) -> None
             [held.fileno()],
         )
         relay.start()
-        wait_until(lambda: answers(url), relay)
+        wait_until(lambda: is_ready(url), relay)
         relay.kill()
         with ThreadPoolExecutor() as pool, urllib3.PoolManager(timeout=120, retries=False) as http:
             post = partial(http.request, "POST", url, headers=JSON)

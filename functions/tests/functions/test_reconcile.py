@@ -19,7 +19,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import CUTOUTS, THUMBNAILS
 from stampede.store.tables import Table
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.support.receiver import Receiver
 from tests.support.two_sites import (
     TODAY,

@@ -22,9 +22,11 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import CUTOUTS, TABLES
 from stampede.store.tables import Table
-from stampede_bench.replicate import Site, joined
+from stampede_bench.replicate import joined
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port, wait_until
+from stampede_local.ports import free_port
+from stampede_local.process import wait_until
+from stampede_local.tls import TlsCeph
 from tests.read import conftest as reading
 from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
@@ -92,7 +94,7 @@ def test_a_second_site_that_is_away_is_503_until_it_is_back(
         assert {tell(served, key) for key in keys} == {503}
     finally:
         second_ceph.gateway.start()
-    wait_until(second_ceph._answers, second_ceph.gateway)
+    wait_until(second_ceph.answers, second_ceph.gateway)
     assert {tell(served, key) for key in keys} == {204}
     assert all_same(sites)
 
@@ -240,7 +242,7 @@ def test_over_https(serve, bucket: Settings, ceph_packages: None, tmp_path: Path
     objects = open_objects(bucket)
     objects.put("alerts/ztf/large", bytes(9 * MIB))
     keys = fill(objects)
-    with Site(tmp_path / "tls", free_port(2), "memstore", 4) as second:
+    with TlsCeph(tmp_path / "tls", free_port(2), "memstore", 4) as second:
         sites = joined(bucket, second.settings("https", second.tls_port))
         open_replica(sites).ensure_bucket()
         trusting = environment(sites)

@@ -9,7 +9,7 @@ from minio import Minio
 
 from stampede.errors import SetupError
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.conftest import minio_of
 
 pytestmark = pytest.mark.usefixtures("ceph_packages")
@@ -29,15 +29,15 @@ def get(client: Minio, key: str) -> bytes:
 
 
 def test_it_keeps_its_data_and_leaves_no_process(tmp_path: Path) -> None:
-    said: list[str] = []
-    server = LocalCeph(tmp_path / "a", free_port(2), gigabytes=2, say=said.append)
+    lines: list[str] = []
+    server = LocalCeph(tmp_path / "a", free_port(2), gigabytes=2, progress=lines.append)
     with server:
         client = minio_of(server)
         client.make_bucket(bucket_name="sky")
         put(client, "first", b"1" * 20_000)
     pids = [process.pid for process in server.processes]
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
-    assert said[-1] == f"S3 endpoint at {server.endpoint}"
+    assert lines[-1] == f"S3 endpoint at {server.endpoint}"
 
     server.start()
     put(minio_of(server), "second", b"2" * 20_000)

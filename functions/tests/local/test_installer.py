@@ -22,7 +22,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_is_here_is_not_installed() -> None:
-    installer.ensure({"sh": "dash"}, install=True, say=pytest.fail)
+    installer.ensure({"sh": "dash"}, install=True, progress=pytest.fail)
 
 
 def test_without_consent_it_says_the_command() -> None:
@@ -35,16 +35,16 @@ def test_without_consent_it_says_the_command() -> None:
 def test_with_consent_it_installs_and_talks(program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     program("apt-get", 'echo "$@"; echo Setting up some-package')
-    said: list[str] = []
-    installer.ensure({"no-such-program": "some-package"}, install=True, say=said.append)
-    assert said == ["installing some-package (about 20 s)", "  Setting up some-package"]
+    lines: list[str] = []
+    installer.ensure({"no-such-program": "some-package"}, install=True, progress=lines.append)
+    assert lines == ["installing some-package (about 20 s)", "  Setting up some-package"]
 
 
 def test_a_failed_installation_shows_its_end(program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     program("apt-get", "echo E: no network >&2; exit 100")
     with pytest.raises(SetupError, match=r"(?s)`apt-get update` failed.*E: no network"):
-        installer.ensure({"no-such-program": "p"}, install=True, say=lambda line: None)
+        installer.ensure({"no-such-program": "p"}, install=True, progress=lambda line: None)
 
 
 def test_an_old_java_is_refused(program) -> None:

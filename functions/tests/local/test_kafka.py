@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer
 
 from stampede.errors import SetupError
 from stampede_local.kafka import LocalKafka
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:

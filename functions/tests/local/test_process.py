@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from stampede.errors import SetupError
-from stampede_local.process import Process, State, Supervisor, free_port, require_free, wait_until
+from stampede_local.ports import free_port, require_free
+from stampede_local.process import Process, wait_until
+from stampede_local.supervisor import State, Supervisor
 
 SLEEP = ["sleep", "60"]
 STUBBORN = [
@@ -118,13 +120,13 @@ def test_no_two_processes_are_given_one_port(monkeypatch) -> None:
     """Of twenty ports each takes two until the other ends, and what is given they do not share."""
     ports = range(20_000, 20_020)
     code = f"""
-from stampede_local import process
-process._PORTS = range({ports.start}, {ports.stop})
-print(*(process.free_port(2) for _ in range(2)), flush=True)
+from stampede_local import ports
+ports._PORTS = range({ports.start}, {ports.stop})
+print(*(ports.free_port(2) for _ in range(2)), flush=True)
 input()
 """
-    monkeypatch.setattr("stampede_local.process._PORTS", ports)
-    monkeypatch.setattr("stampede_local.process._given", set())
+    monkeypatch.setattr("stampede_local.ports._PORTS", ports)
+    monkeypatch.setattr("stampede_local.ports._given", set())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
         theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from minio import Minio
 
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.local.test_kafka import consume, produce
 
 # An address of this machine that is not 127.0.0.1, as a pod's is not.

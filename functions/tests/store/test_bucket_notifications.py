@@ -11,7 +11,7 @@ from stampede.settings import Settings
 from stampede.store import bucket_notifications
 from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.conftest import minio_of
 
 NAMES = ["packs", "thumbnails", "tables", "alerts", "deadletters"]

@@ -17,7 +17,7 @@ from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects
 from stampede.store.s3 import S3Objects
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 
 @pytest.fixture(params=["memory", "directory", pytest.param("s3", marks=pytest.mark.integration)])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 
 
 class Received(NamedTuple):

@@ -15,7 +15,7 @@ from stampede.store.packs import Pack, write_pack
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede_local.ceph import LocalCeph
-from stampede_local.process import free_port
+from stampede_local.ports import free_port
 from tests.support import rows
 from tests.support.fits_files import source, ztf
 

@@ -1,0 +1,10 @@
+"""How long operations report what they do."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str], None]
+"""Takes a line of text at each step."""
+
+
+def silent(line: str) -> None:
+    """A `Progress` that shows nothing."""

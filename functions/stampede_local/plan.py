@@ -1,0 +1,34 @@
+"""What a system on one machine consists of, as its user wants it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class SystemPlan(NamedTuple):
+    """What to run on this machine.
+
+    Attributes
+    ----------
+    data
+        Directory of all data: the local Ceph and Kafka, logs.
+    store, kafka
+        Addresses of the store and of Kafka; None to start a local one.
+    topics
+        Topics that the sources read; none to run without Kafka.
+    port
+        Port of `read`. The other processes take free ports.
+    install
+        Consent to install Debian packages.
+    replica, second_site
+        The store of a second site, to which everything is copied, or whether to start a Ceph for
+        one.
+    """
+
+    data: Path
+    store: str | None
+    kafka: str | None
+    topics: tuple[str, ...]
+    port: int
+    install: bool
+    replica: str | None = None
+    second_site: bool = False

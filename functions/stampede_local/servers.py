@@ -1,0 +1,103 @@
+"""The servers that a plan gives no address for: a local Ceph, a second one, a local Kafka."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from pydantic import SecretStr
+
+from stampede.progress import Progress
+from stampede.settings import Settings
+from stampede_local import installer
+from stampede_local.ceph import LocalCeph
+from stampede_local.kafka import LocalKafka, make_topics
+from stampede_local.plan import SystemPlan
+from stampede_local.ports import ServerPorts
+from stampede_local.process import Process
+
+USUAL_PORTS = {"ceph": 8400, "kafka": 9092, "notifications": 8410, "second-site": 8420}
+
+
+class LocalServers:
+    """Starts the servers of a plan.
+
+    Parameters
+    ----------
+    supervise
+        Called with the processes of each server that has started, in the order of their start.
+    """
+
+    def __init__(
+        self,
+        plan: SystemPlan,
+        ports: ServerPorts,
+        supervise: Callable[[list[Process]], None],
+        progress: Progress,
+    ) -> None:
+        self._plan, self._ports = plan, ports
+        self._supervise, self._progress = supervise, progress
+
+    def start(self, settings: Settings) -> Settings:
+        """Start a Ceph and a Kafka unless the plan has their addresses; the settings for both.
+
+        Raises `SetupError`.
+        """
+        plan = self._plan
+        needs_ceph = not plan.store
+        needs_kafka = bool(plan.topics) and not plan.kafka
+        programs = (installer.CEPH if needs_ceph else {}) | (installer.KAFKA if needs_kafka else {})
+        installer.ensure(programs, install=plan.install, progress=self._progress)
+        with ThreadPoolExecutor(1) as pool:  # the first time, Maven fetches Kafka meanwhile
+            jars = pool.submit(installer.kafka_jars, self._progress) if needs_kafka else None
+            settings = self._ceph(settings) if needs_ceph else _updated(settings, store=plan.store)
+            if jars:
+                jars.result()
+        kafka = (plan.kafka or self._kafka()) if plan.topics else ""
+        return _updated(settings, kafka=kafka, topics=",".join(plan.topics))
+
+    def start_second_site(self, settings: Settings) -> Settings:
+        """Start a second Ceph; the settings with it as the replica. Raises `SetupError`."""
+        installer.ensure(installer.CEPH, install=self._plan.install, progress=self._progress)
+        self._progress("starting a second Ceph, as another site")
+        ceph = LocalCeph(
+            self._plan.data / "second-site",
+            self._ports.claim("second-site"),
+            access_key="second-site",
+            secret_key="second-site-local",
+            progress=self._progress,
+        )
+        for process in ceph.processes:
+            process.name = f"second-{process.name}"
+        ceph.start()
+        self._supervise(ceph.processes)
+        return _updated(
+            settings,
+            replica=f"{ceph.endpoint}/stampede",
+            replica_access_key=ceph.access_key,
+            replica_secret_key=SecretStr(ceph.secret_key),
+        )
+
+    def _ceph(self, settings: Settings) -> Settings:
+        self._progress("starting a local Ceph")
+        directory, port = self._plan.data / "ceph", self._ports.claim("ceph")
+        ceph = LocalCeph(directory, port, progress=self._progress)
+        ceph.start()
+        self._supervise(ceph.processes)
+        return _updated(
+            settings,
+            store=f"{ceph.endpoint}/stampede",
+            access_key=ceph.access_key,
+            secret_key=SecretStr(ceph.secret_key),
+        )
+
+    def _kafka(self) -> str:
+        self._progress("starting a local Kafka")
+        directory, port = self._plan.data / "kafka", self._ports.claim("kafka")
+        kafka = LocalKafka(directory, port, progress=self._progress)
+        kafka.start()
+        self._supervise(kafka.processes)
+        make_topics(kafka.bootstrap, self._plan.topics)
+        return kafka.bootstrap
+
+
+def _updated(settings: Settings, **update: object) -> Settings:
+    return settings.model_copy(update=update)
