@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from e2e.cluster import Failed, choose
-from e2e.cluster.build import tool
+from e2e.cluster.binaries import tool
 from e2e.cluster.choice import Cluster
-from e2e.cluster.knative import Kubectl
+from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.places import IMAGES, ROOT
-from e2e.cluster.steps import alone, step
+from e2e.cluster.steps import exclusive_use, step
 
 NAMES = ("stampede", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
@@ -26,7 +26,7 @@ def main() -> int:
     """The exit status."""
     try:
         cluster = choose()
-        with alone():
+        with exclusive_use():
             if sys.argv[1:] == ["build"]:
                 build(cluster)
                 return 0

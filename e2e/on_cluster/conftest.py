@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import choose
-from e2e.cluster.build import tool
-from e2e.cluster.steps import alone
+from e2e.cluster.binaries import tool
+from e2e.cluster.steps import exclusive_use
 from e2e.on_cluster import readme
 from e2e.on_cluster.__main__ import up
 from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
@@ -16,7 +16,7 @@ from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
 def cluster() -> Iterator[Cluster]:
     """What `make e2e-up` brings up. It stays up if it was up, and is new if it was not."""
     chosen = choose()
-    with alone():
+    with exclusive_use():
         was_up = chosen.running
         if not was_up:
             chosen.down(wipe=True)
