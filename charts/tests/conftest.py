@@ -1,4 +1,4 @@
-"""Schemas of everything, made once a session."""
+"""Schemas of all kinds, built once per session."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from schemas import Schemas
 
 @pytest.fixture(scope="session")
 def known(pytestconfig: pytest.Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Definitions out of Go modules, fetched the first time, with a word for who waits."""
+    """Definitions from pinned packages. The first run fetches them and reports progress."""
     reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     return definitions(lambda line: reporter.write_line(line) if reporter else None)
 
 
 @pytest.fixture(scope="session")
 def schemas(known: tuple[dict[str, Any], list[dict[str, Any]]]) -> Schemas:
-    """What every kind may say."""
-    made = Schemas(*known)
-    add_kafka_source(made)
-    return made
+    """The strict schema of every kind."""
+    schemas = Schemas(*known)
+    add_kafka_source(schemas)
+    return schemas

@@ -1,7 +1,7 @@
-"""The schema of a KafkaSource, whose CRD leaves all of its fields but one open.
+"""The schema of a KafkaSource. Its CRD leaves all fields but one open.
 
-It is what eventing-kafka-broker 1.20 reads (``control-plane/pkg/apis/sources/v1``) and what its
-webhook refuses; where Knative's sources are alike, the parts are those of Knative's own CRDs.
+It follows the Go types of eventing-kafka-broker 1.20 (``control-plane/pkg/apis/sources/v1``) and
+the checks of its webhook. Fields that all Knative sources share come from Knative's own CRDs.
 """
 
 from schemas import Schema, Schemas, core
@@ -10,12 +10,12 @@ VERSIONS = ("sources.knative.dev/v1", "sources.knative.dev/v1beta1")
 
 
 def add_kafka_source(schemas: Schemas) -> None:
-    """Have `schemas` know it."""
+    """Add the schema of a KafkaSource."""
     ping = schemas.schema("sources.knative.dev/v1", "PingSource")["properties"]["spec"]
     trigger = schemas.schema("eventing.knative.dev/v1", "Trigger")["properties"]["spec"]
     spec = {
-        "topics": texts(),
-        "bootstrapServers": texts(),
+        "topics": strings(),
+        "bootstrapServers": strings(),
         "consumers": {"type": "integer", "minimum": 0},
         "consumerGroup": {"type": "string"},
         "initialOffset": {"enum": ["earliest", "latest"]},
@@ -40,15 +40,15 @@ def add_kafka_source(schemas: Schemas) -> None:
 
 
 def closed(**properties: Schema) -> Schema:
-    """An object of these fields and no others."""
+    """An object with these fields and no others."""
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def key() -> Schema:
-    """A key of a Secret."""
+    """A reference to a key of a Secret."""
     return closed(secretKeyRef=core("core.v1.SecretKeySelector"))
 
 
-def texts() -> Schema:
-    """Texts, at least one."""
+def strings() -> Schema:
+    """A non-empty list of non-empty strings."""
     return {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}

@@ -1,13 +1,10 @@
-"""Where schemas come from: what a cluster's API servers would say, out of pinned packages.
+"""Origins of schemas: pinned packages that define the kinds a cluster's API servers know.
 
-`python charts/tests/origins.py` fetches all of it, and says so; the tests find it in the user's
-cache. Go modules come from wherever Go takes them, Maven's packages from wherever Maven does.
+`python charts/tests/origins.py` fetches all packages with the user's Go and Maven. The tests read
+the schemas from the user's cache.
 """
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -17,25 +14,26 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-Say = Callable[[str], None]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from e2e.cluster.go_modules import copy_sources, download
+from e2e.cluster.places import CACHE, LOGS
+from e2e.cluster.steps import Failed, run
+
+Progress = Callable[[str], None]
 Documents = list[dict[str, Any]]
 
 CONTROLLER_GEN = "sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.1"
 
 
 class Origin(Protocol):
-    """Something that defines kinds."""
+    """A package that defines kinds."""
 
     def fetch(self, directory: Path) -> Documents:
-        """Its definitions, worked out in an empty directory. Raises `Unavailable`."""
-
-
-class Unavailable(Exception):
-    """An origin could not be fetched; the message says why."""
+        """The package's definitions. Works in an empty directory. Raises `Failed`."""
 
 
 class Module(NamedTuple):
-    """A Go module, and the files in it that define kinds."""
+    """A Go module with files that define kinds."""
 
     path: str
     version: str
@@ -45,13 +43,13 @@ class Module(NamedTuple):
         return f"Go module {self.path}@{self.version}"
 
     def fetch(self, directory: Path) -> Documents:
-        """What its files say."""
-        source = download(self.path, self.version, directory)
+        """The documents in its files."""
+        source = download(self.path, self.version)
         return read(file for glob in self.files for file in sorted(source.glob(glob)))
 
 
 class Types(NamedTuple):
-    """A Go module whose CRDs are made of its Go types, as its own build makes them."""
+    """A Go module whose CRDs its own build generates from Go types."""
 
     path: str
     version: str
@@ -62,20 +60,16 @@ class Types(NamedTuple):
         return f"Go types of {self.path}@{self.version}"
 
     def fetch(self, directory: Path) -> Documents:
-        """What controller-gen makes of its types; building that takes half a minute."""
-        source, made = directory / "source", directory / "crds"
-        shutil.copytree(
-            download(self.path, self.version, directory), source, copy_function=shutil.copyfile
-        )
-        for each in (source, *source.rglob("*/")):  # Go's cache is read-only
-            each.chmod(0o755)
-        paths, out = f"paths=./{self.package}", f"output:crd:dir={made}"
-        run("go", "run", CONTROLLER_GEN, "crd:allowDangerousTypes=true", paths, out, cwd=source)
-        return [each for each in read(made.glob("*.yaml")) if kind(each) in self.kinds]
+        """The CRDs that controller-gen generates. Building controller-gen takes half a minute."""
+        source, crds = directory / "source", directory / "crds"
+        copy_sources(download(self.path, self.version), source)
+        paths, output = f"paths=./{self.package}", f"output:crd:dir={crds}"
+        run_in(source, "go", "run", CONTROLLER_GEN, "crd:allowDangerousTypes=true", paths, output)
+        return [each for each in read(crds.glob("*.yaml")) if kind(each) in self.kinds]
 
 
 class Strimzi(NamedTuple):
-    """Strimzi's kinds, made of its Java classes by its own generator."""
+    """Strimzi's kinds, which its own generator derives from Java classes."""
 
     version: str
     kinds: tuple[str, ...]
@@ -84,7 +78,7 @@ class Strimzi(NamedTuple):
         return f"Java classes of Strimzi {self.version}"
 
     def fetch(self, directory: Path) -> Documents:
-        """What the generator makes of them; 31 MB by Maven."""
+        """The CRDs that the generator writes. Maven downloads 31 MB."""
         project = directory / "pom.xml"
         project.write_text(
             "<project><modelVersion>4.0.0</modelVersion><groupId>stampede</groupId>"
@@ -93,17 +87,17 @@ class Strimzi(NamedTuple):
             "</dependencies></project>"
         )
         copy = ("dependency:copy-dependencies", f"-DoutputDirectory={directory}/jars")
-        run("mvn", "--quiet", "--batch-mode", f"--file={project}", *copy, cwd=directory)
+        run_in(directory, "mvn", "--quiet", "--batch-mode", f"--file={project}", *copy)
         classes = [
             f"io.strimzi.api.kafka.model.{name}={directory}/{name}.yaml" for name in self.kinds
         ]
         generator = "io.strimzi.crdgenerator.CrdGenerator"
-        run("java", "-cp", f"{directory}/jars/*", generator, "--yaml", *classes, cwd=directory)
+        run_in(directory, "java", "-cp", f"{directory}/jars/*", generator, "--yaml", *classes)
         return read(directory.glob("*.yaml"))
 
 
 KUBERNETES = Module("k8s.io/kubernetes", "v1.34.4", ("api/openapi-spec/swagger.json",))
-# Knative 1.20 is 0.47 as modules.
+# The modules of Knative 1.20 have the version 0.47.
 CUSTOM: tuple[Origin, ...] = (
     Module(
         "knative.dev/serving",
@@ -123,7 +117,7 @@ CUSTOM: tuple[Origin, ...] = (
             for kinds in ("servicemonitors", "podmonitors", "prometheusrules")
         ),
     ),
-    # Of Rook only the types are a module that can be had; these fields have not changed since.
+    # The only module of Rook that Go can fetch has its types; these fields have not changed since.
     Types(
         "github.com/rook/rook/pkg/apis",
         "v0.0.0-20231204200402-5287527732f7",
@@ -135,53 +129,40 @@ CUSTOM: tuple[Origin, ...] = (
         "v0.0.0-20221122204822-d1a8c34382f1",
         ("deploy/crds/*_objectbucketclaim_crd.yaml",),
     ),
-    # The last release whose generator is a package.
+    # The last release that publishes its generator as a package.
     Strimzi("0.45.0", ("topic.KafkaTopic", "user.KafkaUser")),
 )
 
 
-def definitions(say: Say = print) -> tuple[dict[str, Any], Documents]:
-    """Kubernetes' own OpenAPI definitions, and the objects that the others install."""
-    ((built_in,), *others) = (kept(origin, say) for origin in (KUBERNETES, *CUSTOM))
+def definitions(progress: Progress = print) -> tuple[dict[str, Any], Documents]:
+    """Kubernetes' own OpenAPI definitions, and the objects of the other packages."""
+    ((built_in,), *others) = (cached(origin, progress) for origin in (KUBERNETES, *CUSTOM))
     return built_in["definitions"], [each for documents in others for each in documents]
 
 
-def kept(origin: Origin, say: Say) -> Documents:
-    """What an origin defines, out of the user's cache if it is there."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def cached(origin: Origin, progress: Progress) -> Documents:
+    """The definitions of an origin, fetched only if the user's cache lacks them."""
     name = blake2b(repr((CONTROLLER_GEN, origin)).encode(), digest_size=8).hexdigest()
-    cached = home / "stampede" / "schemas" / f"{name}.json"
-    if not cached.exists():
-        say(f"schemas out of {origin}")
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent) as directory:
-            whole = Path(directory) / "whole.json"
-            whole.write_text(json.dumps(origin.fetch(Path(directory))))
-            whole.rename(cached)
-    return json.loads(cached.read_text())
+    file = CACHE / "schemas" / f"{name}.json"
+    if not file.exists():
+        progress(f"schemas from {origin}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=file.parent) as directory:
+            complete = Path(directory) / "complete.json"
+            complete.write_text(json.dumps(origin.fetch(Path(directory))))
+            complete.rename(file)
+    return json.loads(file.read_text())
 
 
-def download(path: str, version: str, directory: Path) -> Path:
-    """Where Go keeps a module, fetched from wherever it takes modules."""
-    told = run("go", "mod", "download", "-json", f"{path}@{version}", cwd=directory)
-    return Path(json.loads(told)["Dir"])
-
-
-def run(*command: str, cwd: Path) -> str:
-    """What a program says. Raises `Unavailable`."""
-    if shutil.which(command[0]) is None:
-        raise Unavailable(f"this needs {command[0]}")
-    # A workspace or a flag of who runs this is not meant for it.
-    environment = os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod"}
-    told = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
-    if told.returncode:
-        last = (told.stderr or told.stdout).strip().splitlines()[-5:]
-        raise Unavailable(f"{' '.join(command[:4])} …: " + " / ".join(last))
-    return told.stdout
+def run_in(directory: Path, *command: str) -> None:
+    """Run a program that writes into a directory. Raises `Failed`."""
+    # The user's Go workspace and flags must not apply here.
+    env = {"GOWORK": "off", "GOFLAGS": "-mod=mod"}
+    run(*command, log=LOGS / f"schemas-{command[0]}.log", cwd=directory, env=env)
 
 
 def dependency(artifact: str, version: str) -> str:
-    """A package of Strimzi's, as Maven wants to be told."""
+    """A package of Strimzi, as an element of a Maven project."""
     return (
         "<dependency><groupId>io.strimzi</groupId>"
         f"<artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
@@ -212,5 +193,5 @@ def _documents(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
 if __name__ == "__main__":
     try:
         definitions(lambda line: print(line, file=sys.stderr))
-    except Unavailable as error:
+    except Failed as error:
         sys.exit(f"schemas: {error}")

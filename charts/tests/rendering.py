@@ -1,4 +1,4 @@
-"""The chart, as Helm renders it: by the pinned Helm, with values of `ci/` and others."""
+"""Render the chart by the pinned Helm, with the values of `ci/` and others."""
 
 import copy
 import os
@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "stampede"
 CASES = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
-RELEASE, NAMESPACE = "night", "sky"  # neither is what a template might have been written for
+RELEASE, NAMESPACE = "night", "sky"  # a template with hard-coded names fails with these
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Object = dict[str, Any]
@@ -23,15 +23,15 @@ Object = dict[str, Any]
 
 @cache
 def program() -> str:
-    """Path of Helm, built out of Go modules the first time."""
+    """Path of Helm, built from Go modules if missing."""
     line = [sys.executable, "-m", "e2e.cluster", "tool", "helm"]
-    told = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert told.returncode == 0, "Helm could not be built: see above"
-    return told.stdout.strip()
+    done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, "Helm could not be built: see above"
+    return done.stdout.strip()
 
 
 def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """What Helm says, where it knows of no cluster."""
+    """Run Helm without access to a cluster."""
     environment = os.environ | {"KUBECONFIG": os.devnull}
     return subprocess.run([program(), *arguments], capture_output=True, text=True, env=environment)
 
@@ -43,40 +43,40 @@ def template(*arguments: str | Path, chart: Path = CHART) -> subprocess.Complete
 
 @cache
 def _rendered(case: str, *arguments: str) -> list[Object]:
-    told = template("--values", CHART / "ci" / f"{case}.yaml", *arguments)
-    assert told.returncode == 0, told.stderr
-    return [each for each in yaml.load_all(told.stdout, LOADER) if each]
+    done = template("--values", CHART / "ci" / f"{case}.yaml", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.load_all(done.stdout, LOADER) if each]
 
 
 def rendered(case: str, *arguments: str) -> list[Object]:
-    """All objects that the chart makes with the values of `ci/CASE.yaml`."""
+    """All objects that the chart renders with the values of `ci/CASE.yaml`."""
     return copy.deepcopy(_rendered(case, *arguments))
 
 
 def objects(case: str, kind: str) -> dict[str, Object]:
-    """Those of one kind, by name."""
+    """The objects of one kind, by name."""
     return {each["metadata"]["name"]: each for each in rendered(case) if each["kind"] == kind}
 
 
 def notes(directory: Path, *arguments: str | Path) -> str:
-    """What Helm says after an installation.
+    """The text of NOTES.txt.
 
-    `helm template` does not render NOTES.txt, and an installation wants a cluster: so a copy of
-    the chart has it as the text of an object.
+    `helm template` does not render NOTES.txt, and an installation needs a cluster. So a copy of
+    the chart renders it into an object.
     """
     shutil.copytree(CHART, directory / "chart")
     (directory / "chart" / "templates" / "NOTES.txt").rename(directory / "chart" / "notes.txt")
-    (directory / "chart" / "templates" / "said.yaml").write_text(
-        '{kind: Said, text: {{ tpl (.Files.Get "notes.txt") . | toJson }}}'
+    (directory / "chart" / "templates" / "notes.yaml").write_text(
+        '{kind: Notes, text: {{ tpl (.Files.Get "notes.txt") . | toJson }}}'
     )
-    told = template(*arguments, "--show-only", "templates/said.yaml", chart=directory / "chart")
-    assert told.returncode == 0, told.stderr
-    (said,) = yaml.safe_load_all(told.stdout)
-    return said["text"]
+    done = template(*arguments, "--show-only", "templates/notes.yaml", chart=directory / "chart")
+    assert done.returncode == 0, done.stderr
+    (rendered_notes,) = yaml.safe_load_all(done.stdout)
+    return rendered_notes["text"]
 
 
 def pods(each: Object) -> Iterator[Object]:
-    """The pods that an object makes: their metadata and spec."""
+    """Metadata and spec of the pods that an object creates."""
     spec = each.get("spec") or {}
     if each["kind"] == "Pod":
         yield each
@@ -92,5 +92,5 @@ def containers(pod: Object) -> list[Object]:
 
 
 def environment(container: Object) -> dict[str, str | None]:
-    """Its variables; None for what comes out of a Secret."""
+    """The container's environment variables; None if the value comes from a Secret."""
     return {each["name"]: each.get("value") for each in container.get("env", ())}

@@ -1,9 +1,9 @@
-"""Strict schemas of Kubernetes objects: a field that nobody knows is an error.
+"""Strict schemas of Kubernetes objects: an unknown field is an error.
 
-A cluster is lenient. It drops what it does not know of its own kinds, and what a CRD leaves open
-it takes unseen. Here every object is closed, and what CRDs leave open is held to the definition
-of what really stands there, such as a pod's. CEL rules (``x-kubernetes-validations``) are not
-evaluated; a cluster is needed for those.
+A cluster is lenient. It drops unknown fields of its own kinds, and accepts anything where a CRD
+leaves a field open. Here every object is closed, and open fields of CRDs get the definition of the
+type that they hold, for example a pod's. CEL rules (``x-kubernetes-validations``) are not
+evaluated, because they need a cluster.
 """
 
 import re
@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 CORE = "urn:kubernetes"
 OPEN = "x-kubernetes-preserve-unknown-fields"
 QUANTITY = r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$"
-# Definitions of Kubernetes that say less than is known.
+# Stricter definitions of types that Kubernetes defines loosely.
 SCALARS: dict[str, Schema] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["integer", "string"]},
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {
@@ -30,14 +30,14 @@ SCALARS: dict[str, Schema] = {
 
 
 def core(name: str) -> Schema:
-    """A definition of Kubernetes', such as ``core.v1.PodSpec``."""
+    """Reference to a definition of Kubernetes, for example ``core.v1.PodSpec``."""
     group = "apimachinery.pkg.apis" if name.startswith("meta.") else "api"
     return {"$ref": f"{CORE}#/definitions/io.k8s.{group}.{name}"}
 
 
-# Free maps that CRDs leave open: by the field's name, wherever it stands.
+# Fields with arbitrary keys that CRDs leave open, by name at any path.
 TEXTS = ("annotations", "attributes", "exact", "extensions", "matchLabels", "prefix", "suffix")
-# A Trigger's and an EventPolicy's filters hold filters, which a CRD cannot say.
+# Filters of Triggers and EventPolicies contain filters, which a CRD cannot express.
 FILTER = "urn:filter"
 FILTERS: Schema = {
     "type": "object",
@@ -52,7 +52,7 @@ FILTERS: Schema = {
         "not": {"$ref": FILTER},
     },
 }
-# What really stands where CRDs leave open what does: by kind and path, `*` for an array's items.
+# Schemas of fields that CRDs leave open, by kind and path; `*` stands for an array's items.
 POD = "spec.template.spec."
 SHAPES: dict[str, dict[str, Schema]] = {
     "Service": {
@@ -76,20 +76,20 @@ SHAPES: dict[str, dict[str, Schema]] = {
 
 
 def strict(definitions: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Kubernetes' own definitions, closed, to be referred to by `core`."""
+    """Kubernetes' own definitions, closed. `core` refers to them."""
     closed = {name: close(each) for name, each in definitions.items()}
     return closed | SCALARS
 
 
 def close(schema: Any, kind: str = "", path: str = "") -> Any:
-    """A schema that knows no fields but its own.
+    """A copy of a schema that allows no other fields.
 
     Parameters
     ----------
     schema
-        Structural, as in a CRD, or a definition of Kubernetes' OpenAPI.
+        A CRD's structural schema, or a definition of Kubernetes' OpenAPI.
     kind, path
-        What it is the schema of, to find it in `SHAPES`.
+        Where the schema applies, to look it up in `SHAPES`.
     """
     if "$ref" in schema:
         return {"$ref": CORE + schema["$ref"]}
@@ -123,14 +123,14 @@ def close(schema: Any, kind: str = "", path: str = "") -> Any:
 
 
 class Schemas:
-    """What every kind may say.
+    """Strict schemas of all kinds.
 
     Parameters
     ----------
     definitions
         Kubernetes' own.
     objects
-        What others install; of these the CustomResourceDefinitions count.
+        Objects of other packages. Only CustomResourceDefinitions are used.
     """
 
     def __init__(self, definitions: Mapping[str, Schema], objects: list[Schema]) -> None:
@@ -148,24 +148,24 @@ class Schemas:
         return self._schemas[api_version, kind]
 
     def add(self, api_version: str, kind: str, schema: Schema) -> None:
-        """Know one kind more."""
+        """Add the schema of a kind."""
         self._schemas[api_version, kind] = schema
 
     def problems(self, value: Mapping[str, Any]) -> list[str]:
-        """What is wrong with an object, one line each."""
+        """Errors in an object, one line each."""
         which = value.get("apiVersion", ""), value.get("kind", "")
         if which not in self._schemas:
             return [f"no schema of {' '.join(which)}"]
         return self.check(self._schemas[which], value)
 
     def check(self, schema: Schema, value: Any) -> list[str]:
-        """What is wrong with a value by a schema that may refer to Kubernetes' definitions."""
+        """Errors in a value by a schema that may refer to Kubernetes' definitions."""
         validator = Draft202012Validator(schema, registry=self._registry)
-        return [said(error) for error in validator.iter_errors(value)]
+        return [describe(error) for error in validator.iter_errors(value)]
 
 
-def said(error: ValidationError) -> str:
-    """Where, and what."""
+def describe(error: ValidationError) -> str:
+    """Path and message of an error."""
     inner = best_match([error]) or error
     return f"{'.'.join(map(str, inner.absolute_path))}: {inner.message}"
 
@@ -181,7 +181,7 @@ def built_in(definitions: Mapping[str, Schema]) -> Iterator[tuple[tuple[str, str
 
 
 def custom(crd: Schema) -> dict[tuple[str, str], Schema]:
-    """The kind that a CustomResourceDefinition defines, in each version that is served."""
+    """The kind of a CustomResourceDefinition, in each served version."""
     spec, found = crd["spec"], {}
     kind = spec["names"]["kind"]
     for version in spec["versions"]:
@@ -204,7 +204,7 @@ FLAG = re.compile(r"behind a feature flag - (\S+)")
 
 
 def flagged(schema: Schema, value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Fields of a value that Knative takes only with a feature flag: path and flag."""
+    """Fields of a value that Knative accepts only with a feature flag: path and flag."""
     if found := FLAG.search(schema.get("description", "")):
         yield path, found[1]
     elif isinstance(value, dict):

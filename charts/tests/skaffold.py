@@ -1,7 +1,7 @@
-"""What skaffold.yaml may say: the part of skaffold's format that this project uses.
+"""A strict schema of the part of skaffold's format that skaffold.yaml uses.
 
-The fields are those of ``docs-v2/content/en/schemas/v4beta13.json`` in skaffold's repository, each
-object closed; a field of the format that is missing here is to be added when it is first used.
+The fields come from ``docs-v2/content/en/schemas/v4beta13.json`` in skaffold's repository, with
+closed objects. Add further fields of the format here when they are first used.
 """
 
 from schemas import Schema
@@ -10,7 +10,7 @@ VERSION = "skaffold/v4beta13"
 
 
 def closed(needed: str = "", /, **properties: Schema) -> Schema:
-    """An object of these fields and no others; `needed` names those that must be there."""
+    """An object with these fields and no others; `needed` names the required ones."""
     return {
         "type": "object",
         "properties": properties,
@@ -20,7 +20,7 @@ def closed(needed: str = "", /, **properties: Schema) -> Schema:
 
 
 def each(item: Schema) -> Schema:
-    """A list."""
+    """A non-empty list."""
     return {"type": "array", "items": item, "minItems": 1}
 
 
@@ -28,7 +28,7 @@ TEXT: Schema = {"type": "string"}
 TEXTS = each(TEXT)
 FLAG: Schema = {"type": "boolean"}
 NUMBER: Schema = {"type": "integer"}
-# Keys with dots, as for `helm --set`.
+# The keys are paths with dots, as for `helm --set`.
 PAIRS: Schema = {"type": "object", "additionalProperties": TEXT}
 
 BUILD = closed(

@@ -1,4 +1,4 @@
-"""What a cluster needs beside the chart is valid, and fits the chart."""
+"""The manifests are valid, and match the chart."""
 
 import re
 from pathlib import Path
@@ -29,27 +29,27 @@ def objects(path: str, kind: str) -> list[Object]:
 
 
 def installed() -> list[Object]:
-    """What the chart makes as the READMEs here have it installed."""
-    told = helm(
+    """The objects of the chart, installed as the READMEs in manifests/ describe."""
+    done = helm(
         *("template", "stampede", CHART, "--namespace", "stampede"),
         *("--values", CHART / "ci" / "minimal.yaml"),
         *("--set", "sources.lsst.bootstrapServers={kafka:9092}"),
         *("--set", "sources.lsst.topics={lsst-alerts}"),
     )
-    assert told.returncode == 0, told.stderr
-    return [each for each in yaml.safe_load_all(told.stdout) if each]
+    assert done.returncode == 0, done.stderr
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_object_is_valid(schemas: Schemas, path: Path) -> None:
-    made = read(path)
-    assert made
-    wrong = [
+    documents = read(path)
+    assert documents
+    errors = [
         f"{each['kind']} {each['metadata']['name']}: {problem}"
-        for each in made
+        for each in documents
         for problem in schemas.problems(each)
     ]
-    assert wrong == []
+    assert errors == []
 
 
 @pytest.mark.parametrize(
@@ -63,31 +63,31 @@ def test_every_object_is_valid(schemas: Schemas, path: Path) -> None:
         ("strimzi/user.yaml", "KafkaUser", "acls"),
     ],
 )
-def test_a_misspelt_field_is_seen(schemas: Schemas, path: str, kind: str, field: str) -> None:
+def test_a_misspelt_field_is_an_error(schemas: Schemas, path: str, kind: str, field: str) -> None:
     each = objects(path, kind)[0]
     each["spec"][field] = "x"
     (problem,) = schemas.problems(each)
     assert f"'{field}' was unexpected" in problem
 
 
-def test_rook_makes_what_setup_makes() -> None:
+def test_rook_creates_the_same_notifications_as_setup() -> None:
     (claim,) = objects("rook/bucket.yaml", "ObjectBucketClaim")
     (topic,) = objects("rook/bucket.yaml", "CephBucketTopic")
     notifications = objects("rook/bucket.yaml", "CephBucketNotification")
-    told = {
+    prefixes = {
         each["metadata"]["name"]: rule["value"]
         for each in notifications
         for rule in each["spec"]["filter"]["keyFilters"]
     }
-    assert told == {f"stampede-{prefix.strip('/')}": prefix for prefix in PREFIXES}
+    assert prefixes == {f"stampede-{prefix.strip('/')}": prefix for prefix in PREFIXES}
     assert {each["spec"]["topic"] for each in notifications} == {topic["metadata"]["name"]}
-    assert claim["metadata"]["labels"] == {f"bucket-notification-{name}": name for name in told}
+    assert claim["metadata"]["labels"] == {f"bucket-notification-{name}": name for name in prefixes}
     assert {each["metadata"]["namespace"] for each in [claim, topic, *notifications]} == {
         "stampede"
     }
 
 
-def test_rooks_topic_tells_the_relay() -> None:
+def test_rooks_topic_pushes_to_the_relay() -> None:
     (topic,) = objects("rook/bucket.yaml", "CephBucketTopic")
     jobs = [each for each in installed() if each["kind"] == "Job"]
     urls = {
@@ -100,14 +100,14 @@ def test_rooks_topic_tells_the_relay() -> None:
     assert urls == {topic["spec"]["endpoint"]["http"]["uri"]}
 
 
-def test_strimzis_topics_take_the_largest_alert() -> None:
+def test_strimzis_topics_accept_the_largest_alert() -> None:
     topics = objects("strimzi/topics.yaml", "KafkaTopic")
     assert tuple(each["metadata"]["name"] for each in topics) == TOPICS
     for each in topics:
         assert each["spec"]["config"]["max.message.bytes"] > Settings().max_alert_bytes
 
 
-def test_strimzis_user_may_read_as_the_chart_reads() -> None:
+def test_strimzis_user_may_read_the_chart_s_topics_and_groups() -> None:
     (user,) = objects("strimzi/user.yaml", "KafkaUser")
     rules = [rule["resource"] for rule in user["spec"]["authorization"]["acls"]]
     topics = {rule["name"] for rule in rules if rule["type"] == "topic"}
@@ -120,8 +120,8 @@ def test_strimzis_user_may_read_as_the_chart_reads() -> None:
         assert environment(container)["STAMPEDE_GROUP"].startswith(groups)
 
 
-def test_the_release_of_knative_is_that_of_the_schemas() -> None:
-    """And 0.47 is what Knative's modules call 1.20."""
+def test_the_documented_knative_has_the_schemas_version() -> None:
+    """The modules of Knative 1.20 have the version 0.47."""
     text = (MANIFESTS / "knative" / "README.md").read_text()
     pins = {each.version for each in CUSTOM if isinstance(each, Module) and "knative" in each.path}
     assert pins == set(re.findall(r"v0\.\d+\.\d+", text.replace("(0.", "(v0."))) == {"v0.47.0"}
@@ -131,6 +131,6 @@ def test_the_release_of_knative_is_that_of_the_schemas() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(MANIFESTS.rglob("README.md")), ids=lambda p: p.parent.name)
-def test_paths_in_commands_are_there(page: Path) -> None:
+def test_paths_in_commands_exist(page: Path) -> None:
     for target in re.findall(r"(?:manifests|charts)/[a-z/]+[a-z.]*", page.read_text()):
         assert (ROOT / target).exists(), target

@@ -1,4 +1,4 @@
-"""Alert rules and dashboards ask for metrics that exist, and every alert has its runbook."""
+"""Alert rules and dashboards query metrics that exist, and every rule has a runbook."""
 
 import json
 import re
@@ -18,12 +18,12 @@ RULES = sorted((CHART / "files" / "alerts").glob("*.yaml"))
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-# What Prometheus adds to what is collected from a pod.
+# Labels that Prometheus adds to a pod's metrics.
 ADDED = {"namespace", "pod", "container", "job", "instance", "component", "le"}
 
 
 def exported() -> dict[str, set[str]]:
-    """Every series that Stampede has, with its labels."""
+    """Every metric that Stampede exports, with its labels."""
     assert metrics.EVENTS
     found: dict[str, set[str]] = {}
     for collector, names in REGISTRY._collector_to_names.items():
@@ -34,7 +34,7 @@ def exported() -> dict[str, set[str]]:
 
 
 def queries(path: Path) -> Iterator[str]:
-    """The PromQL of a rule or a dashboard."""
+    """The PromQL queries of a rule or a dashboard."""
     if path.suffix == ".yaml":
         yield yaml.safe_load(path.read_text())["expr"]
         return
@@ -54,12 +54,12 @@ def expressions(value: Any) -> Iterator[str]:
                 yield from expressions(inner)
 
 
-def asked(query: str) -> list[tuple[str, set[str]]]:
-    """Metrics that a query asks for, and labels it chooses or groups by. Raises ValueError."""
-    # What is Grafana's own: intervals, and the values of a label.
+def selected(query: str) -> list[tuple[str, set[str]]]:
+    """The metrics in a query, and the labels it selects or groups by. Raises ValueError."""
+    # Replace Grafana's own syntax: intervals, and the values of a label.
     query = re.sub(r"\$__\w+", "5m", query)
     query = re.sub(r"^label_values\((.+), *(\w+)\)$", r"sum by (\2) (\1)", query)
-    grouped: list[list[str]] = []  # by the aggregations around
+    grouped: list[list[str]] = []  # labels of the enclosing aggregations
     found: list[tuple[str, set[str]]] = []
 
     def enter(node: promql.Expr) -> None:
@@ -78,10 +78,10 @@ def asked(query: str) -> list[tuple[str, set[str]]]:
 
 
 @pytest.mark.parametrize("path", [*RULES, *DASHBOARDS], ids=lambda path: path.stem)
-def test_metrics_and_labels_are_real(path: Path) -> None:
+def test_metrics_and_labels_exist(path: Path) -> None:
     known, names = exported(), set()
     for query in queries(path):
-        for name, labels in asked(query):
+        for name, labels in selected(query):
             if name.startswith("stampede_"):
                 assert name in known, query
                 assert labels <= known[name] | ADDED, query
@@ -89,10 +89,10 @@ def test_metrics_and_labels_are_real(path: Path) -> None:
     assert any(name.startswith("stampede_") for name in names)
 
 
-def test_a_wrong_query_is_seen() -> None:
+def test_a_wrong_query_is_an_error() -> None:
     with pytest.raises(ValueError, match="parenthesis"):
-        asked("sum by (topic) (rate(stampede_source_lag_events[5m])")
-    assert asked("sum by (a) (rate(b{c='d'}[$__rate_interval])) / e") == [
+        selected("sum by (topic) (rate(stampede_source_lag_events[5m])")
+    assert selected("sum by (a) (rate(b{c='d'}[$__rate_interval])) / e") == [
         ("b", {"a", "c"}),
         ("e", set()),
     ]
@@ -104,7 +104,7 @@ def test_there_are_rules_and_dashboards() -> None:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_a_rule_has_its_runbook(path: Path) -> None:
+def test_a_rule_has_a_runbook(path: Path) -> None:
     rule = yaml.safe_load(path.read_text())
     assert rule["alert"] == path.stem
     assert rule["labels"]["severity"] in ("warning", "critical")
@@ -113,23 +113,23 @@ def test_a_rule_has_its_runbook(path: Path) -> None:
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == HEADINGS
 
 
-def test_a_runbook_has_its_rule() -> None:
+def test_a_runbook_has_a_rule() -> None:
     pages = {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"}
     assert pages == {path.stem for path in RULES}
 
 
-def test_rules_say_where_their_runbook_is() -> None:
+def test_rules_link_to_their_runbooks() -> None:
     (made,) = objects("full", "PrometheusRule").values()
     (group,) = made["spec"]["groups"]
     assert [rule["alert"] for rule in group["rules"]] == [path.stem for path in RULES]
     for rule in group["rules"]:
-        where = f"https://example.org/runbooks/{rule['alert']}.md"
-        assert rule["annotations"]["runbook_url"] == where
+        url = f"https://example.org/runbooks/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == url
         assert 'namespace="sky"' in rule["expr"]
         assert "NAMESPACE" not in rule["expr"]
 
 
-def test_without_a_second_site_nobody_waits_for_it() -> None:
+def test_without_a_second_site_its_rule_is_missing() -> None:
     made = rendered("full", "--set", "replica.url=", "--set", "replica.existingSecret=")
     (rules,) = (each for each in made if each["kind"] == "PrometheusRule")
     alerts = {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
@@ -137,7 +137,7 @@ def test_without_a_second_site_nobody_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_is_one(path: Path) -> None:
+def test_a_dashboard_is_valid(path: Path) -> None:
     board = json.loads(path.read_text())
     assert board["title"]
     assert board["uid"]
@@ -149,8 +149,8 @@ def test_a_dashboard_is_one(path: Path) -> None:
     assert json.loads(text) == board
 
 
-def test_monitors_find_the_port_that_is_there() -> None:
-    """Knative names a function's port itself; a source's has a name of ours."""
+def test_monitors_use_existing_ports() -> None:
+    """Knative names a function's port itself; the chart names a source's."""
     ports = {
         endpoint["port"]
         for monitor in objects("full", "PodMonitor").values()

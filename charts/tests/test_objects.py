@@ -1,4 +1,4 @@
-"""Every object that the chart makes is one that a cluster takes, field by field."""
+"""A cluster accepts every object of the chart, field by field."""
 
 import json
 import re
@@ -11,31 +11,32 @@ import yaml
 from rendering import CASES, CHART, Object, containers, environment, helm, pods, rendered, template
 from schemas import Schemas, flagged
 
-# As Kubernetes checks names and labels, which no schema says.
+# Kubernetes' rules for names and labels, which no schema contains.
 LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+Known = tuple[dict[str, Any], list[dict[str, Any]]]
 HOOKS = {"pre-delete", "post-install", "post-upgrade", "test"}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_helm_has_nothing_to_say_against_it(case: str) -> None:
-    told = helm("lint", "--strict", "--quiet", CHART, "--values", CHART / "ci" / f"{case}.yaml")
-    assert told.returncode == 0, told.stdout + told.stderr
+def test_helm_lint_accepts_the_chart(case: str) -> None:
+    done = helm("lint", "--strict", "--quiet", CHART, "--values", CHART / "ci" / f"{case}.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_is_valid(schemas: Schemas, case: str) -> None:
-    wrong = [
+    errors = [
         f"{each['kind']} {each['metadata']['name']}: {problem}"
         for each in rendered(case)
         for problem in schemas.problems(each)
     ]
-    assert wrong == []
+    assert errors == []
 
 
 def test_a_kafka_source_of_either_version(schemas: Schemas) -> None:
-    """The chart asks the cluster which it has."""
+    """The chart uses the version that the cluster has."""
     for version in ("v1", "v1beta1"):
         api = f"sources.knative.dev/{version}"
         made = rendered("kafkasource", "--api-versions", f"{api}/KafkaSource")
@@ -49,17 +50,17 @@ def test_names_and_labels(case: str) -> None:
     made = rendered(case)
     for each in made:
         metadata = each["metadata"]
-        # A Knative Service becomes a host's name, a Service and a Deployment.
+        # The name of a Knative Service becomes part of a host name, a Service and a Deployment.
         host = each["apiVersion"].startswith("serving.knative.dev")
         assert (LABEL if host else SUBDOMAIN).fullmatch(metadata["name"]), metadata["name"]
         for name, value in metadata["labels"].items():
             assert LABEL_VALUE.fullmatch(value), (metadata["name"], name, value)
-    several = Counter((each["kind"], each["metadata"]["name"]) for each in made)
-    assert [which for which, number in several.items() if number > 1] == []
+    counts = Counter((each["kind"], each["metadata"]["name"]) for each in made)
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_object_says_whose_it_is(case: str) -> None:
+def test_every_object_has_the_release_s_labels(case: str) -> None:
     for each in rendered(case):
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/name"] == "stampede"
@@ -69,14 +70,14 @@ def test_every_object_says_whose_it_is(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rendered_twice_it_is_the_same(case: str) -> None:
-    """Else every upgrade would start all pods anew."""
+def test_rendering_is_reproducible(case: str) -> None:
+    """Otherwise every upgrade would replace all pods."""
     values = "--values", CHART / "ci" / f"{case}.yaml"
     assert template(*values).stdout == template(*values).stdout
 
 
-def test_packed_it_is_the_same(tmp_path: Path) -> None:
-    """Nothing that the templates read is missing from a package."""
+def test_a_package_renders_the_same_objects(tmp_path: Path) -> None:
+    """A package contains all files that the templates read."""
     assert helm("package", CHART, "--destination", tmp_path).returncode == 0
     (package,) = tmp_path.glob("stampede-*.tgz")
     values = "--values", CHART / "ci" / "full.yaml"
@@ -84,7 +85,7 @@ def test_packed_it_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_image_changes_under_a_name(case: str) -> None:
+def test_every_image_has_a_fixed_tag(case: str) -> None:
     images = [
         container["image"]
         for each in rendered(case)
@@ -98,7 +99,7 @@ def test_no_image_changes_under_a_name(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_pods_may_do_nothing_but_their_work(case: str) -> None:
+def test_pods_have_no_needless_permissions(case: str) -> None:
     """Pod Security's profile `restricted`, a read-only root, and no token for Kubernetes."""
     for each in rendered(case):
         for pod in pods(each):
@@ -112,12 +113,12 @@ def test_pods_may_do_nothing_but_their_work(case: str) -> None:
                 assert security["capabilities"] == {"drop": ["ALL"]}
                 assert security["seccompProfile"] == {"type": "RuntimeDefault"}
                 assert container.get("resources", {}).get("limits", {}).get("memory"), (
-                    f"{each['kind']} {each['metadata']['name']} may use any memory"
+                    f"{each['kind']} {each['metadata']['name']} has no memory limit"
                 )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_pod_mounts_is_there(case: str) -> None:
+def test_mounts_and_volumes_match(case: str) -> None:
     for each in rendered(case):
         for pod in pods(each):
             volumes = {volume["name"] for volume in pod["spec"].get("volumes", ())}
@@ -134,18 +135,18 @@ def test_what_a_pod_mounts_is_there(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_referred_to_is_there(case: str) -> None:
-    """Everything the chart names is made by it, or named by the values."""
+def test_referenced_objects_exist(case: str) -> None:
+    """The chart, or the values, name every object that the chart refers to."""
     made = rendered(case)
     values = (CHART / "ci" / f"{case}.yaml").read_text()
-    there = {(each["kind"], each["metadata"]["name"]) for each in made}
+    existing = {(each["kind"], each["metadata"]["name"]) for each in made}
     for kind, name in references(made):
         outside = re.search(rf"\b{re.escape(name)}\b", values)
-        assert (kind, name) in there or outside, f"there is no {kind} {name}"
+        assert (kind, name) in existing or outside, f"there is no {kind} {name}"
 
 
 def references(made: list[Object]) -> set[tuple[str, str]]:
-    """Kind and name of everything that objects refer to."""
+    """Kind and name of all objects that these objects refer to."""
     found: set[tuple[str, str]] = set()
 
     def walk(value: Any) -> None:
@@ -174,9 +175,9 @@ def references(made: list[Object]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_selectors_find_somebody(case: str) -> None:
+def test_selectors_match_pods(case: str) -> None:
     made = rendered(case)
-    # Knative adds a label to the pods of a Service.
+    # Knative adds this label to the pods of a Service.
     labels = [
         pod["metadata"].get("labels", {})
         | {"serving.knative.dev/service": each["metadata"]["name"]}
@@ -184,18 +185,19 @@ def test_selectors_find_somebody(case: str) -> None:
         for pod in pods(each)
     ]
     for each in made:
-        wanted = selector(each)
-        if not wanted:
+        selector = selector_of(each)
+        if not selector:
             continue
-        matches = wanted.get("matchLabels", {}).items()
-        asked = wanted.get("matchExpressions", [])
+        wanted = selector.get("matchLabels", {}).items()
+        expressions = selector.get("matchExpressions", [])
         assert any(
-            matches <= one.items() and all(expressed(each, one) for each in asked) for one in labels
-        ), (each["kind"], each["metadata"]["name"], wanted)
+            wanted <= pod.items() and all(matches(each, pod) for each in expressions)
+            for pod in labels
+        ), (each["kind"], each["metadata"]["name"], selector)
 
 
-def selector(each: Object) -> dict[str, Any] | None:
-    """By which an object finds pods; None where it finds none, or all."""
+def selector_of(each: Object) -> dict[str, Any] | None:
+    """The selector for pods, or None if the object selects no pods, or all."""
     spec = each.get("spec") or {}
     match each["kind"]:
         case "Deployment" | "PodDisruptionBudget" | "PodMonitor":
@@ -207,34 +209,34 @@ def selector(each: Object) -> dict[str, Any] | None:
     return None
 
 
-def expressed(asked: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether labels are as a matchExpression asks."""
-    there = asked["key"] in labels
-    match asked["operator"]:
+def matches(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether labels match a matchExpression."""
+    present = expression["key"] in labels
+    match expression["operator"]:
         case "Exists":
-            return there
+            return present
         case "DoesNotExist":
-            return not there
+            return not present
         case "In":
-            return labels.get(asked["key"]) in asked["values"]
+            return labels.get(expression["key"]) in expression["values"]
         case operator:
-            return operator == "NotIn" and labels.get(asked["key"]) not in asked["values"]
+            return operator == "NotIn" and labels.get(expression["key"]) not in expression["values"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_hooks_clean_up_after_themselves(case: str) -> None:
+def test_hooks_delete_their_objects(case: str) -> None:
     for each in rendered(case):
-        notes = each["metadata"].get("annotations", {})
-        if "helm.sh/hook" in notes:
-            assert set(notes["helm.sh/hook"].split(",")) <= HOOKS
-            assert "before-hook-creation" in notes["helm.sh/hook-delete-policy"]
+        annotations = each["metadata"].get("annotations", {})
+        if "helm.sh/hook" in annotations:
+            assert set(annotations["helm.sh/hook"].split(",")) <= HOOKS
+            assert "before-hook-creation" in annotations["helm.sh/hook-delete-policy"]
         if each["kind"] == "Job":
-            assert each["spec"]["activeDeadlineSeconds"], "it could run for ever"
-            assert "helm.sh/hook" in notes, "a Job cannot be changed by an upgrade"
+            assert each["spec"]["activeDeadlineSeconds"], "a Job without a deadline"
+            assert "helm.sh/hook" in annotations, "an upgrade cannot change a Job"
 
 
-def test_without_values_of_their_own_no_feature_flag_is_needed(known, schemas: Schemas) -> None:
-    """Knative refuses affinity and the like unless it was told to take them."""
+def test_the_default_values_need_no_feature_flag(known: Known) -> None:
+    """Knative rejects some fields, for example affinity, unless a feature flag allows them."""
     objects = known[1]
     crd = next(
         each for each in objects if each["metadata"]["name"] == "services.serving.knative.dev"
@@ -260,8 +262,8 @@ def test_without_values_of_their_own_no_feature_flag_is_needed(known, schemas: S
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_annotations_for_autoscaling_are_known(known, case: str) -> None:
-    """Of one that it does not know, Knative says nothing."""
+def test_knative_knows_all_autoscaling_annotations(known: Known, case: str) -> None:
+    """Knative ignores unknown annotations silently."""
     (source,) = (each for each in known[1] if each["metadata"]["name"] == "register.go")
     keys = set(re.findall(r'GroupName \+ "/([a-z-]+)"', source["text"]))
     assert {"min-scale", "target-burst-capacity", "scale-down-delay"} <= keys
@@ -273,8 +275,8 @@ def test_annotations_for_autoscaling_are_known(known, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_secret_is_in_sight(case: str) -> None:
-    """What is secret comes out of Secrets, and stands nowhere else."""
+def test_no_secret_is_outside_a_secret(case: str) -> None:
+    """Keys are in Secrets, and nowhere else."""
     for each in rendered(case):
         for pod in pods(each):
             for container in containers(pod):

@@ -1,4 +1,4 @@
-"""The chart is the same system as `stampede up`: functions, settings, Triggers, deliveries."""
+"""The chart runs the same system as `stampede up`: functions, settings, Triggers, deliveries."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from stampede.functions import ALERT_FUNCTIONS
 from stampede.functions.apps import APPS
 from stampede.settings import Settings
 
-# Where Knative has a Broker, no function is one; `bulk` is `read` once more.
+# The chart uses Knative's Broker instead of the function; `bulk` is a second `read`.
 FUNCTIONS = (APPS.keys() - {"broker"}) | {"bulk"}
 SITES = {case: 2 if case == "full" else 1 for case in CASES}
 
@@ -33,14 +33,14 @@ def functions(case: str) -> dict[str, Object]:
     }
 
 
-def test_no_function_is_forgotten() -> None:
+def test_the_chart_has_all_functions() -> None:
     assert functions("full").keys() == FUNCTIONS
     assert functions("minimal").keys() == FUNCTIONS - {"replicate"}
     assert yaml.safe_load((CHART / "values.yaml").read_text())["functions"].keys() == FUNCTIONS
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_service_serves_what_it_is_named_after(case: str) -> None:
+def test_a_service_runs_the_function_of_its_name(case: str) -> None:
     for name, service in functions(case).items():
         (container,) = service["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["serve", "read" if name == "bulk" else name]
@@ -51,19 +51,19 @@ def test_a_service_serves_what_it_is_named_after(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_only_who_reads_is_reached_from_outside(case: str) -> None:
+def test_only_read_and_bulk_are_public(case: str) -> None:
     public = {
         name
         for name, service in functions(case).items()
         if service["metadata"]["labels"].get("networking.knative.dev/visibility") != "cluster-local"
     }
-    told = {"notifications"} if values(case).get("functions", {}).get("notifications") else set()
-    assert public == {"read", "bulk"} | told
+    enabled = {"notifications"} if values(case).get("functions", {}).get("notifications") else set()
+    assert public == {"read", "bulk"} | enabled
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_setting_is_one_and_is_taken(case: str) -> None:
-    """The environment makes `Settings` as the program does; a name it does not know is refused."""
+def test_every_setting_exists_and_is_valid(case: str) -> None:
+    """Build `Settings` from the environment as the program does; reject unknown names."""
     for each in rendered(case):
         for pod in pods(each):
             for container in containers(pod):
@@ -175,7 +175,7 @@ def test_a_kafka_source_says_all_of_its_delivery() -> None:
         assert delivery["deadLetterSink"]["uri"] == f"/{ALERT_FUNCTIONS[function]}"
 
 
-def test_a_source_of_ours_sends_its_letters_to_the_table_of_its_function() -> None:
+def test_a_container_source_sends_dead_letters_to_the_table_of_its_function() -> None:
     made = objects("full", "ContainerSource")
     assert made
     for source in made.values():
@@ -186,7 +186,7 @@ def test_a_source_of_ours_sends_its_letters_to_the_table_of_its_function() -> No
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_sends_events_is_bound_to_the_broker(case: str) -> None:
+def test_senders_of_events_are_bound_to_the_broker(case: str) -> None:
     broker = values(case).get("broker", {}).get("name") or fullname(case)
     bound = {
         each["spec"]["subject"]["name"].removeprefix(f"{fullname(case)}-")
@@ -197,49 +197,49 @@ def test_who_sends_events_is_bound_to_the_broker(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_timers_tick_what_makes_passes(case: str) -> None:
-    ticked = {
+def test_timers_trigger_compact_and_reconcile(case: str) -> None:
+    triggered = {
         each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
         for each in objects(case, "PingSource").values()
     }
-    assert ticked == {"compact", "reconcile"}
+    assert triggered == {"compact", "reconcile"}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_relay_is_never_away(case: str) -> None:
-    """A refused connection makes Ceph's RGW fall silent."""
-    notes = functions(case)["notifications"]["spec"]["template"]["metadata"]["annotations"]
-    assert int(notes["autoscaling.knative.dev/min-scale"]) >= 1
-    assert notes["autoscaling.knative.dev/target-burst-capacity"] == "-1"
+def test_the_relay_always_accepts_connections(case: str) -> None:
+    """After a refused connection Ceph's RGW may stop sending notifications."""
+    annotations = functions(case)["notifications"]["spec"]["template"]["metadata"]["annotations"]
+    assert int(annotations["autoscaling.knative.dev/min-scale"]) >= 1
+    assert annotations["autoscaling.knative.dev/target-burst-capacity"] == "-1"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_alerts_wait_in_no_activator(case: str) -> None:
+def test_alerts_bypass_the_activator(case: str) -> None:
     for name in ALERT_FUNCTIONS:
-        notes = functions(case)[name]["spec"]["template"]["metadata"]["annotations"]
-        assert int(notes["autoscaling.knative.dev/min-scale"]) >= 1
-        assert notes["autoscaling.knative.dev/target-burst-capacity"] == "0"
+        annotations = functions(case)[name]["spec"]["template"]["metadata"]["annotations"]
+        assert int(annotations["autoscaling.knative.dev/min-scale"]) >= 1
+        assert annotations["autoscaling.knative.dev/target-burst-capacity"] == "0"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_store_is_set_up_and_never_emptied(case: str) -> None:
+def test_hooks_set_up_the_store_and_undo_that(case: str) -> None:
     jobs = {
         each["metadata"]["annotations"]["helm.sh/hook"]: containers(next(pods(each)))
         for each in objects(case, "Job").values()
     }
-    said = {
+    commands = {
         hook: " ".join([*each[0].get("command", ()), *each[0].get("args", ())])
         for hook, each in jobs.items()
     }
     assert jobs.keys() == {"post-install,post-upgrade", "pre-delete"}
-    assert "setup" in said["post-install,post-upgrade"]
-    assert "--remove" not in said["post-install,post-upgrade"]
-    assert "setup" in said["pre-delete"]
-    assert "--remove" in said["pre-delete"]
+    assert "setup" in commands["post-install,post-upgrade"]
+    assert "--remove" not in commands["post-install,post-upgrade"]
+    assert "setup" in commands["pre-delete"]
+    assert "--remove" in commands["pre-delete"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_second_site_is_known_to_who_writes_it(case: str) -> None:
+def test_only_writers_of_the_second_site_have_its_keys(case: str) -> None:
     for name, service in functions(case).items():
         (container,) = service["spec"]["template"]["spec"]["containers"]
         knows = "STAMPEDE_REPLICA" in environment(container)

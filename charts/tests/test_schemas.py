@@ -1,4 +1,4 @@
-"""The schemas refuse what a cluster would drop without a word."""
+"""The schemas reject fields that a cluster would drop silently."""
 
 import copy
 from typing import Any
@@ -73,7 +73,7 @@ GOOD = {
     """,
 }
 
-# Where, what stands there, and the place that the message names.
+# Kind, path, a wrong value, and the path that the error names.
 BAD: list[tuple[str, str, Any, str]] = [
     ("Deployment", "metadata.label", {}, "metadata"),
     ("Deployment", "spec.template.spec.container", [], "spec.template.spec"),
@@ -101,24 +101,26 @@ BAD: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize("kind", GOOD)
-def test_good(schemas: Schemas, kind: str) -> None:
+def test_a_valid_object(schemas: Schemas, kind: str) -> None:
     assert schemas.problems(yaml.safe_load(GOOD[kind])) == []
 
 
 @pytest.mark.parametrize(("kind", "path", "value", "place"), BAD)
-def test_bad(schemas: Schemas, kind: str, path: str, value: object, place: str) -> None:
+def test_an_invalid_object(
+    schemas: Schemas, kind: str, path: str, value: object, place: str
+) -> None:
     wrong = copy.deepcopy(yaml.safe_load(GOOD[kind]))
-    *way, last = path.split(".")
-    at = wrong
-    for name in way:
-        at = at[int(name)] if isinstance(at, list) else at[name]
+    *parents, last = path.split(".")
+    parent = wrong
+    for name in parents:
+        parent = parent[int(name)] if isinstance(parent, list) else parent[name]
     if value is None:
-        del at[last]
+        del parent[last]
     else:
-        at[last] = value
+        parent[last] = value
     (problem,) = schemas.problems(wrong)
     assert problem.partition(":")[0].endswith(place)
 
 
-def test_a_kind_that_nobody_knows(schemas: Schemas) -> None:
+def test_an_unknown_kind(schemas: Schemas) -> None:
     assert schemas.problems({"apiVersion": "v2", "kind": "Pod"}) == ["no schema of v2 Pod"]

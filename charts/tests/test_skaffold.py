@@ -1,4 +1,4 @@
-"""skaffold.yaml says what skaffold understands, and names what there is."""
+"""skaffold.yaml is valid, and refers only to files and objects that exist."""
 
 import copy
 import re
@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from rendering import LOADER, ROOT, template
-from schemas import said
+from schemas import describe
 from skaffold import CONFIG
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -25,18 +25,20 @@ def configs() -> dict[str, Config]:
 
 
 def problems(config: Config) -> list[str]:
-    return [said(error) for error in Draft202012Validator(CONFIG).iter_errors(config)]
+    return [describe(error) for error in Draft202012Validator(CONFIG).iter_errors(config)]
 
 
 def profile(config: Config, name: str) -> Config:
-    """A config with one of its profiles, as skaffold would have it."""
+    """A config with one of its profiles applied, as skaffold does it."""
     made = copy.deepcopy(config)
     chosen = next(each for each in made.pop("profiles") if each["name"] == name)
     for patch in chosen.pop("patches", ()):
         place: Any = made
-        *way, last = patch["path"].strip("/").split("/")
-        for step in way:
-            place = place[int(step) if step.isdigit() else step]  # else it raises
+        *parents, last = patch["path"].strip("/").split("/")
+        for step in parents:
+            place = place[
+                int(step) if step.isdigit() else step
+            ]  # raises if the path does not exist
         assert patch["op"] == "add"
         assert last not in place
         place[last] = patch["value"]
@@ -49,12 +51,12 @@ def artifacts(*pipelines: Config) -> dict[str, Config]:
 
 
 @pytest.mark.parametrize("name", ["site", "stampede"])
-def test_it_is_of_skaffold_s_format(name: str) -> None:
+def test_the_configs_are_valid(name: str) -> None:
     assert problems(configs()[name]) == []
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_so_it_is_with_a_profile(name: str) -> None:
+def test_the_configs_are_valid_with_a_profile(name: str) -> None:
     assert problems(profile(configs()["stampede"], name)) == []
 
 
@@ -69,7 +71,7 @@ def test_a_wrong_field_is_found() -> None:
     assert "verify.0.container: 'image' is a required property" in found
 
 
-def test_images_are_of_dockerfiles_that_there_are() -> None:
+def test_images_have_existing_dockerfiles() -> None:
     site, stampede = profile(configs()["site"], "kind"), configs()["stampede"]
     known = artifacts(site, stampede)
     for each in known.values():
@@ -83,7 +85,7 @@ def test_images_are_of_dockerfiles_that_there_are() -> None:
             assert re.search(rf"^ARG {needed['alias']}=", path.read_text(), re.M)
 
 
-def test_the_site_s_manifests_use_the_images_that_are_built() -> None:
+def test_the_site_s_manifests_use_the_built_images() -> None:
     site = profile(configs()["site"], "kind")
     listed = site["manifests"]["rawYaml"]
     there = {str(each.relative_to(ROOT)) for each in (ROOT / "manifests" / "site").glob("*.yaml")}
@@ -98,19 +100,19 @@ def test_the_site_s_manifests_use_the_images_that_are_built() -> None:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_chart_takes_what_it_is_given(name: str) -> None:
+def test_the_chart_accepts_the_values(name: str) -> None:
     release = profile(configs()["stampede"], name)["deploy"]["helm"]["releases"][0]
     image = {"image.repository": "a/b", "image.tag": "c"}
     assert set(release["setValueTemplates"]) == set(image)
     sets = release.get("setValues", {}) | image
     files = [each.replace("{{.STAMPEDE_VALUES}}", MINIMAL) for each in release["valuesFiles"]]
-    told = template(
+    done = template(
         *(word for file in files for word in ("--values", ROOT / file)),
         *(word for key, value in sets.items() for word in ("--set-string", f"{key}={value}")),
         chart=ROOT / release["chartPath"],
     )
-    assert told.returncode == 0, told.stderr
-    assert "image: a/b:c" in told.stdout
+    assert done.returncode == 0, done.stderr
+    assert "image: a/b:c" in done.stdout
 
 
 MINIMAL = "charts/stampede/ci/minimal.yaml"
@@ -127,7 +129,7 @@ def test_the_keys_are_those_of_the_site() -> None:
         }
 
 
-def test_verify_asks_the_release_that_is_deployed() -> None:
+def test_verify_queries_the_deployed_release() -> None:
     stampede = configs()["stampede"]
     release = stampede["deploy"]["helm"]["releases"][0]
     (verify,) = stampede["verify"]

@@ -1,7 +1,8 @@
-"""Values: documented, refused where they are wrong, and named when they are."""
+"""All values are documented; wrong and contradictory values are rejected by name."""
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,18 @@ from rendering import CASES, CHART, helm, notes, objects, template
 from stampede.settings import Settings
 
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
-# Two valid sources, to which a case adds what is wrong.
+# Fields of a valid source, to which a case adds a wrong one.
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
 
 
-def refused(*arguments: str | Path) -> str:
-    """What Helm says of values that are wrong."""
-    told = template(*arguments)
-    assert told.returncode != 0, "it was taken"
-    return told.stderr
+def rejected(*arguments: str | Path) -> str:
+    """Helm's error for wrong values."""
+    done = template(*arguments)
+    assert done.returncode != 0, "the values were accepted"
+    return done.stderr
 
 
-# What is set, and the place that the message names.
+# A wrong value, and the path that the error names.
 WRONG: list[tuple[str, str]] = [
     ("stores.url=http://a/b", "stores"),
     ("store.url=ceph:8000/stampede", "/store/url"),
@@ -59,25 +60,25 @@ WRONG: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "place"), WRONG)
-def test_a_wrong_value_is_named(value: str, place: str) -> None:
-    said = refused(*MINIMAL, "--set-json" if "{" in value else "--set", value)
-    assert "values don't meet the specifications of the schema" in said
-    assert place in said
+@pytest.mark.parametrize(("value", "path"), WRONG)
+def test_the_error_names_a_wrong_value(value: str, path: str) -> None:
+    error = rejected(*MINIMAL, "--set-json" if "{" in value else "--set", value)
+    assert "values don't meet the specifications of the schema" in error
+    assert path in error
 
 
-# What is set, and what the chart says of it.
+# Contradictory values, and part of the error.
 CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["store.url=", "store.accessKey=", "store.secretKey="], "store.url is not set"),
-    (["store.existingSecret=a"], "store.existingSecret and keys given as values"),
-    (["store.secretKey="], "store.url without its keys"),
-    (["replica.url=http://b:1/c"], "replica.url without its keys"),
-    (["replica.existingSecret=a"], "keys of replica, but no replica.url"),
+    (["store.existingSecret=a"], "store.existingSecret is set and keys are given as values"),
+    (["store.secretKey="], "store.url is set without keys"),
+    (["replica.url=http://b:1/c"], "replica.url is set without keys"),
+    (["replica.existingSecret=a"], "keys of replica are set, but replica.url is not"),
     (
         ["replica.url=http://ceph.site.svc:8000/stampede", "replica.existingSecret=a"],
-        "a second site is another store",
+        "the second site must be another store",
     ),
-    (["broker.create=false"], "broker.name must say which Broker there is"),
+    (["broker.create=false"], "broker.name must name an existing Broker"),
     (["functions.cutouts.timeoutSeconds=60"], "functions.cutouts.timeoutSeconds is 60"),
     (["settings.flush_seconds=300"], "functions.cutouts.timeoutSeconds is 300"),
     (
@@ -90,48 +91,49 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     ),
     (
         [f'sources={{"a": {{{SOURCE}, "kind": "kafka", "settings": {{"in_flight": 1}}}}}}'],
-        "sources.a: options and settings are for kind: container",
+        "sources.a: options and settings apply to kind: container",
     ),
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), CONTRADICTIONS)
-def test_a_contradiction_is_explained(values: list[str], said: str) -> None:
+@pytest.mark.parametrize(("values", "error"), CONTRADICTIONS)
+def test_the_error_explains_a_contradiction(values: list[str], error: str) -> None:
     arguments = [a for v in values for a in ("--set-json" if "{" in v else "--set", v)]
-    assert said in refused(*MINIMAL, *arguments)
+    assert error in rejected(*MINIMAL, *arguments)
 
 
-def test_a_release_with_a_long_name_is_told_of_fullnameOverride() -> None:
-    told = helm("template", "a" * 31, CHART, *MINIMAL)
-    assert told.returncode
-    assert "longer than 30 characters: names of pods are made of it" in told.stderr
+def test_the_error_for_a_long_name_is_followed_by_advice() -> None:
+    long = helm("template", "a" * 31, CHART, *MINIMAL)
+    assert long.returncode
+    assert "longer than 30 characters" in long.stderr
+    assert "Set fullnameOverride" in long.stderr
     short = helm("template", "a" * 31, CHART, *MINIMAL, "--set", "fullnameOverride=short")
     assert short.returncode == 0
 
 
 def test_every_value_is_documented() -> None:
-    """`# --` stands over each, and the chart's README lists it."""
+    """values.yaml describes each value in a comment `# --`, and the chart's README lists it."""
     lines = (CHART / "values.yaml").read_text().splitlines()
     readme = (CHART / "README.md").read_text()
-    names = {place: name for name, place in places(yaml.compose("\n".join(lines)), ())}
-    undocumented = [name for place, name in names.items() if not described(lines, place)]
+    names = {line: name for name, line in value_lines(yaml.compose("\n".join(lines)), ())}
+    undocumented = [name for line, name in names.items() if not described(lines, line)]
     assert undocumented == []
     listed = re.findall(r"^\| `([^`]+)`", readme, re.MULTILINE)
-    spelt = [re.sub(r"^functions\.[^.]+\.", "functions.NAME.", name) for name in names.values()]
+    generic = [re.sub(r"^functions\.[^.]+\.", "functions.NAME.", name) for name in names.values()]
     assert listed == list(dict.fromkeys(listed)), "a value is listed twice"
-    assert set(listed) == set(spelt)
+    assert set(listed) == set(generic)
 
 
-def test_every_setting_can_be_given() -> None:
-    """By its name, unless a value of another name is made of it."""
+def test_every_setting_has_a_value() -> None:
+    """A setting is in the schema, unless another value or the function determines it."""
     schema = json.loads((CHART / "values.schema.json").read_text())
-    given = schema["$defs"]["settings"]["properties"].keys()
-    assert given | MADE == Settings.model_fields.keys()
-    assert not given & MADE
+    allowed = schema["$defs"]["settings"]["properties"].keys()
+    assert allowed | DETERMINED == Settings.model_fields.keys()
+    assert not allowed & DETERMINED
 
 
-# Settings that come of other values, or of where a function runs.
-MADE = {
+# Settings that other values, or a function's environment, determine.
+DETERMINED = {
     *("host", "port", "socket", "spool", "namespace", "source_name", "triggers", "subscribers"),
     *("store", "access_key", "secret_key", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
@@ -140,8 +142,8 @@ MADE = {
 }
 
 
-def places(node: yaml.Node, path: tuple[str, ...]):
-    """Dotted name and line of every value that has a description of its own."""
+def value_lines(node: yaml.Node, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """Dotted name and line number of every value that needs a description."""
     assert isinstance(node, yaml.MappingNode)
     for key, value in node.value:
         name = (*path, key.value)
@@ -149,28 +151,28 @@ def places(node: yaml.Node, path: tuple[str, ...]):
         if leaf or key.value in ("scaling", "settings", "resources", "labels"):
             yield ".".join(name), key.start_mark.line
         else:
-            yield from places(value, name)
+            yield from value_lines(value, name)
 
 
-def described(lines: list[str], place: int) -> bool:
+def described(lines: list[str], line: int) -> bool:
     """Whether the comment above a line begins with `# --`."""
-    while place and lines[place - 1].lstrip().startswith("#"):
-        place -= 1
-        if lines[place].lstrip().startswith("# -- "):
+    while line and lines[line - 1].lstrip().startswith("#"):
+        line -= 1
+        if lines[line].lstrip().startswith("# -- "):
             return True
     return False
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_notes_name_what_is_there(tmp_path: Path, case: str) -> None:
-    said = notes(tmp_path, "--values", CHART / "ci" / f"{case}.yaml")
+def test_the_notes_name_existing_objects(tmp_path: Path, case: str) -> None:
+    text = notes(tmp_path, "--values", CHART / "ci" / f"{case}.yaml")
     services = objects(case, "Service")
-    for name in re.findall(r"http://([a-z0-9-]+)\.sky\.svc", said):
+    for name in re.findall(r"http://([a-z0-9-]+)\.sky\.svc", text):
         assert name in services
-    for name in re.findall(r"get services.serving.knative.dev (\S+)", said):
+    for name in re.findall(r"get services.serving.knative.dev (\S+)", text):
         assert name in services
-    for name in re.findall(r"deployment/(\S+)", said):
+    for name in re.findall(r"deployment/(\S+)", text):
         assert name in objects(case, "Deployment")
-    (first,) = re.findall(r"installed as (\S+): (.*)\.$", said, re.MULTILINE)
+    (first,) = re.findall(r"installed as (\S+): (.*)\.$", text, re.MULTILINE)
     assert {f"{first[0]}-{function}" for function in first[1].split(", ")} == set(services)
-    assert {"--namespace sky"} == set(re.findall(r"--namespace \S+", said))
+    assert {"--namespace sky"} == set(re.findall(r"--namespace \S+", text))

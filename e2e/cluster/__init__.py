@@ -1,12 +1,12 @@
-"""A Kubernetes cluster with Knative for the end-to-end tests, where no image can be pulled.
+"""A Kubernetes cluster with Knative for the end-to-end tests. No image is pulled for it.
 
-Which one, the environment says:
+The environment decides which cluster it is:
 
-- ``STAMPEDE_E2E_KUBECONFIG`` names a kubeconfig: that cluster, as it is;
-- a Docker daemon answers: kind;
-- else a node of our own, made of pinned Go modules and Debian packages.
+- the cluster of the kubeconfig that ``STAMPEDE_E2E_KUBECONFIG`` names, if it is set;
+- kind, if a Docker daemon answers;
+- otherwise a node of our own, made of pinned Go modules and Debian packages.
 
-``python -m e2e.cluster up`` brings it up, and says how it is reached.
+``python -m e2e.cluster up`` starts the cluster and prints how to reach it.
 """
 
 from e2e.cluster.choice import Cluster, choose

@@ -5,50 +5,50 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from e2e.cluster import Failed, build, choose
+from e2e.cluster import Failed, binaries, choose
 from e2e.cluster.places import DOMAIN
-from e2e.cluster.steps import alone, say
+from e2e.cluster.steps import exclusive_use, log_progress
 
 _EXAMPLE = """\
 export KUBECONFIG={kubeconfig}
 # {kubectl} get pods --all-namespaces
 # curl -H 'Host: FUNCTION.NAMESPACE.{domain}' http://{ingress}/"""
-_ALONE = ("up", "down", "build", "load")
+_EXCLUSIVE = ("up", "down", "build", "load")
 
 
 def main() -> int:
-    """The exit status."""
+    """Run the command; its exit status."""
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="bring it up with Knative; nothing is done if it is")
-    down = commands.add_parser("down", help="take it down, leaving nothing but files")
-    down.add_argument("--wipe", action="store_true", help="and forget what was in it")
-    commands.add_parser("status", help="which cluster, and how it is")
-    commands.add_parser("build", help="build what it is made of")
-    commands.add_parser("kubeconfig", help="print the path of its kubeconfig")
-    load = commands.add_parser("load", help="give it images")
-    load.add_argument("archives", nargs="+", type=Path, help="what docker save writes")
-    tool = commands.add_parser("tool", help="print the path of a program, built if need be")
-    tool.add_argument("name", choices=(*build.TOOLS, *build.KUBE_NAMES))
+    commands.add_parser("up", help="start the cluster with Knative, unless it is up")
+    down = commands.add_parser("down", help="stop the cluster; its files stay")
+    down.add_argument("--wipe", action="store_true", help="also delete the cluster's state")
+    commands.add_parser("status", help="print which cluster it is, and its state")
+    commands.add_parser("build", help="build all programs and images")
+    commands.add_parser("kubeconfig", help="print the path of the kubeconfig")
+    load = commands.add_parser("load", help="load images into the cluster")
+    load.add_argument("archives", nargs="+", type=Path, help="files that docker save writes")
+    tool = commands.add_parser("tool", help="print the path of a program; build it if missing")
+    tool.add_argument("name", choices=(*binaries.TOOLS, *binaries.KUBE_NAMES))
     try:
-        asked = parser.parse_args()
-        with alone() if asked.command in _ALONE else nullcontext():
-            return _do(asked)
+        arguments = parser.parse_args()
+        with exclusive_use() if arguments.command in _EXCLUSIVE else nullcontext():
+            return _run(arguments)
     except Failed as failed:
         print(failed, file=sys.stderr)
     except KeyboardInterrupt:
-        print("interrupted; what was built is kept", file=sys.stderr)
+        print("interrupted; finished builds are kept", file=sys.stderr)
     return 1
 
 
-def _do(asked: argparse.Namespace) -> int:
-    if asked.command == "tool":
-        print(build.tool(asked.name))
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "tool":
+        print(binaries.tool(arguments.name))
         return 0
     cluster = choose()
-    match asked.command:
+    match arguments.command:
         case "up":
-            say(f"this is {cluster.name}")
+            log_progress(f"the cluster is {cluster.name}")
             cluster.up()
             print(
                 _EXAMPLE.format(
@@ -59,14 +59,14 @@ def _do(asked: argparse.Namespace) -> int:
                 )
             )
         case "down":
-            cluster.down(wipe=asked.wipe)
+            cluster.down(wipe=arguments.wipe)
         case "status":
             print(f"{cluster.name}: {cluster.status()}")
             return 0 if cluster.running else 3
         case "build":
             cluster.build()
         case "load":
-            cluster.load(*(path.absolute() for path in asked.archives))
+            cluster.load(*(path.absolute() for path in arguments.archives))
         case "kubeconfig":
             print(cluster.kubeconfig)
     return 0

@@ -1,50 +1,50 @@
-"""Which cluster it is."""
+"""Choose the cluster."""
 
 import os
 from pathlib import Path
 from typing import Protocol
 
 from e2e.cluster import kind
-from e2e.cluster.given import Given
+from e2e.cluster.existing import ExistingCluster
 from e2e.cluster.node import Node
 
 
 class Cluster(Protocol):
-    """What can be asked of a cluster, whichever it is."""
+    """A cluster: an existing one, kind, or a node of our own."""
 
     name: str
     kubeconfig: Path
-    ingress: str  # HOST:PORT at which functions answer, told apart by the Host header
+    ingress: str  # HOST:PORT at which functions answer; the Host header tells them apart
 
     @property
     def kubectl(self) -> Path:
-        """The program."""
+        """The program kubectl."""
 
     def build(self) -> None:
-        """Build what it is made of."""
+        """Build all programs and images that the cluster needs."""
 
     def up(self) -> None:
-        """Bring it up with Knative; nothing is done if it is."""
+        """Start the cluster with Knative, unless it is up."""
 
     def down(self, wipe: bool = False) -> None:
-        """Take it down; with `wipe`, what was in it goes too."""
+        """Stop the cluster; with `wipe`, delete its state too."""
 
     def restart(self) -> None:
-        """Restart its node, as if it had lost power."""
+        """Restart the node as after a power failure."""
 
     @property
     def running(self) -> bool:
-        """Whether it is up."""
+        """Whether the cluster is up."""
 
     def load(self, *archives: Path) -> None:
-        """Give it images out of `docker save` archives."""
+        """Load images from archives as ``docker save`` writes them."""
 
     def status(self) -> str:
-        """One line about it."""
+        """One line about the cluster's state."""
 
 
 def choose() -> Cluster:
-    """The cluster that the environment says."""
-    if given := os.environ.get("STAMPEDE_E2E_KUBECONFIG"):
-        return Given(Path(given))
+    """The cluster that the environment selects."""
+    if kubeconfig := os.environ.get("STAMPEDE_E2E_KUBECONFIG"):
+        return ExistingCluster(Path(kubeconfig))
     return kind.Kind() if kind.docker_answers() else Node()

@@ -1,11 +1,11 @@
-"""The configuration of everything that runs on the node: files, and command lines."""
+"""Configuration files and command lines of the programs that run on the node."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from e2e.cluster import build
+from e2e.cluster import binaries, images
 from e2e.cluster.places import (
     CONFIG,
     CONTAINERD,
@@ -24,11 +24,11 @@ _ETCD = "http://127.0.0.1:2379"
 _CONTAINERD = f"""
 version = 2
 root = "{CONTAINERD}"
-state = "/run/containerd/state"  # in memory, as on a machine that starts anew
+state = "/run/containerd/state"  # in memory, as after a reboot
 [grpc]
   address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{build.PAUSE_IMAGE}"
+  sandbox_image = "{images.PAUSE_IMAGE}"
   restrict_oom_score_adj = true  # CAP_SYS_RESOURCE may be missing
   disable_tcp_service = true
   stream_server_address = "127.0.0.1"
@@ -60,7 +60,7 @@ _CNI: dict[str, Any] = {
             "hairpinMode": True,
             "ipam": {
                 "type": "host-local",
-                # Addresses are forgotten with the pods that had them.
+                # In memory: addresses must not outlive their pods.
                 "dataDir": "/run/containerd/addresses",
                 "ranges": [[{"subnet": PODS}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
@@ -88,7 +88,7 @@ _KUBELET: dict[str, Any] = {
     "failCgroupV1": False,
     "failSwapOn": False,
     "oomScoreAdj": 0,
-    # Somebody's laptop may be nearly full, and no image could be fetched again.
+    # The disk may be nearly full, and no image could be pulled again.
     "evictionHard": {
         "imagefs.available": "1%",
         "nodefs.available": "1%",
@@ -112,7 +112,7 @@ _KUBE_PROXY: dict[str, Any] = {
     "hostnameOverride": NODE,
     "mode": "nftables",
     "oomScoreAdj": 0,
-    # The machine's settings of its connection table are left alone.
+    # Do not change the machine's connection-tracking settings.
     "conntrack": {
         "maxPerCore": 0,
         "min": 0,
@@ -131,14 +131,14 @@ _FILES = {
 
 
 class Server(NamedTuple):
-    """One program of the node, and how it is called."""
+    """One program of the node, and its command line."""
 
     name: str
     command: list[str]
 
 
 def write() -> None:
-    """Write all files."""
+    """Write all configuration files."""
     for name, text in _FILES.items():
         file = CONFIG / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -146,20 +146,20 @@ def write() -> None:
 
 
 def servers() -> Iterator[Server]:
-    """What runs, in the order in which it is started; each waits for what it needs by itself."""
+    """The node's programs in the order of their start. Each waits by itself for those it needs."""
     yield Server("containerd", ["containerd", "--config", f"{CONFIG}/containerd.toml"])
     yield _server(
-        build.kube("etcd"),
+        binaries.kube("etcd"),
         data_dir=RUN / "etcd",
         listen_client_urls=_ETCD,
         advertise_client_urls=_ETCD,
         listen_peer_urls="http://127.0.0.1:2380",
         log_level="warn",
-        # Losing power is not among the accidents tried here; waiting for the disk is slow.
+        # No test cuts the machine's power, and waiting for the disk is slow.
         unsafe_no_fsync=True,
     )
     yield _server(
-        build.kube("kube-apiserver"),
+        binaries.kube("kube-apiserver"),
         etcd_servers=_ETCD,
         advertise_address=NODE_IP,
         secure_port=6443,
@@ -189,7 +189,7 @@ def servers() -> Iterator[Server]:
     ours = dict.fromkeys(_KUBECONFIGS, KUBECONFIG)
     alone = {"leader_elect": False, "bind_address": "127.0.0.1"}
     yield _server(
-        build.kube("kube-controller-manager"),
+        binaries.kube("kube-controller-manager"),
         **ours,
         **alone,
         service_account_private_key_file=PKI / "accounts.key",
@@ -199,24 +199,24 @@ def servers() -> Iterator[Server]:
         allocate_node_cidrs=False,
         flex_volume_plugin_dir=RUN / "volume-plugins",
     )
-    yield _server(build.kube("kube-scheduler"), **ours, **alone)
+    yield _server(binaries.kube("kube-scheduler"), **ours, **alone)
     yield _server(
-        build.kube("kubelet"),
+        binaries.kube("kubelet"),
         config=CONFIG / "kubelet.json",
         kubeconfig=KUBECONFIG,
         root_dir=RUN / "kubelet",
         hostname_override=NODE,
         node_ip=NODE_IP,
     )
-    yield _server(build.kube("kube-proxy"), config=CONFIG / "kube-proxy.json")
-    yield Server("coredns", [str(build.coredns()), "-conf", f"{CONFIG}/Corefile"])
+    yield _server(binaries.kube("kube-proxy"), config=CONFIG / "kube-proxy.json")
+    yield Server("coredns", [str(binaries.coredns()), "-conf", f"{CONFIG}/Corefile"])
 
 
 _KUBECONFIGS = ("kubeconfig", "authentication_kubeconfig", "authorization_kubeconfig")
 
 
 def _server(program: Path, **options: object) -> Server:
-    """With options as people write them: ``--a-b=c``."""
+    """A program with options in the form ``--a-b=c``."""
     words = []
     for name, value in options.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,121 +1,93 @@
-"""Knative on a cluster: applied, and waited for."""
+"""Install Knative on a cluster, and wait until it is ready."""
 
 import hashlib
-import json
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
-from typing import Any
 
 from e2e.cluster import manifests
-from e2e.cluster.places import LOGS
-from e2e.cluster.steps import Failed, run, step, wait_until
+from e2e.cluster.kubectl import Kubectl
+from e2e.cluster.steps import Failed, step, wait_until
 
 NAMESPACES = ("knative-serving", "knative-eventing", "traefik")
-_MARK = "stampede-e2e/applied"
+_APPLIED = "stampede-e2e/applied"  # annotation: the digest of the manifests that were applied
 _SECONDS = 240.0
-_EVER = datetime.min.replace(tzinfo=UTC)
-
-
-class Kubectl:
-    """kubectl, on one cluster."""
-
-    def __init__(self, program: Path, kubeconfig: Path) -> None:
-        self._program, self._kubeconfig = program, kubeconfig
-
-    def __str__(self) -> str:
-        return f"{self._program} --kubeconfig={self._kubeconfig}"
-
-    def __call__(self, *arguments: object, stdin: str = "") -> str:
-        """What it says.
-
-        Raises
-        ------
-        Failed
-            Its status is not 0.
-        """
-        options = (f"--kubeconfig={self._kubeconfig}", "--request-timeout=60s")
-        line = (self._program, *options, *arguments)
-        return run(*line, log=LOGS / "kubectl.log", stdin=stdin.encode())
-
-    def get(self, kinds: str) -> list[dict[str, Any]]:
-        """All objects of some kinds."""
-        return json.loads(self("get", kinds, "--all-namespaces", "--output=json"))["items"]
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def install(kubectl: Kubectl, ingress: str) -> None:
-    """Apply Knative's manifests, once; wait until all of it works."""
-    kinds, rest = manifests.write()
-    digest = hashlib.sha256(kinds.read_bytes() + rest.read_bytes()).hexdigest()[:16]
-    marks = [each["metadata"].get("annotations", {}) for each in kubectl.get("namespaces")]
-    if digest in (mark.get(_MARK) for mark in marks):
+    """Apply Knative's manifests, unless they are applied; wait until all of it is ready."""
+    definitions, objects = manifests.write()
+    digest = hashlib.sha256(definitions.read_bytes() + objects.read_bytes()).hexdigest()[:16]
+    annotations = [each["metadata"].get("annotations", {}) for each in kubectl.get("namespaces")]
+    if digest in (each.get(_APPLIED) for each in annotations):
         wait(kubectl, ingress)
         return
     apply = ("apply", "--server-side", "--force-conflicts", "--filename")
     with step("Knative"):
-        kubectl(*apply, kinds)
+        kubectl(*apply, definitions)
         kubectl("wait", "--for=condition=Established", "--all", "crd", "--timeout=60s")
-        kubectl(*apply, rest)
+        kubectl(*apply, objects)
         wait(kubectl, ingress)
-        kubectl("annotate", "--overwrite", "namespace", NAMESPACES[0], f"{_MARK}={digest}")
+        kubectl("annotate", "--overwrite", "namespace", NAMESPACES[0], f"{_APPLIED}={digest}")
 
 
 def wait(kubectl: Kubectl, ingress: str) -> None:
-    """Wait until all of its pods are ready, and its ingress answers.
+    """Wait until all Deployments and pods are ready and the ingress answers.
 
     Raises
     ------
     Failed
-        They are not in time; with those that are not.
+        They are not ready in time; the message names those that are not.
     """
 
     def failed() -> Failed:
-        lacking = ", ".join(_lacking(kubectl)) or f"an answer of the ingress at {ingress}"
+        missing = ", ".join(_not_ready(kubectl)) or f"an answer of the ingress at {ingress}"
         return Failed(
-            f"Knative is not ready after {_SECONDS:.0f} s; it lacks {lacking}.\n"
+            f"Knative is not ready after {_SECONDS:.0f} s; it lacks {missing}.\n"
             f"Look: {kubectl} get events,pods --all-namespaces"
         )
 
     def ready() -> bool:
         try:
-            return not _lacking(kubectl) and _answers(ingress)
-        except Failed:  # the API server is too busy to be asked
+            return not _not_ready(kubectl) and _ingress_answers(ingress)
+        except Failed:  # the API server is too busy to answer
             return False
 
     wait_until(ready, _SECONDS, failed)
 
 
-def is_ready(kubectl: Kubectl, since: datetime = _EVER) -> bool:
-    """Whether the node, and all that runs on it, has said so since then.
+def is_ready(kubectl: Kubectl, since: datetime = _EARLIEST) -> bool:
+    """Whether the node has reported ready, and all containers were started, after `since`.
 
-    What they said before a restart stands until they say something else.
+    After a restart the API server shows their old status until they report a new one.
     """
     try:
         nodes, pods = kubectl.get("nodes"), kubectl.get("pods")
     except Failed:
         return False
-    heard = [
+    heartbeats = [
         condition["lastHeartbeatTime"]
         for node in nodes
         for condition in node["status"].get("conditions", ())
         if condition["type"] == "Ready" and condition["status"] == "True"
     ]
-    begun = [
+    starts = [
         container["state"]["running"]["startedAt"]
         for pod in pods
         for container in pod["status"].get("containerStatuses", ())
         if "running" in container["state"]
     ]
-    since = since.replace(microsecond=0)  # they count whole seconds
-    return bool(heard) and all(map(since.__le__, map(datetime.fromisoformat, heard + begun)))
+    since = since.replace(microsecond=0)  # Kubernetes' times are whole seconds
+    times = map(datetime.fromisoformat, heartbeats + starts)
+    return bool(heartbeats) and all(since <= time for time in times)
 
 
-def forget_leaders(kubectl: Kubectl) -> bool:
-    """Where all of Knative has just died: who comes next need not wait until that is believed.
+def delete_leases(kubectl: Kubectl) -> bool:
+    """Delete the leader leases of controllers that have just died, so that new ones take over.
 
-    It would for a minute, and until then no route follows a pod to its new address. False if the
-    API server does not answer yet.
+    Leases expire only after a minute; until then no route follows a pod to its new address.
+    Returns False if the API server does not answer yet.
     """
     try:
         for namespace in NAMESPACES:
@@ -125,8 +97,8 @@ def forget_leaders(kubectl: Kubectl) -> bool:
     return True
 
 
-def _lacking(kubectl: Kubectl) -> list[str]:
-    """What there is not enough of, or is not ready."""
+def _not_ready(kubectl: Kubectl) -> list[str]:
+    """Deployments and pods of Knative that are not available or not ready."""
     objects = [
         each
         for each in kubectl.get("deployments,pods")
@@ -143,8 +115,8 @@ def _lacking(kubectl: Kubectl) -> list[str]:
     ]
 
 
-def _answers(ingress: str) -> bool:
-    """Whether it says of a function that there is not, that there is not."""
+def _ingress_answers(ingress: str) -> bool:
+    """Whether the ingress answers 404 for a function that does not exist."""
     with suppress(OSError, HTTPException):
         connection = HTTPConnection(ingress, timeout=5)
         connection.request("GET", "/", headers={"Host": "nobody.example.test"})

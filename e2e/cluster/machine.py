@@ -1,4 +1,4 @@
-"""What the node needs of the machine it is on, and how the machine is left as it was."""
+"""Changes to the machine that the node runs on, and how they are undone."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from e2e.cluster.places import HOST_IP, LINK, LOGS, NODE_IP, PODS, SERVICES
 from e2e.cluster.steps import Failed, run
 
-# What the kubelet sets on the machine, which has it back afterwards.
+# Kernel settings that the kubelet changes. They are restored afterwards.
 _SETTINGS = (
     *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
     *("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
@@ -18,7 +18,7 @@ _SETTINGS = (
 
 
 def link(pid: int) -> None:
-    """A cable between this machine and the node: no forwarding, no address translation."""
+    """Link this machine and the node by a veth pair: no forwarding, no address translation."""
     unlink()
     for each in (
         ("link", "add", LINK, "type", "veth", "peer", "name", "eth0", "netns", pid),
@@ -31,12 +31,15 @@ def link(pid: int) -> None:
 
 
 def unlink() -> None:
-    """Take the cable away, if there is one."""
+    """Remove the link, if it exists."""
     subprocess.run(["ip", "link", "delete", LINK], capture_output=True)
 
 
-def birth(pid: int) -> int | None:
-    """When a process began, in the kernel's ticks: a number may be another's one day."""
+def start_time(pid: int) -> int | None:
+    """When a process started, in kernel ticks, or None if it has ended.
+
+    Process ids are reused: the start time tells two processes with the same id apart.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -45,24 +48,24 @@ def birth(pid: int) -> int | None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """Ids of the child processes of a process."""
     with suppress(FileNotFoundError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
 def has_pods() -> bool:
-    """Whether this machine is a Kubernetes node already."""
+    """Whether this machine already is a Kubernetes node."""
     return any(_cgroups())
 
 
 def remove_cgroups() -> None:
-    """Remove those of the pods; the kernel keeps killed processes in them for a moment.
+    """Remove the pods' cgroups. The kernel keeps killed processes in them for a moment.
 
     Raises
     ------
     Failed
-        Processes in them go on.
+        Processes in them still run after 60 s.
     """
     deadline = time.monotonic() + 60
     while groups := _cgroups():
@@ -75,8 +78,8 @@ def remove_cgroups() -> None:
         time.sleep(0.02)
 
 
-def keep_settings(file: Path) -> None:
-    """Write down the machine's settings, unless that is done."""
+def save_settings(file: Path) -> None:
+    """Save the machine's settings, unless they are saved already."""
     if not file.exists():
         files = {name: Path("/proc/sys", name) for name in _SETTINGS}
         found = {name: each.read_text() for name, each in files.items() if each.exists()}
@@ -84,7 +87,7 @@ def keep_settings(file: Path) -> None:
 
 
 def restore_settings(file: Path) -> None:
-    """Set them as they were, once."""
+    """Restore the saved settings, and delete the file."""
     if file.exists():
         for name, value in json.loads(file.read_text()).items():
             with suppress(OSError):
@@ -93,6 +96,6 @@ def restore_settings(file: Path) -> None:
 
 
 def _cgroups() -> list[Path]:
-    """The cgroups of all pods, one in each hierarchy (one in all with version 2)."""
+    """The cgroups of all pods: one in each hierarchy (a single one with cgroups version 2)."""
     root = Path("/sys/fs/cgroup")
     return [path for path in (root / "kubepods", *root.glob("*/kubepods")) if path.is_dir()]

@@ -1,7 +1,7 @@
-"""Knative's own manifests, out of the Go modules that its programs are built from.
+"""Knative's own manifests, from the Go modules that its programs are built from.
 
-They are those of a release, but for the names of the images and what a small machine needs. What
-is changed in its configuration is `CONFIGURATION`: it is otherwise as everyone has it.
+They are a release's, except for the names of images and the resources that pods request.
+`CONFIGURATION` lists all changes to a release's configuration.
 """
 
 import re
@@ -11,13 +11,14 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.build import EVENTING, SERVING, TRAEFIK, module
+from e2e.cluster.go_modules import pinned_sources
+from e2e.cluster.images import EVENTING, SERVING, TRAEFIK
 from e2e.cluster.places import DOMAIN, HERE, INGRESS_PORT, MANIFESTS, REGISTRY
 
 Object = dict[str, Any]
 
-# What is wanted of each module. Symlinks are not in modules: what they lead to in networking and
-# caching is taken from there. eventing's controller does not start without the last ConfigMaps.
+# Files of each module. Go modules have no symlinks, so take the targets from the modules networking
+# and caching. Eventing's controller does not start without the last ConfigMaps.
 _FILES = {
     "serving": (
         *("config/core/*.yaml", "config/core/200-roles/*", "config/core/300-resources/*"),
@@ -36,7 +37,7 @@ _FILES = {
         "third_party/eventing-integrations-latest/*",
     ),
 }
-# One node, and no second pod of anything.
+# There is one node, and one pod of each Deployment.
 _UNWANTED = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
 
 CONFIGURATION = {
@@ -47,7 +48,7 @@ CONFIGURATION = {
         "queue-sidecar-cpu-request": "5m",
         "queue-sidecar-memory-request": "16Mi",
     },
-    # Quick enough to see functions go to zero, slow enough that they do not between two tests.
+    # Short enough to see functions scale to zero, long enough that they do not between two tests.
     "config-autoscaler": {
         "stable-window": "15s",
         "scale-to-zero-grace-period": "10s",
@@ -59,7 +60,7 @@ _ORDER = ("ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBi
 
 
 def write() -> tuple[Path, Path]:
-    """Two files, to be applied one after the other: what defines kinds, and what uses them."""
+    """Write two files, to be applied in this order: definitions of kinds, and all other objects."""
     name = f"knative-{SERVING.version}"
     first, rest = MANIFESTS / f"{name}-kinds.yaml", MANIFESTS / f"{name}.yaml"
     objects = [*knative(), *ingress()]
@@ -73,17 +74,19 @@ def knative() -> Iterator[Object]:
     """Serving, Eventing, the Broker and its in-memory channel."""
     for name, patterns in _FILES.items():
         files = [
-            file for pattern in patterns for file in _find(module(f"knative.dev/{name}"), pattern)
+            file
+            for pattern in patterns
+            for file in _find(pinned_sources(f"knative.dev/{name}"), pattern)
         ]
         for file in files:
             text = re.sub(r"ko://knative\.dev/(\w+)/cmd/([\w/-]+)", _image, file.read_text())
             for each in yaml.load_all(text, Loader=_LOADER):
                 if each and each["kind"] not in _UNWANTED:
-                    yield _small(each)
+                    yield _for_small_machine(each)
 
 
 def ingress() -> Iterator[Object]:
-    """Traefik, which takes requests for public functions at port `INGRESS_PORT` of the node."""
+    """Traefik, the ingress for public functions at port `INGRESS_PORT` of the node."""
     text = (HERE / "traefik.yaml").read_text()
     text = text.replace("IMAGE", TRAEFIK.image("traefik")).replace("PORT", str(INGRESS_PORT))
     yield from yaml.safe_load_all(text)
@@ -104,8 +107,8 @@ def _image(found: re.Match[str]) -> str:
     return source.image(found[2])
 
 
-def _small(each: Object) -> Object:
-    """An object as it should be on one small machine that has other things to do."""
+def _for_small_machine(each: Object) -> Object:
+    """Change an object to suit a small machine that has other work to do."""
     if each["kind"] == "ConfigMap":
         each.setdefault("data", {}).update(CONFIGURATION.get(each["metadata"]["name"], {}))
     if each["kind"] in ("Deployment", "StatefulSet"):
@@ -114,7 +117,7 @@ def _small(each: Object) -> Object:
         for container in pod["containers"]:
             resources = container.setdefault("resources", {})
             resources["requests"] = {"cpu": "5m", "memory": "16Mi"}
-            resources.get("limits", {}).pop("cpu", None)  # starting is most of what they do
+            resources.get("limits", {}).pop("cpu", None)  # most of their work is to start
             if probe := container.get("readinessProbe"):
                 probe.pop("initialDelaySeconds", None)
                 probe |= {"periodSeconds": 1, "failureThreshold": 30}
@@ -122,7 +125,7 @@ def _small(each: Object) -> Object:
 
 
 def _rank(each: Object) -> int:
-    """When it is to be there; the admission webhooks last, so that they delay nothing."""
+    """The order of application. Admission webhooks come last, so that they delay nothing."""
     if each["kind"].endswith("WebhookConfiguration"):
         return len(_ORDER) + 1
     return _ORDER.index(each["kind"]) if each["kind"] in _ORDER else len(_ORDER)

@@ -1,7 +1,7 @@
-"""A node of our own: Kubernetes in namespaces of this machine, without Docker or a registry.
+"""A node of our own: Kubernetes in Linux namespaces, without Docker or a registry.
 
-What it needs of the machine is root, a veth link, and cgroups for its pods; all of it is gone when
-its first process is killed, and what the kernel does not take away, `Node.down` does.
+The node needs root, a veth link, and cgroups for its pods. Killing its first process ends the
+rest; `Node.down` removes what the kernel leaves.
 """
 
 import os
@@ -15,11 +15,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from e2e.cluster import build, config, knative, machine, pki
+from e2e.cluster import binaries, config, debian, images, knative, machine, pki
+from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.places import (
     CONTAINERD,
     CONTAINERD_SOCKET,
-    FORGOTTEN,
     INGRESS_PORT,
     KUBECONFIG,
     LOGS,
@@ -27,20 +27,21 @@ from e2e.cluster.places import (
     PID,
     ROOT,
     RUN,
+    TEMPORARY,
 )
 from e2e.cluster.steps import Failed, run, step, tail, wait_until
 
-_VITAL = ("kube-apiserver", "kubelet")
+_REQUIRED = ("kube-apiserver", "kubelet")
 _UNSHARE = (
     *("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--propagation=private"),
     *("--mount-proc", "--fork"),
 )
-_SECONDS = 180.0  # it takes 3 on an idle machine
-_FOUND = RUN / "settings.json"  # of the machine, before it
+_SECONDS = 180.0  # the node takes 3 on an idle machine
+_SAVED_SETTINGS = RUN / "settings.json"  # of this machine, before the node was started
 
 
 class Node:
-    """The node; its state is in `RUN` and outlives it until it is wiped."""
+    """The node. Its state is in `RUN`, until it is wiped."""
 
     name = "a node of our own"
     kubeconfig = KUBECONFIG
@@ -48,46 +49,46 @@ class Node:
 
     @property
     def kubectl(self) -> Path:
-        """The program."""
-        return build.kube("kubectl")
+        """The program kubectl."""
+        return binaries.kube("kubectl")
 
     @property
-    def _kubectl(self) -> knative.Kubectl:
-        return knative.Kubectl(self.kubectl, self.kubeconfig)
+    def _kubectl(self) -> Kubectl:
+        return Kubectl(self.kubectl, self.kubeconfig)
 
     def build(self) -> None:
-        """Build all that it is made of, the quick things first."""
+        """Build all programs and images, those that build quickly first."""
         if os.geteuid() != 0:
             raise Failed("a node of our own needs root, for namespaces, mounts and cgroups")
-        build.packages()
-        build.coredns()
-        build.kube("kubectl")
-        build.images()
+        debian.install_packages()
+        binaries.coredns()
+        binaries.kube("kubectl")
+        images.build_all()
 
     def up(self) -> None:
-        """Bring it up with Knative; nothing is done if it is.
+        """Start the node with Knative, unless it is up.
 
         Raises
         ------
         Failed
-            A part of it did not come up.
+            A part of it did not start.
         """
         self.build()
-        begun = not self.running
+        must_start = not self.running
         try:
-            if begun:
+            if must_start:
                 with step("the node"):
                     self._start()
-            self.load(*build.images())
+            self.load(*images.build_all())
             knative.install(self._kubectl, self.ingress)
         except KeyboardInterrupt:
-            if begun:
+            if must_start:
                 self.down()
             raise
 
     def down(self, wipe: bool = False) -> None:
-        """End it, and leave nothing of it but files: with `wipe` no more than its images."""
-        if PID.exists():  # else link and cgroups are not ours
+        """Stop the node; its files stay. With `wipe`, only its images stay."""
+        if PID.exists():  # otherwise the link and the cgroups are not ours
             if pid := _pid():
                 os.kill(pid, signal.SIGKILL)
                 stuck = Failed(f"process {pid} cannot be killed; is the disk stuck?")
@@ -96,47 +97,47 @@ class Node:
             machine.remove_cgroups()
             for each in RUN.glob(f"{CONTAINERD_SOCKET.name}*"):
                 each.unlink()
-            for each in FORGOTTEN:
-                with suppress(OSError):  # else there was something in it before
+            for each in TEMPORARY:
+                with suppress(OSError):  # a directory that is not empty was not ours
                     each.rmdir()
             PID.unlink()
-        machine.restore_settings(_FOUND)
+        machine.restore_settings(_SAVED_SETTINGS)
         if wipe:
             for each in RUN.glob("*"):
                 if each != CONTAINERD:
                     shutil.rmtree(each) if each.is_dir() else each.unlink()
             shutil.rmtree(LOGS, ignore_errors=True)
-            build.clean()
+            images.remove_unfinished()
 
     def restart(self) -> None:
-        """As if its machine had lost power: everything ends at once, and is started again."""
+        """Restart the node as after a power failure: kill everything at once, then start again."""
         self.down()
         self._start()
         knative.wait(self._kubectl, self.ingress)
 
     @property
     def running(self) -> bool:
-        """Whether its first process is there."""
+        """Whether the node's first process runs."""
         return _pid() is not None
 
     def load(self, *archives: Path) -> None:
-        """Give it images out of `docker save` archives; those it has are not given again."""
+        """Load images from archives as ``docker save`` writes them, except those it has."""
         ctr = ("ctr", f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", "images", "import")
-        build.load(
+        images.load_missing(
             archives,
             CONTAINERD / "loaded.json",
             lambda archive: run(*ctr, archive, log=LOGS / "load.log"),
         )
 
     def status(self) -> str:
-        """One line about it."""
+        """One line about the node's state."""
         if not self.running:
             return "down"
         ready = "Ready" if knative.is_ready(self._kubectl) else "not Ready"
         return f"{ready}, process {_pid()}"
 
     def _start(self) -> None:
-        self.down()  # what is left of a node that was killed
+        self.down()  # remove what a killed node left
         if machine.has_pods():
             raise Failed(
                 "this machine has pods of another Kubernetes node; "
@@ -146,7 +147,7 @@ class Node:
         LOGS.mkdir(parents=True, exist_ok=True)
         pki.write()
         config.write()
-        machine.keep_settings(_FOUND)
+        machine.save_settings(_SAVED_SETTINGS)
         try:
             self._boot()
         except Failed:
@@ -161,11 +162,11 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us, not for the node
+                start_new_session=True,  # Ctrl-C must not stop the node
             )
         wait_until(lambda: bool(machine.children(unshare.pid)), 10, self._failure)
         (pid,) = machine.children(unshare.pid)
-        PID.write_text(f"{pid} {machine.birth(pid)}")
+        PID.write_text(f"{pid} {machine.start_time(pid)}")
         try:
             machine.link(pid)
         except Failed as failed:
@@ -177,22 +178,22 @@ class Node:
             if unshare.poll() is not None:
                 raise self._failure()
 
-        wait_for(lambda: knative.forget_leaders(self._kubectl))
+        wait_for(lambda: knative.delete_leases(self._kubectl))
         wait_for(lambda: knative.is_ready(self._kubectl, begin))
 
     def _failure(self) -> Failed:
-        """With the logs of what ended; if nothing did, of what nothing goes without."""
+        """An error with the ends of the logs of programs that ended, or of the required ones."""
         first = LOGS / "pid1.log"
         ended = re.findall(r"^(\S+) ended with", first.read_text(), re.MULTILINE)
-        logs = [first, *(LOGS / f"{name}.log" for name in sorted({*ended} or {*_VITAL}))]
+        logs = [first, *(LOGS / f"{name}.log" for name in sorted({*ended} or {*_REQUIRED}))]
         ends = "\n".join(f"{log}:\n{tail(log, 8)}" for log in logs if log.exists())
         return Failed(f"the node is not Ready; the ends of its logs:\n{ends}")
 
 
 def _pid() -> int | None:
-    """Process id of the node's first process; None where that process is no more."""
+    """Process id of the node's first process, or None if that process has ended."""
     try:
-        pid, birth = map(int, PID.read_text().split())
+        pid, start_time = map(int, PID.read_text().split())
     except (FileNotFoundError, ValueError):
         return None
-    return pid if machine.birth(pid) == birth else None
+    return pid if machine.start_time(pid) == start_time else None

@@ -1,7 +1,7 @@
 """The first process of the node: ``python -m e2e.cluster.pid1``, in namespaces of its own.
 
-It prepares the network and the mounts, starts what a node runs, starts again what ends, and buries
-orphans. When it is killed, the kernel ends every process, mount and link of the node.
+It prepares the network and the mounts, starts the node's programs, restarts those that end, and
+reaps orphans. When it is killed, the kernel ends every process, mount and link of the node.
 """
 
 import os
@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from e2e.cluster import config
-from e2e.cluster.places import DATA, FORGOTTEN, HOST_IP, HOST_PATHS, LOGS, NODE, NODE_IP, SERVICES
+from e2e.cluster.places import DATA, HOST_IP, HOST_PATHS, LOGS, NODE, NODE_IP, SERVICES, TEMPORARY
 
 
 def main() -> None:
-    """Never returns."""
+    """Run the node; never returns."""
     socket.sethostname(NODE)
     _mount()
     _network()
@@ -31,30 +31,30 @@ def main() -> None:
 
 
 def _mount() -> None:
-    """Places of the node's own, over this machine's."""
-    for directory in FORGOTTEN:
+    """Mount the node's own directories over this machine's."""
+    for directory in TEMPORARY:
         directory.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "tmpfs", str(directory))
-    # What pods keep on the node is kept with the node.
+    # Host paths of pods are kept with the node's files.
     for directory in (DATA, HOST_PATHS):
         directory.mkdir(parents=True, exist_ok=True)
     _run("mount", "--bind", str(DATA), str(HOST_PATHS))
 
 
 def _network() -> None:
-    """The node's end of the link. There is no default route: nothing of the cluster gets out."""
+    """Set up the node's end of the link. There is no default route out of the cluster."""
     for _ in range(500):
         if "eth0" in (name for _, name in socket.if_nameindex()):
             break
         time.sleep(0.02)
     else:
-        raise SystemExit("nobody has given this node a link")  # who started it is no more
+        raise SystemExit("this node was given no link")  # the process that started it has ended
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", f"{NODE_IP}/30", "dev", "eth0")
     _run("ip", "link", "set", "eth0", "up")
-    # Some route must exist before kube-proxy's rules get to see a packet to a service.
+    # Without a route, kube-proxy's rules never see a packet to a service.
     _run("ip", "route", "add", SERVICES, "via", HOST_IP)
-    # The kernel may make the bridge's settings only once there is one.
+    # The kernel may create the bridge settings only when the first bridge is created.
     _run("ip", "link", "add", "probe", "type", "bridge")
     _run("ip", "link", "delete", "probe")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
@@ -67,7 +67,7 @@ def _start(server: config.Server, mode: str) -> int:
         child = subprocess.Popen(
             server.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
         )
-    child.returncode = 0  # `main` waits for it, not its object
+    child.returncode = 0  # `main` waits for the process, not this object
     return child.pid
 
 

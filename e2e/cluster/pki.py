@@ -1,4 +1,4 @@
-"""The node's own certificates, and the kubeconfig by which it is reached."""
+"""The node's certificates, and its kubeconfig."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ _CERTIFICATES = (
 
 
 def write() -> None:
-    """Make them, all or none; nothing is done if they are there."""
+    """Write all certificates and the kubeconfig, unless the kubeconfig exists."""
     if KUBECONFIG.exists():
         return
     PKI.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def _openssl(*arguments: object) -> None:
 
 
 def _kubeconfig() -> dict[str, object]:
-    """JSON is YAML too."""
+    """The kubeconfig's content, written as JSON, which YAML parsers read."""
     name = "stampede-e2e"
     return {
         "apiVersion": "v1",

@@ -1,7 +1,8 @@
-"""What is being done, for whom waits: each step with its seconds, a failed one with its log."""
+"""Run steps and commands: progress with seconds, and the end of the log if one fails."""
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,42 +15,49 @@ from pathlib import Path
 from e2e.cluster.places import CLUSTER
 
 _BEGIN = time.monotonic()
-_PATIENCE = 20.0  # seconds of silence before it is said that a step still runs
+_PROGRESS_SECONDS = 20.0  # between lines about a command that still runs
 
 
 class Failed(Exception):
-    """A step failed; the message says which, shows the end of its log, and what to do."""
+    """A step failed. The message names it, shows the end of its log, and gives advice."""
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Whoever makes, changes or tests the cluster is the only one. Raises `Failed` if not."""
+def exclusive_use() -> Iterator[None]:
+    """Hold the lock that keeps other commands from using the cluster.
+
+    Raises
+    ------
+    Failed
+        Another process holds it.
+    """
     CLUSTER.mkdir(parents=True, exist_ok=True)
     with (CLUSTER / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pid = Path(lock.name).read_text()
-            said = f"another command uses the cluster, process {pid}: wait for it, or stop it"
-            raise Failed(said) from None
+            raise Failed(
+                f"another command uses the cluster, process {pid}: wait for it, or stop it"
+            ) from None
         lock.truncate(0)
         print(os.getpid(), end="", file=lock, flush=True)
         yield
 
 
-def say(line: str) -> None:
-    """A line of progress, with the seconds since the beginning."""
+def log_progress(line: str) -> None:
+    """Print a line of progress, with the seconds since the start of this process."""
     print(f"{time.monotonic() - _BEGIN:7.1f} s  {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Say what begins, and what it took."""
+    """Print the name of a step when it begins, and its duration if that is over 2 s."""
     begin = time.monotonic()
-    say(name)
+    log_progress(name)
     yield
     if (took := time.monotonic() - begin) > 2:
-        say(f"  {took:.1f} s for {name}")
+        log_progress(f"  {took:.1f} s for {name}")
 
 
 def run(
@@ -60,25 +68,27 @@ def run(
     stdin: bytes | None = None,
     advice: str = "",
 ) -> str:
-    """Run a command, which writes into `log`; what it wrote to standard output.
+    """Run a command; its standard output. Its standard error goes to `log`.
 
-    It has a process group of its own, which ends with it, and with us.
+    The command has its own process group, which is killed when the command or this process ends.
 
     Raises
     ------
     Failed
-        Its status is not 0.
+        The program is not installed, or its status is not 0.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     line = [str(word) for word in command]
-    begin = spoken = time.monotonic()
-    with log.open("wb") as errors, tempfile.TemporaryFile() as said:
+    if shutil.which(line[0]) is None:
+        raise Failed(f"this needs {line[0]}" + (f"\n{advice}" if advice else ""))
+    begin = reported = time.monotonic()
+    with log.open("wb") as errors, tempfile.TemporaryFile() as output:
         child = subprocess.Popen(
             line,
             cwd=cwd,
             env=os.environ | dict(env or {}),
             stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=errors,
             process_group=0,
         )
@@ -90,15 +100,17 @@ def run(
             while child.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(0.5)
-                if time.monotonic() - spoken > _PATIENCE:
-                    spoken = time.monotonic()
-                    say(f"  still at it after {spoken - begin:.0f} s: {tail(log, 1)[:90]}")
+                if time.monotonic() - reported > _PROGRESS_SECONDS:
+                    reported = time.monotonic()
+                    log_progress(
+                        f"  still running after {reported - begin:.0f} s: {tail(log, 1)[:90]}"
+                    )
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     if child.returncode:
         raise Failed(
             f"`{' '.join(line)[:200]}` failed with status {child.returncode}; "
@@ -108,7 +120,7 @@ def run(
 
 
 def wait_until(ready: Callable[[], bool], seconds: float, failed: Callable[[], Failed]) -> None:
-    """Wait until `ready` holds; raise what `failed` makes if it does not in time."""
+    """Wait until `ready` returns true. Raises the exception that `failed` makes after `seconds`."""
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""``make e2e-up``: a cluster, our images, a small site of two Cephs and a Kafka, and its keys.
+"""``make e2e-up``: start a cluster with our images, two small Cephs, a Kafka, and their Secrets.
 
-``python -m e2e.on_cluster build`` makes all that takes long, and starts nothing.
+``python -m e2e.on_cluster build`` builds all that the cluster needs, and starts nothing.
 """
 
 import subprocess
@@ -8,25 +8,25 @@ import sys
 from pathlib import Path
 
 from e2e.cluster import Failed, choose
-from e2e.cluster.build import tool
+from e2e.cluster.binaries import tool
 from e2e.cluster.choice import Cluster
-from e2e.cluster.knative import Kubectl
+from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.places import IMAGES, ROOT
-from e2e.cluster.steps import alone, step
+from e2e.cluster.steps import exclusive_use, step
 
 NAMES = ("stampede", "stampede-bench", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
-NAMESPACES = ("stampede", "second")  # where the chart is going to be installed
+NAMESPACES = ("stampede", "second")  # of the releases that the tests install
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}
 APPLY = ("apply", "--server-side", "--force-conflicts", "-f")
-DRY = ("--dry-run=client", "--output=yaml")
+DRY_RUN = ("--dry-run=client", "--output=yaml")
 
 
 def main() -> int:
-    """The exit status."""
+    """Run the command; its exit status."""
     try:
         cluster = choose()
-        with alone():
+        with exclusive_use():
             if sys.argv[1:] == ["build"]:
                 build(cluster)
                 return 0
@@ -35,21 +35,21 @@ def main() -> int:
         print(failed, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; what was made is kept", file=sys.stderr)
+        print("interrupted; finished builds are kept", file=sys.stderr)
         return 130
     print(f"export KUBECONFIG={cluster.kubeconfig}")
     return 0
 
 
 def build(cluster: Cluster) -> list[Path]:
-    """All that is to be built; the archives of our images."""
+    """Build all programs and images; the archives of our images."""
     tool("helm")
     cluster.build()
     return [image(name) for name in NAMES]
 
 
 def up(cluster: Cluster) -> None:
-    """Build what is not built, and bring all of it up."""
+    """Build what is missing, and start the cluster with the site."""
     images = build(cluster)
     cluster.up()
     cluster.load(*images)
@@ -57,7 +57,7 @@ def up(cluster: Cluster) -> None:
 
 
 def image(name: str) -> Path:
-    """An archive of one of our images, as it is now."""
+    """Build one of our images from the current sources; its archive."""
     archive = IMAGES / f"{name}.tar"
     with step(f"the image of {name}"):
         run = subprocess.run([ROOT / "tools" / "image", archive, "--image", name])
@@ -67,18 +67,18 @@ def image(name: str) -> Path:
 
 
 def site(kubectl: Kubectl) -> None:
-    """Two Cephs and a Kafka, and the Secrets by which releases reach them."""
-    with step("a site: two Cephs and a Kafka"):
-        for what in (SITE / "namespace.yaml", SITE):
-            kubectl(*APPLY, what)
+    """Start two Cephs and a Kafka, and create the Secrets that releases need."""
+    with step("the site: two Cephs and a Kafka"):
+        for path in (SITE / "namespace.yaml", SITE):
+            kubectl(*APPLY, path)
         for namespace in NAMESPACES:
-            kubectl(*APPLY, "-", stdin=kubectl("create", "namespace", namespace, *DRY))
+            kubectl(*APPLY, "-", stdin=kubectl("create", "namespace", namespace, *DRY_RUN))
             for name, (access, secret) in KEYS.items():
-                made = kubectl(
-                    *("create", "secret", "generic", name, "--namespace", namespace, *DRY),
+                manifest = kubectl(
+                    *("create", "secret", "generic", name, "--namespace", namespace, *DRY_RUN),
                     *(f"--from-literal=access-key={access}", f"--from-literal=secret-key={secret}"),
                 )
-                kubectl(*APPLY, "-", stdin=made)
+                kubectl(*APPLY, "-", stdin=manifest)
         ready = ("wait", "--for=condition=Ready", "pods", "--all", "--timeout=400s")
         kubectl("--namespace", "site", *ready)
 

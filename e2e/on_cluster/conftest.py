@@ -1,38 +1,39 @@
-"""A cluster with a small site and a release of the chart on it, for as long as these tests run."""
+"""A cluster with a small site and a release of the chart, while these tests run."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from e2e.cluster import choose
-from e2e.cluster.build import tool
-from e2e.cluster.steps import alone
+from e2e.cluster.binaries import tool
+from e2e.cluster.steps import exclusive_use
 from e2e.on_cluster import readme
 from e2e.on_cluster.__main__ import up
-from e2e.on_cluster.release import INSTALL_SECONDS, Cluster, Release
+from e2e.on_cluster.kubernetes import Cluster
+from e2e.on_cluster.release import INSTALL_SECONDS, Release
 
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """What `make e2e-up` brings up. It stays up if it was up, and is new if it was not."""
-    chosen = choose()
-    with alone():
-        was_up = chosen.running
+    """The cluster of `make e2e-up`. It stays up if it was up; otherwise a new one is started."""
+    backend = choose()
+    with exclusive_use():
+        was_up = backend.running
         if not was_up:
-            chosen.down(wipe=True)
+            backend.down(wipe=True)
         try:
-            up(chosen)
-            cluster = Cluster(chosen, tool("helm"))
-            cluster.open_urls()
+            up(backend)
+            cluster = Cluster(backend, tool("helm"))
+            cluster.send_urls_to_ingress()
             yield cluster
         finally:
             if not was_up:
-                chosen.down(wipe=True)
+                backend.down(wipe=True)
 
 
 @pytest.fixture(scope="package")
 def release(cluster: Cluster) -> Iterator[Release]:
-    """The chart, with two sites, installed as README says."""
+    """The chart with two sites, installed by the README's commands."""
     release = Release(cluster, "stampede", "values.yaml")
     readme.run(cluster, "helm install", seconds=INSTALL_SECONDS)
     release.wait_until_ready()

@@ -1,10 +1,11 @@
-"""The commands of README.md that are about a cluster."""
+"""The commands in the README's section about a cluster."""
 
 import re
 import shlex
 
-from e2e.on_cluster.release import Cluster
-from e2e.user import ROOT, Ended
+from e2e.commands import CommandResult
+from e2e.on_cluster.kubernetes import Cluster
+from e2e.places import ROOT
 
 _SECTION = re.search(r"## On a cluster\n.*?\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
 assert _SECTION
@@ -12,8 +13,8 @@ COMMANDS = re.findall(r"^\$ (.+)$", _SECTION[0], re.MULTILINE)
 ran: set[str] = set()
 
 
-def run(cluster: Cluster, begins: str, seconds: float = 300) -> Ended:
-    """Run the one command that begins so, as it stands there."""
+def run(cluster: Cluster, begins: str, seconds: float = 300) -> CommandResult:
+    """Run the one command of the README that begins with this text."""
     (line,) = [command for command in COMMANDS if command.startswith(begins)]
     ran.add(line)
     program, *words = shlex.split(line)

@@ -1,4 +1,4 @@
-"""Stampede on a cluster: what goes into Kafka comes out of the functions' URLs, at both sites."""
+"""Stampede on a cluster: alerts sent to Kafka can be read from the functions, at both sites."""
 
 import gzip
 import io
@@ -7,8 +7,10 @@ from collections import Counter
 
 import pytest
 
+from e2e.commands import until
+from e2e.http import get, get_json
 from e2e.on_cluster.release import Release
-from e2e.user import CHROMIUM, REAL, get, get_json, until
+from e2e.places import CHROMIUM, REAL_ALERTS
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.ingest import files
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.timeout(1800)
 COUNT = 400
 SEED = 41
 CORRUPT = 0.02
-# Standard input is a tar of alerts; each goes to the topic of its survey.
+# Send each alert of a tar on standard input to the topic of its survey.
 SEND = """
 import sys, tarfile
 from stampede_local.kafka import producer
@@ -33,7 +35,7 @@ for member in (tar := tarfile.open(fileobj=sys.stdin.buffer, mode="r|")):
     kafka.poll(0)
 assert kafka.flush(60) == 0
 """
-# The keys, sizes and content of what one site has and the other has not, or has differently.
+# Print the keys of objects that differ between the two sites.
 DIFFERENCES = """
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
@@ -47,16 +49,16 @@ for prefix in ("packs/", "thumbnails/"):
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    """What `stampede simulate` sends with the same options."""
+    """The simulator with the options that are given to `stampede simulate`."""
     return Simulator(SEED, solar_system=0.05, null_cutouts=0.01, corrupt=CORRUPT)
 
 
 @pytest.fixture(scope="module")
 def sent(release: Release, simulator: Simulator) -> list:
-    """Simulated alerts, in the store."""
+    """Simulated alerts that are in the store."""
     alerts = list(simulator.alerts(COUNT))
     simulate = ("simulate", "--alerts", COUNT, "--seed", SEED, "--corrupt", CORRUPT)
-    assert f"{COUNT} alerts" in release.stampede(*simulate).said
+    assert f"{COUNT} alerts" in release.stampede(*simulate).output
     release.wait_until_stored()
     return alerts
 
@@ -80,14 +82,14 @@ def test_every_cutout_and_light_curve_comes_back(
         assert get(f"{url}?format=png").startswith(b"\x89PNG")
 
 
-def test_what_is_corrupt_is_a_dead_letter(release: Release, sent: list) -> None:
+def test_corrupt_alerts_become_dead_letters(release: Release, sent: list) -> None:
     bad = [alert for alert in sent if alert.fault is not None]
     assert bad
-    listed = release.stampede("deadletters", "list", "cutouts", "--json").said
+    listed = release.stampede("deadletters", "list", "cutouts", "--json").output
     assert len(listed.splitlines()) >= len({alert.body for alert in bad})
 
 
-def test_the_functions_that_take_alerts_are_the_clusters_own(release: Release) -> None:
+def test_only_read_and_bulk_are_public(release: Release) -> None:
     for name in ("cutouts", "lightcurves", "deadletters", "thumbnails", "replicate"):
         assert ".svc.cluster.local" in release.url(name), name
     for name in ("read", "bulk"):
@@ -95,12 +97,12 @@ def test_the_functions_that_take_alerts_are_the_clusters_own(release: Release) -
 
 
 def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
-    """The store tells the relay, the relay the Broker, the Broker `thumbnails`, from zero pods."""
+    """Bucket notification, relay, Broker and `thumbnails`, which starts from zero pods."""
     read = release.url("read")
 
     def lacking() -> list[str]:
-        said = release.stampede("reconcile", "--dry-run", check=False).said
-        return [line for line in said.splitlines() if line.startswith("without-thumbnails")]
+        output = release.stampede("reconcile", "--dry-run", check=False).output
+        return [line for line in output.splitlines() if line.startswith("without-thumbnails")]
 
     until(lambda: not lacking(), 180, 3)
     for alert in good(sent)[::8]:
@@ -113,9 +115,9 @@ def test_the_second_site_is_complete(release: Release, sent: list) -> None:
     assert release.python(DIFFERENCES) == ""
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="no real alerts here; the simulated ones do instead")
+@pytest.mark.skipif(not REAL_ALERTS.exists(), reason="needs the real alerts of ../shared/data")
 def test_real_alerts_byte_by_byte(release: Release) -> None:
-    bodies = [found.data for found in files.read(files.find([REAL]))]
+    bodies = [found.data for found in files.read(files.find([REAL_ALERTS]))]
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
         for number, body in enumerate(bodies):
@@ -124,18 +126,18 @@ def test_real_alerts_byte_by_byte(release: Release) -> None:
             archive.addfile(info, io.BytesIO(body))
     release.python(SEND, tar.getvalue())
     release.wait_until_stored()
-    truths = [truth for body in bodies if (truth := expected_alert(body))]
+    sent = [alert for body in bodies if (alert := expected_alert(body))]
     expected = {
-        (truth.survey, truth.alert_id, kind): value
-        for truth in truths
-        for kind, value in truth.cutouts.items()
+        (alert.survey, alert.alert_id, kind): value
+        for alert in sent
+        for kind, value in alert.cutouts.items()
     }
-    stored = stored_alerts.stored_cutouts(release.url("bulk"), [truth.alert_id for truth in truths])
+    stored = stored_alerts.stored_cutouts(release.url("bulk"), [alert.alert_id for alert in sent])
     assert {key: digest(fits) for key, fits in stored.items()} == expected
     assert len(expected) > 400
 
 
-def test_a_single_cutout_comes_gzipped_as_it_is_stored(release: Release, sent: list) -> None:
+def test_a_single_cutout_is_sent_gzipped_as_stored(release: Release, sent: list) -> None:
     alert = next(alert for alert in good(sent) if all(alert.fits.values()))
     url = f"{release.url('read')}/v1/alerts/{alert.alert_id}/cutouts/science"
     assert gzip.decompress(get(url, **{"Accept-Encoding": "gzip"})) == alert.fits["science"]

@@ -1,4 +1,4 @@
-"""Functions grow from zero and shrink to it; a large query, at the second site, crowds nobody."""
+"""Functions scale from and to zero; at the second site, large queries do not slow small ones."""
 
 import json
 import time
@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from e2e.on_cluster.release import Cluster, Release, asking
-from e2e.user import get, until
+from e2e.commands import until
+from e2e.http import get
+from e2e.on_cluster.background import repeat
+from e2e.on_cluster.kubernetes import Cluster
+from e2e.on_cluster.release import Release
 from stampede.simulator import Simulator
 from stampede_bench.figures import percentile
 from tests.support import stored_alerts
@@ -21,7 +24,7 @@ SEED = 61
 COUNT = 2000
 LARGE = 33_334  # alerts: 100,002 cutouts
 FIRST = 9_000_000_000  # their first id
-# Cutouts of `LARGE` alerts, 5 KB each, 500 alerts to a pack; what they show does not matter.
+# Store cutouts of `LARGE` alerts, 5 KB each, 500 alerts per pack. The images are random bytes.
 FILL = f"""
 import gzip, random
 import pyarrow as pa
@@ -47,7 +50,7 @@ for start in range(0, {LARGE}, 500):
 """
 
 
-def test_cutouts_grows_from_zero_and_shrinks_to_it(release: Release) -> None:
+def test_cutouts_scales_from_and_to_zero(release: Release) -> None:
     until(lambda: not release.pods("cutouts"), 180, 1)
     with ThreadPoolExecutor(1) as pool:
         line = ("simulate", "--alerts", COUNT, "--seed", SEED)
@@ -60,7 +63,7 @@ def test_cutouts_grows_from_zero_and_shrinks_to_it(release: Release) -> None:
 
 @pytest.fixture(scope="module")
 def second(cluster: Cluster, release: Release) -> Iterator[Release]:
-    """Another release, of the functions that read, at the second site."""
+    """A release with only `read` and `bulk`, at the second site."""
     release.wait_until_stored("--site", "replica", seconds=300)
     second = Release(cluster, "second", "values-second.yaml")
     second.install()
@@ -82,7 +85,7 @@ def test_the_second_site_gives_the_same_answers(second: Release, known: list) ->
     ids, expected = [alert.alert_id for alert in known], stored_alerts.cutouts_of(known)
     stored = {}
 
-    def complete() -> bool:  # a listing may be as old as `refresh_seconds`
+    def complete() -> bool:  # a listing may be up to `refresh_seconds` old
         stored.update(stored_alerts.stored_cutouts(second.url("read"), ids))
         return len(stored) >= len(expected)
 
@@ -90,8 +93,8 @@ def test_the_second_site_gives_the_same_answers(second: Release, known: list) ->
     assert stored == expected
 
 
-def test_large_queries_crowd_nobody(second: Release, known: list) -> None:
-    """100,000 items out of `bulk`, whose pods come and go, while `read` goes on answering."""
+def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> None:
+    """`bulk` scales out to send 100,000 items, and back to zero; `read` keeps answering."""
     second.python(FILL, seconds=400)
     ids = [str(FIRST + n) for n in range(LARGE)]
     alert = next(alert for alert in known if all(alert.fits.values()))
@@ -115,24 +118,24 @@ def test_large_queries_crowd_nobody(second: Release, known: list) -> None:
 
     small()
     until(lambda: not second.pods("bulk"), 180, 1)
-    with asking(small) as asked, ThreadPoolExecutor(2) as pool:
+    with repeat(small) as log, ThreadPoolExecutor(2) as pool:
         queries = [pool.submit(large, n) for n in range(2)]
         until(lambda: len(second.pods("bulk")) == 2, 120, 0.5)
         (one, one_seconds), (two, two_seconds) = (query.result() for query in queries)
     assert one == two == 3 * LARGE
-    assert not asked.wrong
-    print(f"{len(asked.seconds)} small reads, p99 {percentile(asked.seconds, 99):.3f} s,")
+    assert not log.errors
+    print(f"{len(log.seconds)} small reads, p99 {percentile(log.seconds, 99):.3f} s,")
     print(f"beside large ones of {one_seconds:.1f} and {two_seconds:.1f} s")
-    # Were they to wait for the large ones, there would be few, and each take as long.
-    assert len(asked.seconds) > 20
-    assert percentile(asked.seconds, 50) < min(one_seconds, two_seconds) / 4
+    # If they waited for the large queries, there would be few, and each would take as long.
+    assert len(log.seconds) > 20
+    assert percentile(log.seconds, 50) < min(one_seconds, two_seconds) / 4
     assert len(second.pods("read")) == 1
     until(lambda: not second.pods("bulk"), 180, 1)
 
 
-def test_uninstall_leaves_the_data_and_nothing_else(second: Release, release: Release) -> None:
+def test_uninstall_leaves_only_the_data(second: Release, release: Release) -> None:
     second.uninstall()
-    until(lambda: not second.left(), 180, 2)
+    until(lambda: not second.remaining(), 180, 2)
     release.wait_until_stored("--site", "replica")
     began = time.monotonic()
     second.install()

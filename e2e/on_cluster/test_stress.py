@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from e2e.commands import until
 from e2e.on_cluster.__main__ import KEYS
 from e2e.on_cluster.release import Release
-from e2e.user import ROOT, until
+from e2e.places import ROOT
 from stampede.store.conformance import CHECKS
 
 pytestmark = pytest.mark.timeout(1800)
@@ -49,7 +50,7 @@ def test_stress_as_a_job(release: Release, tmp_path: Path) -> None:
         kubectl(*secret)
         kubectl(*apply)
         kubectl(*wait, seconds=400)
-        said = kubectl(*logs, seconds=600).said  # to its end
+        said = kubectl(*logs, seconds=600).output  # to its end
         until(lambda: conditions(release) & {"Complete", "Failed"}, 60, 0.5)
         assert "Complete" in conditions(release), said
     finally:

@@ -1,4 +1,4 @@
-"""All that is here starts whole systems."""
+"""All tests here start whole systems, so they are integration tests."""
 
 from pathlib import Path
 

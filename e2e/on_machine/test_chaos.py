@@ -1,4 +1,4 @@
-"""Everything is killed, again and again, while alerts flow; in the end nothing is missing."""
+"""Processes are killed again and again while alerts arrive; in the end nothing is missing."""
 
 import random
 import time
@@ -6,27 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from e2e.user import RUN_SECONDS, Running, Up, stored_counts
+from e2e.commands import RUN_SECONDS, BackgroundCommand
+from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.simulator import Simulator
 from tests.support import stored_alerts
 
 COUNT = 1500
-RATE = 40  # alerts a second, so that there is something under way whenever somebody dies
+RATE = 40  # alerts a second, so that alerts are in flight whenever a process dies
 SEED = 9
 FUNCTIONS = ("cutouts", "lightcurves", "deadletters", "compact", "read", "source")
 SERVERS = ("radosgw", "ceph-osd", "kafka")
 
 
 @pytest.mark.timeout(1500)
-def test_nothing_is_lost_whoever_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     killed = 0
     rounds = [*FUNCTIONS, *SERVERS, "source", "cutouts", "lightcurves"]
     rng.shuffle(rounds)
     simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
     alerts = list(simulator.alerts(COUNT))
-    with Up(tmp_path / "data") as up:
-        simulate = Running(
+    with StampedeUp(tmp_path / "data") as up:
+        simulate = BackgroundCommand(
             tmp_path / "simulate.log",
             *("simulate", "--to", f"kafka://{up.kafka}", "--alerts", COUNT, "--seed", SEED),
             *("--corrupt", 0.004, "--duplicates", 0.02, "--rate", RATE),
@@ -36,16 +37,16 @@ def test_nothing_is_lost_whoever_is_killed(tmp_path: Path) -> None:
             for name in rounds:
                 time.sleep(rng.uniform(0.5, 3.5))
                 process = rng.choice(up.processes(name) or [None])
-                if process is None:  # just being started again
+                if process is None:  # it is being restarted
                     continue
                 print(f"kill -9 {name} {process.pid}")
                 process.kill()
                 killed += 1
-            simulate.ended(simulate.child.wait(RUN_SECONDS)).assert_done()
+            simulate.result(simulate.child.wait(RUN_SECONDS)).assert_succeeded()
         audit = up.wait_until_stored()
         bad = [alert for alert in alerts if alert.fault is not None]
         received, stored, dead = stored_counts(audit)["cutouts"]
-        # A producer may send twice what it has no answer for.
+        # A producer may send a record again if it got no answer.
         assert received >= COUNT
         assert stored + dead == received
         assert dead >= len(bad)
@@ -53,6 +54,6 @@ def test_nothing_is_lost_whoever_is_killed(tmp_path: Path) -> None:
         found = stored_alerts.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
         assert not stored_alerts.differences(stored_alerts.cutouts_of(good), found)
         stored_alerts.assert_light_curves(up.url, simulator)
-        up.assert_back(*FUNCTIONS, *SERVERS)
-        assert up.said().count("starting it again") >= killed > len(rounds) / 2
-        up.stop().assert_done()
+        up.assert_restarted(*FUNCTIONS, *SERVERS)
+        assert up.output().count("starting it again") >= killed > len(rounds) / 2
+        up.stop().assert_succeeded()

@@ -1,11 +1,12 @@
-"""Alerts from disk, without Kafka, into a directory that stands in for an S3 endpoint."""
+"""Alerts from disk, without Kafka, into a directory in place of an S3 endpoint."""
 
 import signal
 from pathlib import Path
 
 import pytest
 
-from e2e.user import RUN_SECONDS, Running, Up, run, stored_counts, until
+from e2e.commands import RUN_SECONDS, BackgroundCommand, run, until
+from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.simulator import Simulator
 from tests.support import stored_alerts
 
@@ -15,9 +16,9 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A night's alerts as files, some of them spoilt."""
+    """A night's alerts as files."""
     folder = tmp_path_factory.mktemp("files") / "night"
-    run("simulate", "--to", folder, "--alerts", COUNT, "--seed", 6).assert_done()
+    run("simulate", "--to", folder, "--alerts", COUNT, "--seed", 6).assert_succeeded()
     return folder
 
 
@@ -25,51 +26,51 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("files") / "night.tar"
     options = ["--alerts", COUNT, "--seed", 7, "--corrupt", 0.05]
-    run("simulate", "--to", path, *options).assert_done()
+    run("simulate", "--to", path, *options).assert_succeeded()
     return path
 
 
-def test_without_up_and_again(tmp_path: Path, folder: Path, tarball: Path) -> None:
+def test_ingest_without_up_and_again(tmp_path: Path, folder: Path, tarball: Path) -> None:
     store = f"file://{tmp_path}/store"
     options = ["--store", store, "--data", tmp_path / "data"]
-    for _ in range(2):  # the second time is harmless
-        done = run("ingest", folder, *options).assert_done()
-        assert "the store is the directory" in done.said
+    for _ in range(2):  # a second time changes nothing
+        done = run("ingest", folder, *options).assert_succeeded()
+        assert "the store is the directory" in done.output
         assert stored_counts(done) == {
             "cutouts": (COUNT, COUNT, 0),
             "detections": (COUNT,) * 2 + (0,),
         }
     corrupt = sum(alert.fault is not None for alert in Simulator(7, corrupt=0.05).alerts(COUNT))
-    done = run("ingest", tarball, *options).assert_done()
+    done = run("ingest", tarball, *options).assert_succeeded()
     received, stored, dead = stored_counts(done)["cutouts"]
     assert (received, stored, dead) == (COUNT, COUNT - corrupt, corrupt)
-    everything = run("audit", "--data", tmp_path / "data", STAMPEDE_STORE=store).assert_done()
+    everything = run("audit", "--data", tmp_path / "data", STAMPEDE_STORE=store).assert_succeeded()
     assert stored_counts(everything)["cutouts"] == (2 * COUNT, 2 * COUNT - corrupt, corrupt)
 
 
-def test_ctrl_c_says_what_to_do(tmp_path: Path) -> None:
+def test_ctrl_c_prints_how_to_continue(tmp_path: Path) -> None:
     many = tmp_path / "many.tar"
-    run("simulate", "--to", many, "--alerts", 1500, "--seed", 8).assert_done()
+    run("simulate", "--to", many, "--alerts", 1500, "--seed", 8).assert_succeeded()
     store = tmp_path / "store"
     options = [many, "--store", f"file://{store}", "--data", tmp_path / "data"]
-    with Running(tmp_path / "log", "ingest", *options) as ingest:
+    with BackgroundCommand(tmp_path / "log", "ingest", *options) as ingest:
         until(lambda: list(store.glob("packs/*/*")) or ingest.child.poll() is not None, RUN_SECONDS)
-        ended = ingest.stop(signal.SIGINT)
-    assert ended.status == 130, ended.account()
-    assert "run the same again to store the rest" in " ".join(ended.said.split())
-    done = run("ingest", *options).assert_done()
+        result = ingest.stop(signal.SIGINT)
+    assert result.status == 130, result.report()
+    assert "run the same again to store the rest" in " ".join(result.output.split())
+    done = run("ingest", *options).assert_succeeded()
     assert stored_counts(done)["cutouts"] == (1500, 1500, 0)
 
 
 def test_up_on_a_directory_and_ingest_into_it(tmp_path: Path, folder: Path) -> None:
-    with Up(tmp_path / "data", "--store", f"file://{tmp_path}/store", "--topics", "") as up:
-        said = " ".join(up.said().split())
-        assert f"the store is the directory {tmp_path}/store" in said
-        assert "one disk and no S3; give --store http://HOST:PORT/BUCKET for a real one" in said
-        assert "Kafka" not in said
-        assert "Ceph" not in said
-        done = run("ingest", folder, "--data", tmp_path / "data").assert_done()
-        assert "starting" not in done.said  # it went to the one that is up
+    with StampedeUp(tmp_path / "data", "--store", f"file://{tmp_path}/store", "--topics", "") as up:
+        output = " ".join(up.output().split())
+        assert f"the store is the directory {tmp_path}/store" in output
+        assert "one disk and no S3; give --store http://HOST:PORT/BUCKET for a real one" in output
+        assert "Kafka" not in output
+        assert "Ceph" not in output
+        done = run("ingest", folder, "--data", tmp_path / "data").assert_succeeded()
+        assert "starting" not in done.output  # it used the system that is up
         simulator = Simulator(6)
         alerts = list(simulator.alerts(COUNT))
         stored = stored_alerts.stored_cutouts(up.url, [alert.alert_id for alert in alerts])
@@ -77,4 +78,4 @@ def test_up_on_a_directory_and_ingest_into_it(tmp_path: Path, folder: Path) -> N
         stored_alerts.assert_light_curves(up.url, simulator)
         audit = up.audit()
         assert stored_counts(audit)["detections"] == (COUNT, COUNT, 0)
-        up.stop(signal.SIGTERM).assert_done()
+        up.stop(signal.SIGTERM).assert_succeeded()

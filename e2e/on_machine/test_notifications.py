@@ -1,4 +1,4 @@
-"""What a real Ceph tells of what is stored, also while a broker or the relay is away."""
+"""Bucket notifications of a real Ceph, also while the broker or the relay is down."""
 
 import os
 import re
@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 import urllib3
 
-from e2e.user import until
+from e2e.commands import until
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
 from stampede.store.open import open_objects
@@ -22,34 +23,34 @@ from stampede_local.ports import free_port
 from stampede_local.process import Process, is_ready, wait_until
 from tests.support.receiver import Receiver
 
-AWAY = 20
-# Deadlines, in seconds, are for what never comes: a slow and busy machine is waited for.
+DOWN = 20
+# Timeouts in seconds. They allow for a slow and busy machine.
 SOON = 90
-SERVED = 120  # a new topic is served within 30 s
-# A gateway's claim to a topic outlives it by 90 s, and then it is served within 30 s.
+SERVED = 120  # RGW serves a new topic within 30 s
+# A stopped gateway's claim to a topic expires after 90 s; RGW then serves it within 30 s.
 RELEASED = 300
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCeph]:
-    """A Ceph of this module's own: its gateway is started anew."""
+    """A Ceph for this module only, because a test restarts its gateway."""
     installer.ensure(installer.CEPH, install=os.geteuid() == 0)
     directory = tmp_path_factory.mktemp("ceph")
     with LocalCeph(directory, free_port(2), "memstore", gigabytes=2) as server:
         yield server
 
 
-class Told:
-    """A bucket that tells a relay, which tells a receiver in the Broker's place.
+class NotifiedRelay:
+    """A bucket whose notifications go to a relay, and from there to a receiver for the Broker.
 
-    With `held` the relay's socket is the test's own, as it is in `stampede up`.
+    If `held`, the test holds the relay's socket, as `stampede up` does.
     """
 
     def __init__(self, ceph: LocalCeph, path: Path, held: bool) -> None:
         self.broker = Receiver()
         self.settings = Settings(
-            store=f"{ceph.endpoint}/told-{time.monotonic_ns()}",
+            store=f"{ceph.endpoint}/notified-{time.monotonic_ns()}",
             access_key=ceph.access_key,
             secret_key=ceph.secret_key,
         )
@@ -65,26 +66,26 @@ class Told:
             self._socket.close()
         self.url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "stampede", "serve", "notifications"]
-        self.relay = Process("relay", command, path / "relay.log", env, inherits)
+        self.process = Process("relay", command, path / "relay.log", env, inherits)
 
-    def __enter__(self) -> "Told":
+    def __enter__(self) -> Self:
         self.broker.__enter__()
         self.start_relay()
-        told = self.settings.model_copy(update={"notifications": f"{self.url}/"})
-        bucket_notifications.setup(told, lambda line: None)
+        settings = self.settings.model_copy(update={"notifications": f"{self.url}/"})
+        bucket_notifications.setup(settings, lambda line: None)
         self.put("packs/first")
         self.wait_for({"packs/first"}, SERVED)
         return self
 
     def __exit__(self, *exc: object) -> None:
         bucket_notifications.remove(self.settings, lambda line: None)
-        self.relay.stop()
+        self.process.stop()
         self.broker.__exit__()
         self._socket.close()
 
     def start_relay(self) -> None:
-        self.relay.start()
-        wait_until(partial(is_ready, self.url), self.relay)
+        self.process.start()
+        wait_until(partial(is_ready, self.url), self.process)
 
     def put(self, *keys: str) -> set[str]:
         for key in keys:
@@ -98,22 +99,22 @@ class Told:
     def wait_for(self, keys: set[str], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while missing := keys - self.arrived:
-            assert time.monotonic() < deadline, f"not told in {seconds} s: {sorted(missing)}"
+            assert time.monotonic() < deadline, f"no events within {seconds} s of {sorted(missing)}"
             time.sleep(0.1)
 
     def refused(self) -> float:
-        """Notifications that were given back to the store."""
+        """Number of notifications that the relay refused."""
         text = urllib3.request("GET", f"{self.url}/metrics").data.decode()
         found = re.search(r'stampede_events_total\{[^}]*"broker-down"\} (\S+)', text)
         return float(found[1]) if found else 0.0
 
 
 @pytest.fixture
-def told(gateway: LocalCeph, tmp_path: Path) -> Iterator[Callable[[bool], Told]]:
-    made: list[Told] = []
+def make_relay(gateway: LocalCeph, tmp_path: Path) -> Iterator[Callable[[bool], NotifiedRelay]]:
+    made: list[NotifiedRelay] = []
 
-    def make(held: bool) -> Told:
-        made.append(Told(gateway, tmp_path, held).__enter__())
+    def make(held: bool) -> NotifiedRelay:
+        made.append(NotifiedRelay(gateway, tmp_path, held).__enter__())
         return made[0]
 
     yield make
@@ -121,49 +122,55 @@ def told(gateway: LocalCeph, tmp_path: Path) -> Iterator[Callable[[bool], Told]]
         each.__exit__()
 
 
-def during(seconds: float, told: Told, keys: list[str]) -> set[str]:
-    """Store these, evenly over a while."""
+def put_evenly(seconds: float, relay: NotifiedRelay, keys: list[str]) -> set[str]:
+    """Store objects with these keys, evenly over some seconds."""
     for key in keys:
-        told.put(key)
+        relay.put(key)
         time.sleep(seconds / len(keys))
     return set(keys)
 
 
-def test_a_broker_that_is_away_and_a_relay_that_is_killed(told) -> None:
-    """Everything arrives, out of Ceph's own queue, and Ceph does not hammer meanwhile."""
-    told = told(True)
-    told.put("elsewhere/1")
-    stored = told.put("tables/cutouts/1", "alerts/ztf/1", "thumbnails/1/1", "deadletters/cutouts/1")
-    told.wait_for(stored, SOON)
-    assert "elsewhere/1" not in told.arrived
+def test_a_broker_that_is_down_and_a_relay_that_is_killed(
+    make_relay: Callable[[bool], NotifiedRelay],
+) -> None:
+    """All events arrive from Ceph's queue, and Ceph does not resend thousands a second."""
+    relay = make_relay(True)
+    relay.put("elsewhere/1")
+    stored = relay.put(
+        "tables/cutouts/1", "alerts/ztf/1", "thumbnails/1/1", "deadletters/cutouts/1"
+    )
+    relay.wait_for(stored, SOON)
+    assert "elsewhere/1" not in relay.arrived
 
     begin = time.monotonic()
-    told.broker.__exit__()
-    stored = during(AWAY, told, [f"packs/broker-away-{i}" for i in range(20)])
-    until(told.refused, SOON)
-    refused, seconds = told.refused(), time.monotonic() - begin
-    told.broker.__enter__()
-    told.wait_for(stored, SOON)
-    # 20 notifications, each held 5 s at a time: thousands a second without that.
+    relay.broker.__exit__()
+    stored = put_evenly(DOWN, relay, [f"packs/broker-down-{i}" for i in range(20)])
+    until(relay.refused, SOON)
+    refused, seconds = relay.refused(), time.monotonic() - begin
+    relay.broker.__enter__()
+    relay.wait_for(stored, SOON)
+    # The relay answers each of the 20 after 5 s. Without this delay RGW resends thousands a second.
     assert refused <= 20 * (1 + seconds / 5)
 
-    told.relay.kill()
-    stored = during(AWAY, told, [f"packs/relay-away-{i}" for i in range(20)])
-    told.start_relay()
-    told.wait_for(stored, SOON)
+    relay.process.kill()
+    stored = put_evenly(DOWN, relay, [f"packs/relay-down-{i}" for i in range(20)])
+    relay.start_relay()
+    relay.wait_for(stored, SOON)
 
 
-def test_nothing_is_lost_by_a_relay_that_refuses_connections(told, gateway: LocalCeph) -> None:
-    """Ceph 16.2 goes on by itself or falls silent; started anew it tells whatever it kept."""
-    told = told(False)
-    told.relay.kill()
-    stored = during(5, told, [f"packs/refused-{i}" for i in range(10)])
-    told.start_relay()
-    stored |= told.put("packs/later")
+def test_nothing_is_lost_if_the_relay_refuses_connections(
+    make_relay: Callable[[bool], NotifiedRelay], gateway: LocalCeph
+) -> None:
+    """Ceph 16.2 continues by itself or stops sending; after a restart it sends what it kept."""
+    relay = make_relay(False)
+    relay.process.kill()
+    stored = put_evenly(5, relay, [f"packs/refused-{i}" for i in range(10)])
+    relay.start_relay()
+    stored |= relay.put("packs/later")
     gateway.gateway.stop()
     gateway.gateway.start()
     wait_until(partial(connects, gateway.port), gateway.gateway)
-    told.wait_for(stored, RELEASED)
+    relay.wait_for(stored, RELEASED)
 
 
 def connects(port: int) -> bool:

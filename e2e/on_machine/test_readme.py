@@ -1,4 +1,4 @@
-"""Every command of the README, run as it stands there, in the order in which a reader would."""
+"""Run every command of the README, unchanged, in a reader's order."""
 
 import json
 import os
@@ -23,17 +23,17 @@ from stampede_local.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-# What is said of a cluster is run by `e2e/on_cluster/test_readme.py`.
+# `e2e/on_cluster/test_readme.py` runs the commands for a cluster.
 COMMANDS = re.findall(
     r"^\$ (.+)$", re.sub(r"## On a cluster\n.*?\n## ", "", README, flags=re.DOTALL), re.MULTILINE
 )
-# Run by CI itself, by `test_demo.py`, and by the tests of the benchmarks.
+# CI, `test_demo.py` and the tests of the benchmarks run these.
 ELSEWHERE = {"make test", "make demo", "make demo ALERTS=path/to/alerts", "make bench"}
 pytestmark = pytest.mark.timeout(1800)
 
 
 class Reader:
-    """Somebody who follows the README in a directory of their own."""
+    """A reader who follows the README in a directory of their own."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -46,7 +46,7 @@ class Reader:
         }
 
     def command(self, begins: str) -> list[str]:
-        """The command of the README that is or begins so, with placeholders filled in."""
+        """The README's command that equals or begins with this text; placeholders are replaced."""
         (line,) = [c for c in COMMANDS if c == begins] or [
             c for c in COMMANDS if c.startswith(begins)
         ]
@@ -67,7 +67,7 @@ class Reader:
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 
-    def start(self, begins: str, *more: str) -> subprocess.Popen:
+    def start(self, begins: str, *more: str) -> subprocess.Popen[bytes]:
         command = [*self.command(begins), *more]
         with (self.directory / "up.log").open("wb") as log:
             up = subprocess.Popen(command, cwd=self.directory, env=self.env, stdout=log, stderr=log)
@@ -78,7 +78,7 @@ class Reader:
         return up
 
 
-def stop(up: subprocess.Popen) -> None:
+def stop(up: subprocess.Popen[bytes]) -> None:
     up.send_signal(signal.SIGINT)
     assert up.wait(180) == 0
 
@@ -104,8 +104,8 @@ def test_readme(reader: Reader, tmp_path: Path) -> None:
             time.sleep(1)
         reader.run("stampede audit")
         assert "nothing is missing" in reader.run("stampede ingest")
-        read(reader)
-        mine(reader)
+        run_curl_commands(reader)
+        run_notebook(reader)
     finally:
         stop(up)
 
@@ -143,8 +143,8 @@ def audit(reader: Reader) -> str:
     return done.stdout + done.stderr
 
 
-def read(reader: Reader) -> None:
-    """The curl commands, and what they brought."""
+def run_curl_commands(reader: Reader) -> None:
+    """Run the curl commands, and check the files they write."""
     alerts = Simulator(1, truth=False).alerts(1000)
     alert = next(a for a in alerts if a.survey == "lsst" and all(a.fits.values()))
     reader.places |= {"ALERT": str(alert.alert_id), "OBJECT": alert.object_id}
@@ -170,8 +170,8 @@ def read(reader: Reader) -> None:
     assert json.loads(reader.run("curl http://127.0.0.1:8080/v1/ledger"))
 
 
-def mine(reader: Reader) -> None:
-    """The notebook's lines."""
+def run_notebook(reader: Reader) -> None:
+    """Run the README's Python code."""
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     running = json.loads((Path(reader.env["XDG_DATA_HOME"]) / "stampede" / "up.json").read_text())
     endpoint = running["store"].removeprefix("http://").partition("/")[0]

@@ -1,4 +1,4 @@
-"""A night's alerts, copied to a second site, while whoever has a part in it is killed at random."""
+"""A night's alerts are copied to a second site while processes are killed at random."""
 
 import json
 import os
@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, product
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from e2e.user import READY_SECONDS, STORED_SECONDS, Running, Up, get, run, stored_counts, until
+from e2e.commands import READY_SECONDS, BackgroundCommand, run, until
+from e2e.http import get
+from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
 from stampede.cli.simulate import paced
@@ -31,25 +34,25 @@ from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts
 
 COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "10000"))
-RATE = 120  # alerts a second: with all these deaths the machine keeps up, and is never idle
+RATE = 120  # alerts a second: the machine keeps up despite the restarts, and is never idle
 SEED = 31
-GRACE = "20"  # seconds until reconcile looks into a pack
+GRACE = "20"  # seconds before reconcile checks a pack
 EVENTS = ("notifications", "broker", "thumbnails", "replicate", "reconcile")
 ALERTS = ("cutouts", "lightcurves", "deadletters", "compact", "read", "source")
 VICTIMS = (*EVENTS, *ALERTS, "second-radosgw")
-DEATHS = 4 * len(VICTIMS)  # at most: a slow machine would be busy with starting them alone
+DEATHS = 4 * len(VICTIMS)  # at most; a slow machine would do nothing but restart processes
 
 
 class Sent:
-    """What was sent: of all alerts who they are, of some everything."""
+    """What was sent: the ids of all alerts, and a sample of whole alerts."""
 
     def __init__(self) -> None:
         self.good: set[tuple[str, int]] = set()
-        self.pictured: set[tuple[str, int]] = set()
+        self.with_images: set[tuple[str, int]] = set()
         self.refused: dict[str, set[bytes]] = {"cutouts": set(), "detections": set()}
-        self.some: list[SimulatedAlert] = []
+        self.sample: list[SimulatedAlert] = []
 
-    def watch(self, alerts: Iterator[SimulatedAlert]) -> Iterator[SimulatedAlert]:
+    def record(self, alerts: Iterator[SimulatedAlert]) -> Iterator[SimulatedAlert]:
         for number, alert in enumerate(alerts):
             if alert.fault is not None:
                 for table, status in zip(self.refused, FAULTS[alert.fault], strict=True):
@@ -58,15 +61,15 @@ class Sent:
             else:
                 self.good.add((alert.survey, alert.alert_id))
                 if any(alert.fits.values()):
-                    self.pictured.add((alert.survey, alert.alert_id))
+                    self.with_images.add((alert.survey, alert.alert_id))
                 if number % 50 == 0:
-                    self.some.append(alert)
+                    self.sample.append(alert)
             yield alert
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
-    """With ports that no other `up` is about to take. It grows to gigabytes: only the logs stay."""
+    """A data directory with free ports. It grows to gigabytes, so only the logs are kept."""
     data = tmp_path / "data"
     data.mkdir()
     ports = {name: free_port(2) for name in USUAL_PORTS}
@@ -77,15 +80,15 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(2400)
-def test_both_sites_have_everything_whoever_is_killed(tmp_path: Path, data: Path) -> None:
+def test_both_sites_are_complete_when_processes_are_killed(tmp_path: Path, data: Path) -> None:
     rng = random.Random(SEED)
     simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
     sent, killed = Sent(), Counter[str]()
     with (
-        Up(data, "--second-site", STAMPEDE_GRACE_SECONDS=GRACE) as up,
+        StampedeUp(data, "--second-site", STAMPEDE_GRACE_SECONDS=GRACE) as up,
         ThreadPoolExecutor(1) as thread,
     ):
-        alerts = paced(sent.watch(simulator.alerts(COUNT)), RATE)
+        alerts = paced(sent.record(simulator.alerts(COUNT)), RATE)
         sending = thread.submit(write, alerts, f"kafka://{up.kafka}")
         for name in cycle(rng.sample(VICTIMS, len(VICTIMS))):
             time.sleep(rng.uniform(0.5, 3.5))
@@ -99,48 +102,50 @@ def test_both_sites_have_everything_whoever_is_killed(tmp_path: Path, data: Path
 
         counts = stored_counts(up.wait_until_stored())
         received, stored, dead = counts["cutouts"]
-        # A producer may send twice what it has no answer for.
+        # A producer may send a record again if it got no answer.
         assert received >= COUNT
         assert stored + dead == received
-        settings = running(data).settings
+        system = running(data)
+        assert system is not None
+        settings = system.settings
         sites = open_objects(settings), open_replica(settings)
         first, second = (Table(site, THUMBNAILS) for site in sites)
-        until(lambda: sent.pictured <= drawn(first, sent), STORED_SECONDS, 1)
+        until(lambda: sent.with_images <= thumbnails_of(first, sent), STORED_SECONDS, 1)
         up.wait_until_stored("--site", "replica")
-        run("reconcile", "--all", "--data", data).assert_done()
-        assert drawn(second, sent) == drawn(first, sent)
+        run("reconcile", "--all", "--data", data).assert_succeeded()
+        assert thumbnails_of(second, sent) == thumbnails_of(first, sent)
         for site, (table, refused) in product(sites, sent.refused.items()):
             letters = stored_alerts.letters(site, table).values()
             assert {letter.data for letter in letters} == refused
 
-        with Second(tmp_path / "second.log", settings) as read:
+        with SecondSiteRead(tmp_path / "second.log", settings) as read:
             for url in (up.url, read.url):
-                assert_some_of_it_comes_back(url, sent, simulator)
-            read.stop().assert_done()
-        up.assert_back(*VICTIMS)
-        assert up.said().count("starting it again") >= killed.total()
-        up.stop().assert_done()
+                assert_sample_is_stored(url, sent, simulator)
+            read.stop().assert_succeeded()
+        up.assert_restarted(*VICTIMS)
+        assert up.output().count("starting it again") >= killed.total()
+        up.stop().assert_succeeded()
 
 
-def drawn(table: Table, sent: Sent) -> set[tuple[str, int]]:
-    """Survey and id of all alerts that have a thumbnail."""
+def thumbnails_of(table: Table, sent: Sent) -> set[tuple[str, int]]:
+    """Survey and id of the sent alerts that have a thumbnail."""
     table.refresh()
     rows = table.lookup([alert_id for _, alert_id in sent.good]).to_pylist()
     return {(row["survey"], row["alert_id"]) for row in rows} & sent.good
 
 
-def assert_some_of_it_comes_back(read: str, sent: Sent, simulator: Simulator) -> None:
-    """Cutouts byte by byte, light curves point by point, and thumbnails, as they were sent."""
-    stored = stored_alerts.stored_cutouts(read, [alert.alert_id for alert in sent.some])
-    assert not stored_alerts.differences(stored_alerts.cutouts_of(sent.some), stored)
+def assert_sample_is_stored(read: str, sent: Sent, simulator: Simulator) -> None:
+    """Compare a sample: bytes of cutouts and thumbnails, points of light curves."""
+    stored = stored_alerts.stored_cutouts(read, [alert.alert_id for alert in sent.sample])
+    assert not stored_alerts.differences(stored_alerts.cutouts_of(sent.sample), stored)
     assert stored_alerts.assert_light_curves(read, simulator, simulator.object_ids[::20])
-    for alert in sent.some:
+    for alert in sent.sample:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
         assert picture == thumbnail([alert.fits[kind] for kind in KINDS], Counter())
 
 
-class Second(Running):
-    """`stampede serve read` as it would be at the second site, which knows nothing of the first."""
+class SecondSiteRead(BackgroundCommand):
+    """`stampede serve read` at the second site, without access to the first."""
 
     def __init__(self, log: Path, settings: Settings) -> None:
         port = free_port()
@@ -153,7 +158,7 @@ class Second(Running):
             STAMPEDE_SECRET_KEY=settings.replica_secret_key.get_secret_value(),
         )
 
-    def __enter__(self) -> "Second":
+    def __enter__(self) -> Self:
         super().__enter__()
         until(lambda: is_ready(self.url) or self.child.poll() is not None, READY_SECONDS)
         return self

@@ -1,18 +1,22 @@
-"""`stampede up` on one machine: a Kafka, a Ceph and all functions, from the first start on."""
+"""`stampede up` on one machine: Kafka, Ceph and all functions."""
 
 import gzip
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
-from e2e.user import CHROMIUM, STORED_SECONDS, Running, Up, get, get_json, run, stored_counts, until
+from e2e.commands import BackgroundCommand, run, until
+from e2e.http import get, get_json
+from e2e.places import CHROMIUM
+from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator import Simulator
+from stampede.simulator import SimulatedAlert, Simulator
 from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
@@ -23,12 +27,12 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    """What `stampede simulate` sends with the same options."""
+    """The simulator with the options that are given to `stampede simulate`."""
     return Simulator(SEED, solar_system=0.05, null_cutouts=0.01)
 
 
 @pytest.fixture(scope="module")
-def alerts(simulator: Simulator) -> list:
+def alerts(simulator: Simulator) -> list[SimulatedAlert]:
     return list(simulator.alerts(COUNT))
 
 
@@ -38,16 +42,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first(data: Path):
-    """The first start, stopped by the test that is about that."""
-    with Up(data) as up:
+def first(data: Path) -> Iterator[StampedeUp]:
+    """The first start. The test of Ctrl-C stops it."""
+    with StampedeUp(data) as up:
         yield up
 
 
-def test_alerts_go_in_and_nothing_is_missing(first: Up, alerts) -> None:
+def test_all_alerts_are_stored(first: StampedeUp, alerts: list[SimulatedAlert]) -> None:
     to = f"kafka://{first.kafka}"
-    sent = run("simulate", "--to", to, "--alerts", COUNT, "--seed", SEED).assert_done()
-    assert f"\n{COUNT} alerts, " in f"\n{sent.said}"
+    sent = run("simulate", "--to", to, "--alerts", COUNT, "--seed", SEED).assert_succeeded()
+    assert f"\n{COUNT} alerts, " in f"\n{sent.output}"
     audit = first.wait_until_stored()
     assert stored_counts(audit) == {
         "cutouts": (COUNT, COUNT, 0),
@@ -55,14 +59,16 @@ def test_alerts_go_in_and_nothing_is_missing(first: Up, alerts) -> None:
     }
 
 
-def test_all_of_it_comes_back(first: Up, simulator: Simulator, alerts) -> None:
+def test_all_cutouts_and_light_curves_can_be_read(
+    first: StampedeUp, simulator: Simulator, alerts: list[SimulatedAlert]
+) -> None:
     stored = stored_alerts.stored_cutouts(first.url, [alert.alert_id for alert in alerts])
     assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
     assert len(stored) > 2 * COUNT
     stored_alerts.assert_light_curves(first.url, simulator)
 
 
-def test_one_by_id_with_curl(first: Up, alerts) -> None:
+def test_one_alert_by_its_id(first: StampedeUp, alerts: list[SimulatedAlert]) -> None:
     alert = next(alert for alert in alerts if all(alert.fits.values()))
     about = get_json(f"{first.url}/v1/alerts/{alert.alert_id}")
     assert about["object_id"] == alert.object_id
@@ -77,16 +83,16 @@ def test_one_by_id_with_curl(first: Up, alerts) -> None:
     assert len(csv.splitlines()) == len(curve["detections"]) + 1
 
 
-def test_every_alert_gets_its_picture(first: Up, alerts) -> None:
-    """The store tells of a pack, the relay the broker, the broker `thumbnails`: in seconds."""
+def test_every_alert_gets_its_thumbnail(first: StampedeUp, alerts: list[SimulatedAlert]) -> None:
+    """Bucket notification, relay, broker and `thumbnails` work within seconds."""
     for alert in alerts:
         url = f"{first.url}/v1/alerts/{alert.alert_id}/thumbnail"
-        until(partial(is_there, url), STORED_SECONDS)
+        until(partial(exists, url), STORED_SECONDS)
         assert get(url) == thumbnail([alert.fits[kind] for kind in KINDS], Counter())
 
 
-def is_there(url: str) -> bool:
-    """Whether a GET finds anything; raises what is wrong but for 404."""
+def exists(url: str) -> bool:
+    """Whether a GET finds the URL. Raises HTTPError for errors other than 404."""
     try:
         return bool(get(url))
     except HTTPError as error:
@@ -96,7 +102,9 @@ def is_there(url: str) -> bool:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
-def test_the_pages_in_a_browser(first: Up, simulator: Simulator, alerts) -> None:
+def test_the_pages_in_a_browser(
+    first: StampedeUp, simulator: Simulator, alerts: list[SimulatedAlert]
+) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     whole = [alert for alert in alerts if all(alert.fits.values())]
     alert = max(whole, key=lambda alert: len(simulator.light_curve(alert.object_id)))
@@ -106,9 +114,11 @@ def test_the_pages_in_a_browser(first: Up, simulator: Simulator, alerts) -> None
         )
         page = browser.new_page()
         page.set_default_timeout(150_000)
-        wrong: list[str] = []
-        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        errors: list[str] = []
+        page.on(
+            "console", lambda entry: errors.append(entry.text) if entry.type == "error" else None
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{first.url}/")
         text = page.inner_text("body")
         assert "ztf-alerts" in text
@@ -124,36 +134,40 @@ def test_the_pages_in_a_browser(first: Up, simulator: Simulator, alerts) -> None
         own = [point for point in points if not point.forced and not point.limit]
         assert page.locator("svg.plot .detection circle").count() == len(own) > 0
         browser.close()
-    assert not wrong
+    assert not errors
 
 
-def test_ctrl_c_stops_everything_and_the_next_start_finds_it_again(
-    first: Up, data: Path, alerts
+def test_ctrl_c_stops_everything_and_the_data_stays(
+    first: StampedeUp, data: Path, alerts: list[SimulatedAlert]
 ) -> None:
-    assert len(first.family()) >= 11
-    ended = first.stop(signal.SIGINT)  # also: no process, no port left
-    ended.assert_done()
-    assert "starting it again" not in ended.said
+    assert len(first.descendants()) >= 11
+    result = first.stop(signal.SIGINT)  # also checks that no process and no port is left
+    result.assert_succeeded()
+    assert "starting it again" not in result.output
     assert not (data / "up.json").exists()
-    with Up(data) as second:
-        audit = second.audit().assert_done()
+    with StampedeUp(data) as second:
+        audit = second.audit().assert_succeeded()
         assert stored_counts(audit)["cutouts"] == (COUNT, COUNT, 0)
         stored = stored_alerts.stored_cutouts(second.url, [alert.alert_id for alert in alerts])
         assert not stored_alerts.differences(stored_alerts.cutouts_of(alerts), stored)
-        second.stop(signal.SIGTERM).assert_done()
+        second.stop(signal.SIGTERM).assert_succeeded()
 
 
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
-    with Running(tmp_path / "log", "up", "--data", tmp_path / "data", "--port", free_port()) as up:
+    with BackgroundCommand(
+        tmp_path / "log", "up", "--data", tmp_path / "data", "--port", free_port()
+    ) as up:
         up.wait_for("monitor started|starting the Ceph")
-        ended = up.stop(signal.SIGINT)
-        assert ended.status not in (0, None)
-        assert "ready" not in ended.said
+        result = up.stop(signal.SIGINT)
+        assert result.status not in (0, None)
+        assert "ready" not in result.output
 
 
 def test_missing_programs_are_named(tmp_path: Path) -> None:
-    """A machine without Ceph: one clear line, and the command that helps."""
-    ended = run("up", "--no-install", "--data", tmp_path, "--port", free_port(), PATH=str(tmp_path))
-    assert ended.status == 2
-    assert "this machine lacks ceph-mon, ceph-osd, radosgw, ceph" in ended.said
-    assert "sudo apt-get install --yes --no-install-recommends ceph-common" in ended.said
+    """A machine without Ceph: one clear line, and the command that installs it."""
+    result = run(
+        "up", "--no-install", "--data", tmp_path, "--port", free_port(), PATH=str(tmp_path)
+    )
+    assert result.status == 2
+    assert "this machine lacks ceph-mon, ceph-osd, radosgw, ceph" in result.output
+    assert "sudo apt-get install --yes --no-install-recommends ceph-common" in result.output

@@ -1,4 +1,4 @@
-"""Waits until each URL answers with 2xx: SECONDS URL…"""
+"""Wait until each URL answers with 2xx. Arguments: SECONDS URL…"""
 
 import sys
 import time

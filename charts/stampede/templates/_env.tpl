@@ -1,8 +1,9 @@
 {{/*
 Environment of a container.
 
-stampede.env.store: the first store, with the keys that somebody may use: (list $ "read").
-stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETTINGS …), the first wins.
+stampede.env.store: the first store, with the keys for a function: (list $ "read").
+stampede.env.replica: the second store.
+stampede.env.settings: other settings, (list $ SETTINGS …). The first value of a setting wins.
 */}}
 {{- define "stampede.env.store" -}}
 {{- $ := index . 0 -}}
@@ -54,7 +55,7 @@ stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETT
 {{- end }}
 {{- end }}
 
-{{/* Kafka, as librdkafka is told: (list $ SOURCE). User and password come out of their Secret when the pod starts. */}}
+{{/* Kafka's settings and options of librdkafka: (list $ SOURCE). User and password are read from a Secret when the pod starts. */}}
 {{- define "stampede.env.kafka" -}}
 {{- $source := index . 1 -}}
 {{- $options := dict -}}
@@ -88,12 +89,12 @@ stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETT
 {{- end }}
 {{- end }}
 
-{{/* What a source says of TLS, where it wants it. */}}
+{{/* The TLS settings of a source, or nothing if TLS is disabled. */}}
 {{- define "stampede.tls" -}}
 {{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
 {{- end }}
 
-{{/* Files of that: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
+{{/* Volumes with the TLS files of a source: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
 {{- define "stampede.files.kafka" -}}
 {{- with include "stampede.tls" (index . 1) | fromYaml }}
 {{- range $name, $secret := dict "kafka-ca" .caSecret "kafka-client" .clientSecret }}
@@ -111,7 +112,7 @@ stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETT
 {{- end }}
 {{- end }}
 
-{{/* Certificate authorities of stores, and room for temporary files: (list $ FIELD "store" "replica"). */}}
+{{/* Volumes for temporary files and the stores' certificate authorities: (list $ FIELD "store" "replica"). */}}
 {{- define "stampede.files" -}}
 {{- $ := index . 0 -}}
 {{- $volumes := eq (index . 1) "volumes" -}}
@@ -131,7 +132,7 @@ stampede.env.replica: the second. stampede.env.settings: any other, (list $ SETT
 {{- end }}
 {{- end }}
 
-{{/* All that the command line wants to know, of a source and the rest: (list $ NAME SOURCE). */}}
+{{/* All settings for the command line in the toolbox, with one source: (list $ NAME SOURCE). */}}
 {{- define "stampede.env.tools" -}}
 {{- $ := index . 0 -}}
 {{- $source := index . 2 -}}

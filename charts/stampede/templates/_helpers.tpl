@@ -1,4 +1,4 @@
-{{/* Name of the release's objects; with a function, (list $ "cutouts"), name of what belongs to that. */}}
+{{/* Name of the release's objects; stampede.name: name of a function's objects, (list $ "cutouts"). */}}
 {{- define "stampede.fullname" -}}
 {{- .Values.fullnameOverride | default .Release.Name -}}
 {{- end }}
@@ -6,7 +6,7 @@
 {{- printf "%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) -}}
 {{- end }}
 
-{{/* Labels by which pods are found, and those of every object: (list $ COMPONENT). They outlive upgrades. */}}
+{{/* Labels that select pods, and labels of every object: (list $ COMPONENT). Upgrades do not change selectors. */}}
 {{- define "stampede.selector" -}}
 app.kubernetes.io/name: stampede
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
@@ -33,12 +33,12 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- .Values.broker.name | default (include "stampede.fullname" .) -}}
 {{- end }}
 
-{{/* A value as text. A large number stays 16777216, which Go would print as 1.6777216e+07. */}}
+{{/* A value as text. toJson keeps 16777216, which Go would print as 1.6777216e+07. */}}
 {{- define "stampede.text" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end }}
 
-{{/* Functions that there are, as a YAML list: those enabled, and `replicate` only with a second site. */}}
+{{/* Enabled functions as a YAML list; `replicate` only with a second site. */}}
 {{- define "stampede.functions" -}}
 {{- range $name, $function := .Values.functions }}
 {{- if and $function.enabled (or (ne $name "replicate") $.Values.replica.url) }}
@@ -52,15 +52,15 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- printf "http://%s.%s.svc" (include "stampede.name" .) (index . 0).Release.Namespace -}}
 {{- end }}
 
-{{/* The functions that take alerts, and the table that each fills. */}}
+{{/* The functions that receive alerts, and the table of each. */}}
 {{- define "stampede.tables" -}}
 cutouts: cutouts
 lightcurves: detections
 {{- end }}
 
 {{/*
-Consumer group of a source and the function it feeds: (list $ "lsst" $source "cutouts"). It must never change, and be no
-other release's, which would get half of the alerts.
+Consumer group of a source for a function: (list $ "lsst" $source "cutouts"). It must never change. No other release may
+use it: each would get only half of the alerts.
 */}}
 {{- define "stampede.group" -}}
 {{- $default := printf "%s-%s" (index . 0).Release.Namespace (include "stampede.name" (list (index . 0) (index . 1))) -}}
@@ -71,7 +71,7 @@ other release's, which would get half of the alerts.
 {{- printf "%s-%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) (index . 2) -}}
 {{- end }}
 
-{{/* What Pod Security's strictest profile asks for, in the fields that Knative allows. */}}
+{{/* The requirements of Pod Security's strictest profile, in fields that Knative allows. */}}
 {{- define "stampede.securityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -81,7 +81,7 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* What all pods share. Fields that Knative has behind feature flags are there only where they are set. */}}
+{{/* Fields of all pods. Fields behind Knative's feature flags are rendered only if they are set. */}}
 {{- define "stampede.pod" -}}
 serviceAccountName: {{ include "stampede.serviceAccount" . }}
 automountServiceAccountToken: false
@@ -100,7 +100,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Pods are made anew when keys change that are kept in the release. */}}
+{{/* The checksum replaces pods when keys that are given as values change. */}}
 {{- define "stampede.podAnnotations" -}}
 {{- $keys := printf "%s %s %s %s" .Values.store.accessKey .Values.store.secretKey .Values.replica.accessKey .Values.replica.secretKey -}}
 checksum/keys: {{ sha256sum $keys | trunc 16 | quote }}

@@ -1,4 +1,4 @@
-"""No test here reaches a cluster that is up: they are of the code, in a place of their own."""
+"""These tests use an empty directory in place of a running cluster's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,23 +6,38 @@ from typing import NoReturn
 
 import pytest
 
-from e2e.cluster import build, knative, machine, node, steps
+from e2e.cluster import (
+    binaries,
+    debian,
+    go_modules,
+    images,
+    knative,
+    kubectl,
+    machine,
+    node,
+    steps,
+)
 
+_MODULES = (binaries, debian, go_modules, images, knative, kubectl, machine, node, steps)
 _PLACES = {"CLUSTER": "", "RUN": "run", "LOGS": "log", "IMAGES": "images", "PROGRAMS": "bin"}
-_PLACES |= {"PID": "run/pid", "KUBECONFIG": "run/kubeconfig", "_FOUND": "run/settings.json"}
+_PLACES |= {
+    "PID": "run/pid",
+    "KUBECONFIG": "run/kubeconfig",
+    "_SAVED_SETTINGS": "run/settings.json",
+}
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory in place of the cluster's, and hands off the machine."""
-    for module in (build, knative, machine, node, steps):
+    """An empty directory in place of the cluster's; changes to the machine fail the test."""
+    for module in _MODULES:
         for name, where in _PLACES.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / where)
     (tmp_path / "run").mkdir()
 
     def refuse(function: str) -> Callable[..., NoReturn]:
-        return lambda *_: pytest.fail(f"a test of the code called {function}")
+        return lambda *_: pytest.fail(f"a unit test called {function}")
 
     for function in ("link", "unlink", "remove_cgroups"):
         monkeypatch.setattr(machine, function, refuse(function))

@@ -1,4 +1,4 @@
-"""Knative's manifests, as they are applied."""
+"""Knative's manifests as they are applied."""
 
 import re
 from collections import Counter
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import build, manifests
+from e2e.cluster import images, manifests
 from e2e.cluster.places import INGRESS_PORT, REGISTRY
 
 
 @pytest.fixture(scope="module")
 def objects() -> list[dict[str, Any]]:
-    """All of them."""
+    """All objects."""
     return [*manifests.knative(), *manifests.ingress()]
 
 
@@ -30,21 +30,21 @@ def test_every_image_that_runs_is_built(objects: list[dict[str, Any]]) -> None:
         for name, value in each.get("data", {}).items()
         if name == "queue-sidecar-image"
     }
-    assert wanted == set(build.image_names()) - {build.PAUSE_IMAGE}
+    assert wanted == set(images.image_names()) - {images.PAUSE_IMAGE}
 
 
-def test_no_image_is_to_be_pulled(objects: list[dict[str, Any]]) -> None:
+def test_no_image_needs_pulling(objects: list[dict[str, Any]]) -> None:
     named = re.findall(r"'image': '([^']*)'", str(objects))
     assert named
     assert [name for name in named if not name.startswith(f"{REGISTRY}/")] == []
 
 
-def test_nothing_is_there_twice(objects: list[dict[str, Any]]) -> None:
+def test_names_are_unique(objects: list[dict[str, Any]]) -> None:
     names = Counter((each["kind"], *place(each)) for each in objects)
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_what_is_configured_is_known_to_knative(objects: list[dict[str, Any]]) -> None:
+def test_knative_knows_all_configured_settings(objects: list[dict[str, Any]]) -> None:
     maps = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ConfigMap"}
     for name, settings in manifests.CONFIGURATION.items():
         assert settings.items() <= maps[name]["data"].items()
@@ -53,8 +53,8 @@ def test_what_is_configured_is_known_to_knative(objects: list[dict[str, Any]]) -
             assert all(setting in example for setting in settings), name
 
 
-def test_features_are_those_of_a_release(objects: list[dict[str, Any]]) -> None:
-    """The chart is tried with what everyone has."""
+def test_feature_flags_are_a_release_s_defaults(objects: list[dict[str, Any]]) -> None:
+    """Test the chart with the feature flags that users have."""
     (features,) = (
         each for each in objects if place(each) == ("knative-serving", "config-features")
     )

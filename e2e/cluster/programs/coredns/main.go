@@ -1,4 +1,4 @@
-// CoreDNS with no more plugins than a cluster without a way out needs.
+// CoreDNS with only the plugins that a cluster without an outside network needs.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The programs of a Kubernetes node in one: built and linked once, and a fifth of their size.
-// The name it is called by says which one it is.
+// The programs of a Kubernetes node in one binary: linked once, and a fifth of their total size.
+// The name by which it is called selects the program.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// What holds a pod's namespaces: it sleeps, buries the pod's orphans, and ends when told to.
+// Holds a pod's namespaces: it sleeps, reaps the pod's orphans, and ends on a signal.
 package main
 
 import (

@@ -1,15 +1,14 @@
-"""A cluster that is already there, by its kubeconfig. Nothing of it is brought up or taken down."""
+"""A cluster that already exists, reached by its kubeconfig. Nothing starts or stops it."""
 
 import os
-import shutil
 from pathlib import Path
 
-from e2e.cluster import build
-from e2e.cluster.steps import Failed, say
+from e2e.cluster import binaries
+from e2e.cluster.steps import Failed, log_progress
 
 
-class Given:
-    """The cluster of a kubeconfig. Its nodes must be able to have the images."""
+class ExistingCluster:
+    """The cluster of a kubeconfig. Its nodes must have, or be able to pull, the images."""
 
     name = "the cluster of STAMPEDE_E2E_KUBECONFIG"
 
@@ -19,20 +18,19 @@ class Given:
 
     @property
     def kubectl(self) -> Path:
-        """The program: this machine's, else one of the pinned modules."""
-        found = shutil.which("kubectl")
-        return Path(found) if found else build.kube("kubectl")
+        """The program kubectl."""
+        return binaries.kubectl()
 
     def build(self) -> None:
-        """Nothing is to be built."""
+        """Do nothing: the cluster exists."""
 
     def up(self) -> None:
-        """Only look whether we know how to reach it.
+        """Check that the address of the ingress is set.
 
         Raises
         ------
         Failed
-            The address of its ingress is not told.
+            It is not set.
         """
         if not self.ingress:
             raise Failed(
@@ -41,11 +39,11 @@ class Given:
             )
 
     def down(self, wipe: bool = False) -> None:
-        """It stays as it is."""
-        say(f"{self.name} is not ours to take down")
+        """Do nothing: the cluster is not ours."""
+        log_progress(f"{self.name} is not ours to stop")
 
     def restart(self) -> None:
-        """Its nodes are not ours.
+        """Refuse: the nodes are not ours.
 
         Raises
         ------
@@ -56,14 +54,14 @@ class Given:
 
     @property
     def running(self) -> bool:
-        """It is taken for granted."""
+        """Assumed to be true."""
         return True
 
     def load(self, *archives: Path) -> None:
-        """It takes images from where its nodes do."""
+        """Do nothing: the nodes get images from their own registry."""
         for each in archives:
-            say(f"image {each.name}: the nodes of {self.name} have to have it")
+            log_progress(f"image {each.name}: the nodes of {self.name} must have it")
 
     def status(self) -> str:
-        """One line about it."""
+        """One line about the cluster."""
         return f"{self.kubeconfig}, ingress at {self.ingress or 'an unknown address'}"

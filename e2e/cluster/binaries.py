@@ -1,0 +1,69 @@
+"""Programs that run outside pods: Kubernetes with etcd, CoreDNS, helm and kind.
+
+Each file has its version in its name. A program that exists is not built again.
+"""
+
+import shutil
+from pathlib import Path
+
+from e2e.cluster import go_modules
+from e2e.cluster.places import PROGRAMS
+from e2e.cluster.steps import step
+
+KUBE_NAMES = (
+    *("etcd", "kubectl", "kubelet", "kube-apiserver", "kube-controller-manager"),
+    *("kube-proxy", "kube-scheduler"),
+)
+# Command-line tools by name, with the Go package of each.
+TOOLS = {"helm": "helm.sh/helm/v3/cmd/helm", "kind": "sigs.k8s.io/kind"}
+COREDNS = "github.com/coredns/coredns"
+KUBERNETES = "k8s.io/kubernetes"
+
+
+def kube(name: str) -> Path:
+    """One of Kubernetes' programs or etcd: links to one binary that acts by its name."""
+    version = go_modules.pinned_version(KUBERNETES)
+    directory = PROGRAMS / f"kube-{version}"
+    if not (directory / "kube").exists():
+        parts = {"gitVersion": version, "gitMajor": "1", "gitMinor": version.split(".")[1]}
+        variables = {
+            f"{package}.{key}": value
+            for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+            for key, value in parts.items()
+        }
+        with step(f"Kubernetes {version} with etcd, as one program"):
+            go_modules.build(["./kube"], directory / "kube", variables)
+    for each in KUBE_NAMES:
+        if not (directory / each).is_symlink():
+            (directory / each).symlink_to("kube")
+    return directory / name
+
+
+def kubectl() -> Path:
+    """The kubectl installed on this machine, or the pinned one."""
+    installed = shutil.which("kubectl")
+    return Path(installed) if installed else kube("kubectl")
+
+
+def coredns() -> Path:
+    """The program CoreDNS."""
+    version = go_modules.pinned_version(COREDNS)
+    program = PROGRAMS / f"coredns-{version}"
+    if not program.exists():
+        with step(f"CoreDNS {version}"):
+            go_modules.build(["./coredns"], program)
+    return program
+
+
+def tool(name: str) -> Path:
+    """The program helm, kind or one of Kubernetes'."""
+    if name in KUBE_NAMES:
+        return kube(name)
+    package = TOOLS[name]
+    version = go_modules.pinned_version(package.partition("/cmd/")[0])
+    program = PROGRAMS / f"{name}-{version}"
+    if not program.exists():
+        helm_version = {"helm.sh/helm/v3/internal/version.version": version}
+        with step(f"{name} {version}"):
+            go_modules.build([package], program, helm_version if name == "helm" else {})
+    return program

@@ -1,0 +1,37 @@
+"""Debian packages that a node needs."""
+
+import os
+import shutil
+
+from e2e.cluster.places import LOGS
+from e2e.cluster.steps import Failed, run, step
+
+# A program or file, and the package that it proves to be installed.
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "openssl": "openssl",
+}
+
+
+def install_packages() -> None:
+    """Install the packages that are missing.
+
+    Raises
+    ------
+    Failed
+        We are not root, or apt cannot install them.
+    """
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise Failed(f"this machine lacks {', '.join(missing)}: sudo {' '.join(command)}")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    with step(f"Debian packages: {', '.join(missing)}"):
+        run("apt-get", "update", log=LOGS / "apt-update.log", env=env)
+        run(*command, log=LOGS / "apt-install.log", env=env)

@@ -1,0 +1,169 @@
+"""Images of the programs that run in pods, built from pinned Go modules: nothing is pulled.
+
+Each image has its version in its tag. An image that exists is not built again.
+"""
+
+import json
+import re
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tools.images.archive import write_image, write_layer
+
+from e2e.cluster import go_modules, traefik
+from e2e.cluster.places import CLUSTER, IMAGES, REGISTRY
+from e2e.cluster.steps import step
+
+_SCRATCH_PREFIX = ".making-"
+
+
+class ModuleImages(NamedTuple):
+    """A Go module, and its programs that run in pods, each in an image of its own."""
+
+    module: str
+    prefix: str  # of the images' names
+    programs: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The pinned version of the module."""
+        return go_modules.pinned_version(self.module)
+
+    def image(self, program: str) -> str:
+        """Name and tag of a program's image."""
+        return f"{REGISTRY}/{self.prefix}{re.sub('[/_]', '-', program)}:{self.version}"
+
+    @property
+    def images(self) -> list[str]:
+        """Names and tags of all images."""
+        return [self.image(program) for program in self.programs]
+
+
+SERVING = ModuleImages(
+    "knative.dev/serving",
+    "knative-serving-",
+    ("queue", "activator", "autoscaler", "controller", "webhook"),
+)
+EVENTING = ModuleImages(
+    "knative.dev/eventing",
+    "knative-eventing-",
+    (
+        *("controller", "webhook", "mtping", "mtchannel_broker", "broker/ingress", "broker/filter"),
+        *("in_memory/channel_controller", "in_memory/channel_dispatcher"),
+    ),
+)
+TRAEFIK = ModuleImages("github.com/traefik/traefik/v3", "", ("traefik",))
+PAUSE_IMAGE = f"{REGISTRY}/pause:1"
+
+
+def image_names() -> list[str]:
+    """Names and tags of all images that run in pods."""
+    return [PAUSE_IMAGE, *SERVING.images, *EVENTING.images, *TRAEFIK.images]
+
+
+def archive_path(image: str) -> Path:
+    """The archive file of an image."""
+    return IMAGES / (image.removeprefix(f"{REGISTRY}/").replace(":", "-") + ".tar")
+
+
+def build_all() -> list[Path]:
+    """Build all images that are missing; the archives of all."""
+    if not archive_path(PAUSE_IMAGE).exists():
+        with step("the pause image"), _scratch_directory() as scratch:
+            go_modules.build(["./pause"], scratch / "pause")
+            _write_image(scratch / "pause", PAUSE_IMAGE)
+    for module in (SERVING, EVENTING, TRAEFIK):
+        _build_module(module)
+    return [archive_path(name) for name in image_names()]
+
+
+def load_missing(
+    archives: Iterable[Path], loaded_file: Path, load_one: Callable[[Path], object]
+) -> None:
+    """Load images into a cluster, except those it already has.
+
+    Parameters
+    ----------
+    archives
+        As ``docker save`` writes them.
+    loaded_file
+        Lists the images that the cluster has. Delete it together with the cluster.
+    load_one
+        Loads one archive.
+    """
+    loaded = json.loads(loaded_file.read_text()) if loaded_file.exists() else {}
+    for archive in archives:
+        name, digest = name_and_digest(archive)
+        if loaded.get(name) != digest:
+            with step(f"image {name}"):
+                load_one(archive)
+            loaded[name] = digest
+            loaded_file.write_text(json.dumps(loaded))
+
+
+def name_and_digest(archive: Path) -> tuple[str, str]:
+    """Name of the image in an archive, and the name of its configuration, which is its digest."""
+    with tarfile.open(archive) as tar:
+        manifest = tar.extractfile("manifest.json")
+        assert manifest is not None
+        (image,) = json.load(manifest)
+    return image["RepoTags"][0], image["Config"]
+
+
+def remove_unfinished() -> None:
+    """Remove the files of builds that were killed."""
+    for each in CLUSTER.glob(f"{_SCRATCH_PREFIX}*"):
+        shutil.rmtree(each)
+
+
+def _build_module(module: ModuleImages) -> None:
+    """Build all programs of a module in one command: they share most of their packages."""
+    if all(archive_path(name).exists() for name in module.images):
+        return
+    with step(f"{module.module} {module.version}"), _scratch_directory() as scratch:
+        packages = [f"{module.module}/cmd/{program}" for program in module.programs]
+        if module is TRAEFIK:
+            go_mod = traefik.write_go_mod(scratch)
+            version = {f"{module.module}/pkg/version.Version": module.version}
+            go_modules.build(packages, scratch / "traefik", version, go_mod)
+        else:
+            go_modules.build(packages, scratch)
+        for program in module.programs:
+            _write_image(scratch / Path(program).name, module.image(program))
+
+
+class _Layer(NamedTuple):
+    tar: Path
+    digest: str
+
+
+class _Image(NamedTuple):
+    layers: tuple[_Layer, ...]
+    env: dict[str, str]
+    user: str
+    entrypoint: tuple[str, ...]
+
+
+def _write_image(program: Path, name: str) -> None:
+    """Write an image that holds one program and nothing else."""
+    with _scratch_directory() as scratch:
+        (scratch / "files").mkdir()
+        program.rename(app := scratch / "files" / "app")
+        app.chmod(0o755)
+        tar = scratch / "layer.tar"
+        layer = _Layer(tar, write_layer(scratch / "files", tar))
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        image = _Image((layer,), {}, "65532:65532", ("/app",))
+        write_image(image, name, archive_path(name))
+
+
+@contextmanager
+def _scratch_directory() -> Iterator[Path]:
+    CLUSTER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CLUSTER, prefix=_SCRATCH_PREFIX) as name:
+        yield Path(name)

@@ -1,0 +1,166 @@
+"""Run `stampede` and `make` as a user does: read what they print, stop them with Ctrl-C."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from e2e.places import ROOT
+
+# Timeouts in seconds. They catch commands that hang, and allow for a slow and busy machine.
+RUN_SECONDS = 300.0
+READY_SECONDS = 300.0
+STOP_SECONDS = 400.0
+LAST_LINES = 40  # of a command's output in the message of a failed test
+
+
+class CommandResult:
+    """Arguments, exit status and output of a command. Its output must show no traceback."""
+
+    def __init__(self, arguments: list[str], status: int | None, output: str) -> None:
+        self.arguments, self.status, self.output = arguments, status, output
+        assert "Traceback" not in output, self.report()
+
+    def assert_succeeded(self) -> Self:
+        assert self.status == 0, self.report()
+        return self
+
+    def report(self) -> str:
+        """Status and last lines. The last line comes first: a long message may be cut off."""
+        lines = self.output.split("\n")[-LAST_LINES:]
+        last = next((line for line in reversed(lines) if line.strip()), "no output")
+        command = shlex.join(self.arguments)
+        return "\n".join([f"`{command}` ended with {self.status}: {last}", *lines])
+
+
+def run(*arguments: object, seconds: float = RUN_SECONDS, **env: str) -> CommandResult:
+    """Run `stampede` or make until it ends. The output has both its standard streams."""
+    done = subprocess.run(
+        command_line(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        cwd=ROOT,
+        env=environment() | env,
+    )
+    return CommandResult([*map(str, arguments)], done.returncode, done.stdout)
+
+
+def command_line(*arguments: object) -> list[str]:
+    """`make` if that is the first argument, otherwise `stampede` with these arguments."""
+    words = [*map(str, arguments)]
+    return words if words[0] == "make" else [sys.executable, "-m", "stampede", *words]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings of Stampede."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("STAMPEDE_", "K_"))
+    }
+    return inherited | {"PYTHONUNBUFFERED": "1"}
+
+
+class BackgroundCommand:
+    """`stampede` in the background. It is stopped at the end of the ``with`` block."""
+
+    def __init__(self, log: Path, *arguments: object, **env: str) -> None:
+        self.log = log
+        self.arguments = arguments
+        self.env = env
+
+    def __enter__(self) -> Self:
+        with self.log.open("w") as log:
+            self.child = subprocess.Popen(
+                command_line(*self.arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=environment() | self.env,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        print("\n".join(self.output().splitlines()[-LAST_LINES:]))
+        if self.child.poll() is None:
+            self.stop()
+
+    def output(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, pattern: str, seconds: float = READY_SECONDS) -> re.Match[str]:
+        """Wait until the output matches a pattern; the match."""
+        until(lambda: re.search(pattern, self.output()) or self.child.poll() is not None, seconds)
+        found = re.search(pattern, self.output())
+        assert found, f"it never printed {pattern}: {self.result(self.child.poll()).report()}"
+        return found
+
+    def result(self, status: int | None) -> CommandResult:
+        """The output so far, with an exit status."""
+        return CommandResult([*map(str, self.arguments)], status, self.output())
+
+    def descendants(self) -> list[psutil.Process]:
+        """Child processes, and their children."""
+        return psutil.Process(self.child.pid).children(recursive=True)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> CommandResult:
+        """Press Ctrl-C. All its processes must end, and all their ports must be free."""
+        descendants = self.descendants()
+        ports = {
+            each.laddr.port
+            for process in descendants
+            for each in connections(process)
+            if each.status == psutil.CONN_LISTEN
+        }
+        os.kill(self.child.pid, number)
+        try:
+            status = self.child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            raise
+        until(lambda: not any(is_running(process) for process in descendants), 60)
+        assert not [port for port in ports if is_open(port)]
+        return self.result(status)
+
+
+def is_running(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def connections(process: psutil.Process) -> list[Any]:
+    try:
+        return process.net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_open(port: int) -> bool:
+    """Whether a process listens on this port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(condition: Callable[[], object], seconds: float, pause: float = 0.05) -> None:
+    """Wait until a condition holds; fail after a timeout."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition was not met within {seconds:.0f} s"
+        time.sleep(pause)

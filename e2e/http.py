@@ -1,0 +1,17 @@
+"""HTTP as curl does it."""
+
+import json
+import urllib.request
+from typing import Any
+
+
+def get(url: str, **headers: str) -> bytes:
+    """The body of the answer to a GET."""
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return answer.read()
+
+
+def get_json(url: str) -> Any:
+    """The parsed JSON body of the answer to a GET."""
+    return json.loads(get(url))
