@@ -2,9 +2,14 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+
+from stampede.cli.main import app
+from stampede.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "functions" / "stampede"
@@ -21,6 +26,13 @@ PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
 # Files of branches that are not merged yet: empty this when they are.
 NOT_WRITTEN_YET = {"docs/how-to/add-a-survey.md", "functions/bench.Dockerfile"}
+# Variables of the tests and of Skaffold.
+OTHER_VARIABLES = {
+    "STAMPEDE_CLUSTER",
+    "STAMPEDE_E2E_INGRESS",
+    "STAMPEDE_E2E_KUBECONFIG",
+    "STAMPEDE_VALUES",
+}
 
 
 def name(page: Path) -> str:
@@ -73,3 +85,32 @@ def test_decision_records_and_runbooks_that_code_names_exist() -> None:
     for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml")]:
         for page in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
             assert (ROOT / page).exists() or page in NOT_WRITTEN_YET, f"{source}: {page}"
+
+
+def code(page: Path) -> str:
+    """What a page shows as code: blocks and words in backticks."""
+    return "\n".join(re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL))
+
+
+def test_every_setting_that_a_page_names_exists() -> None:
+    settings = {f"STAMPEDE_{field.upper()}" for field in Settings.model_fields}
+    settings |= OTHER_VARIABLES
+    for page in PAGES:
+        named = set(re.findall(r"\bSTAMPEDE_[A-Z0-9_]*[A-Z0-9]", code(page)))
+        assert named <= settings, f"{page}: {named - settings}"
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    commands = {*typer.main.get_command(app).commands}  # type: ignore[attr-defined]
+    commands |= project["entry-points"]["stampede.commands"].keys()
+    for page in PAGES:
+        named = set(re.findall(r"(?:[`/] ?|[$] |-- )stampede ([a-z][a-z-]+)\b", code(page)))
+        assert named - {"charts"} <= commands, f"{page}: {named - commands}"
+
+
+def test_every_target_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"(?:`|[$] )make ([a-z0-9-]+)\b", code(page)))
+        assert named <= targets, f"{page}: {named - targets}"
