@@ -81,8 +81,8 @@ def test_every_station_of_the_diagrams_is_a_file() -> None:
         assert not {path for path in stations if not (PACKAGE / path).exists()}
 
 
-def test_decision_records_and_runbooks_that_code_names_exist() -> None:
-    for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml")]:
+def test_pages_that_code_and_other_pages_name_exist() -> None:
+    for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml"), *PAGES]:
         for page in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
             assert (ROOT / page).exists() or page in NOT_WRITTEN_YET, f"{source}: {page}"
 
