@@ -25,7 +25,20 @@ PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A station of a diagram names its files below the package, such as `events/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
 # Files of branches that are not merged yet: empty this when they are.
-NOT_WRITTEN_YET = {"docs/how-to/add-a-survey.md", "functions/bench.Dockerfile"}
+NOT_WRITTEN_YET = {
+    "docs/how-to/add-a-survey.md",
+    "functions/bench.Dockerfile",
+    "functions/stampede/functions/schema_registry.py",
+    "functions/stampede/problem.py",
+    "functions/stampede/progress.py",
+    "functions/stampede/read/error_handlers.py",
+    "functions/stampede/read/locations.py",
+    "functions/stampede/read/openapi.yaml",
+    "functions/stampede/read/refreshing_table.py",
+    "functions/stampede/read/service.py",
+    "functions/stampede/read/templates",
+    "functions/stampede/store/schema.py",
+}
 # Variables of the tests and of Skaffold.
 OTHER_VARIABLES = {
     "STAMPEDE_CLUSTER",
@@ -37,6 +50,10 @@ OTHER_VARIABLES = {
 
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def is_there(path: Path) -> bool:
+    return path.exists() or str(path.resolve().relative_to(ROOT)) in NOT_WRITTEN_YET
 
 
 def diagrams(text: str) -> list[str]:
@@ -57,18 +74,16 @@ def test_columns_page_is_what_the_model_says() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
-        if target in NOT_WRITTEN_YET:
-            continue
         other = page.parent / target if target else page
-        assert other.exists(), f"{page}: {target}"
+        assert is_there(other), f"{page}: {target}"
         assert not anchor or anchor in anchors(other), f"{page}: {target}#{anchor}"
 
 
 @pytest.mark.parametrize("page", MAPS)
 def test_every_path_that_a_page_names_exists(page: str) -> None:
-    named = set(PATH.findall((ROOT / page).read_text())) - NOT_WRITTEN_YET
+    named = set(PATH.findall((ROOT / page).read_text()))
     real = {path for path in named if not PLACEHOLDER.search(path)}
-    missing = {path for path in real if not (ROOT / path).exists()}
+    missing = {path for path in real if not is_there(ROOT / path)}
     assert not missing, f"{page} names what is not there"
 
 
@@ -78,13 +93,13 @@ def test_every_station_of_the_diagrams_is_a_file() -> None:
     for diagram in drawn:
         stations = set(STATION.findall(diagram))
         assert len(stations) > 10
-        assert not {path for path in stations if not (PACKAGE / path).exists()}
+        assert not {path for path in stations if not is_there(PACKAGE / path)}
 
 
 def test_pages_that_code_and_other_pages_name_exist() -> None:
     for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml"), *PAGES]:
         for page in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
-            assert (ROOT / page).exists() or page in NOT_WRITTEN_YET, f"{source}: {page}"
+            assert is_there(ROOT / page), f"{source}: {page}"
 
 
 def code(page: Path) -> str:
