@@ -1,4 +1,4 @@
-"""What the documentation says that can be checked without running anything."""
+"""Checks of the documentation that need no running program."""
 
 import re
 import runpy
@@ -13,14 +13,14 @@ from stampede.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "functions" / "stampede"
-ROOMS = ("charts", "docs", "e2e", "eventing", "functions", "manifests")
+FOLDERS = ("charts", "docs", "e2e", "eventing", "functions", "manifests")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *(page for room in ROOMS for page in sorted(ROOT.glob(f"{room}/**/*.md"))),
+    *(page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/**/*.md"))),
 ]
 MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/adr/0012-three-packages.md")
 # A path from the root, such as `functions/stampede/read/app.py` or `manifests/site`.
-PATH = re.compile(rf"`((?:{'|'.join(ROOMS)}|tools|\.ci)/[\w./-]+)`")
+PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A station of a diagram names its files below the package, such as `events/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
@@ -66,13 +66,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_columns_page_is_what_the_model_says() -> None:
+def test_the_columns_page_matches_the_schemas() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "columns.py"))
     assert (ROOT / "docs" / "columns.md").read_text() == tool["page"](), "run tools/columns.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_work(page: Path) -> None:
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
         other = page.parent / target if target else page
         assert is_there(other), f"{page}: {target}"
