@@ -2,10 +2,68 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
+import pytest
+import typer
+
+from stampede.cli.main import app
+from stampede.settings import Settings
+
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "functions" / "stampede"
 FOLDERS = ("charts", "docs", "e2e", "eventing", "functions", "manifests")
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/**/*.md"))),
+]
+MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/adr/0012-three-packages.md")
+# A path from the root, such as `functions/stampede/read/app.py` or `manifests/site`.
+PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
+PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
+# A station of a diagram names its files below the package, such as `events/source.py`.
+STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
+# Files of branches that are not merged yet: empty this when they are.
+NOT_WRITTEN_YET = {
+    "docs/how-to/add-a-survey.md",
+    "functions/bench.Dockerfile",
+    "functions/stampede/functions/schema_registry.py",
+    "functions/stampede/problem.py",
+    "functions/stampede/progress.py",
+    "functions/stampede/read/error_handlers.py",
+    "functions/stampede/read/locations.py",
+    "functions/stampede/read/openapi.yaml",
+    "functions/stampede/read/refreshing_table.py",
+    "functions/stampede/read/service.py",
+    "functions/stampede/read/templates",
+    "functions/stampede/store/schema.py",
+}
+# Variables of the tests and of Skaffold.
+OTHER_VARIABLES = {
+    "STAMPEDE_CLUSTER",
+    "STAMPEDE_E2E_INGRESS",
+    "STAMPEDE_E2E_KUBECONFIG",
+    "STAMPEDE_VALUES",
+}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def is_there(path: Path) -> bool:
+    return path.exists() or str(path.resolve().relative_to(ROOT)) in NOT_WRITTEN_YET
+
+
+def diagrams(text: str) -> list[str]:
+    return re.findall(r"```mermaid\n(.*?)```", text, re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_columns_page_matches_the_schemas() -> None:
@@ -13,10 +71,61 @@ def test_the_columns_page_matches_the_schemas() -> None:
     assert (ROOT / "docs" / "columns.md").read_text() == tool["page"](), "run tools/columns.py"
 
 
-def test_links_between_pages_work() -> None:
-    for page in [
-        ROOT / "README.md",
-        *(page for room in FOLDERS for page in ROOT.glob(f"{room}/**/*.md")),
-    ]:
-        for target in re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page}: {target}"
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_work(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert is_there(other), f"{page}: {target}"
+        assert not anchor or anchor in anchors(other), f"{page}: {target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", MAPS)
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    named = set(PATH.findall((ROOT / page).read_text()))
+    real = {path for path in named if not PLACEHOLDER.search(path)}
+    missing = {path for path in real if not is_there(ROOT / path)}
+    assert not missing, f"{page} names what is not there"
+
+
+def test_every_station_of_the_diagrams_is_a_file() -> None:
+    drawn = diagrams((ROOT / "docs" / "architecture.md").read_text())
+    assert len(drawn) == 2
+    for diagram in drawn:
+        stations = set(STATION.findall(diagram))
+        assert len(stations) > 10
+        assert not {path for path in stations if not is_there(PACKAGE / path)}
+
+
+def test_pages_that_code_and_other_pages_name_exist() -> None:
+    for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml"), *PAGES]:
+        for page in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
+            assert is_there(ROOT / page), f"{source}: {page}"
+
+
+def code(page: Path) -> str:
+    """What a page shows as code: blocks and words in backticks."""
+    return "\n".join(re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL))
+
+
+def test_every_setting_that_a_page_names_exists() -> None:
+    settings = {f"STAMPEDE_{field.upper()}" for field in Settings.model_fields}
+    settings |= OTHER_VARIABLES
+    for page in PAGES:
+        named = set(re.findall(r"\bSTAMPEDE_[A-Z0-9_]*[A-Z0-9]", code(page)))
+        assert named <= settings, f"{page}: {named - settings}"
+
+
+def test_every_command_that_a_page_names_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    commands = {*typer.main.get_command(app).commands}  # type: ignore[attr-defined]
+    commands |= project["entry-points"]["stampede.commands"].keys()
+    for page in PAGES:
+        named = set(re.findall(r"(?:[`/] ?|[$] |-- )stampede ([a-z][a-z-]+)\b", code(page)))
+        assert named - {"charts"} <= commands, f"{page}: {named - commands}"
+
+
+def test_every_target_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"(?:`|[$] )make ([a-z0-9-]+)\b", code(page)))
+        assert named <= targets, f"{page}: {named - targets}"
