@@ -7,11 +7,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference.md"
 CODE = ROOT / "functions"
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PACKAGES = ("stampede", "stampede_local", "stampede_bench")
 HEAD = """# Reference
 
 What each package offers the others: its public modules, which its `__all__` names, and their public
-names. The docstrings in the code say more: shapes, units, errors. `tools/reference.py` wrote this page.
+names. The docstrings in the code say more: shapes, units, errors. `tools/reference.py` wrote this
+page.
 """
 
 
@@ -56,12 +58,11 @@ def exported(tree: ast.Module) -> list[str]:
     return []
 
 
-def definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+def definitions(tree: ast.Module) -> Iterator[Definition]:
     """The public classes and functions of a module, in order."""
     for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if not node.name.startswith("_"):
-                yield node
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            yield node
 
 
 def first_line(node: ast.AST) -> str:

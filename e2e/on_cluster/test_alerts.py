@@ -14,7 +14,7 @@ from e2e.places import CHROMIUM, REAL_ALERTS
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.ingest import files
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import digest, expected_alert
 from tests.support import stored_alerts
 

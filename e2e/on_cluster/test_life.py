@@ -11,7 +11,7 @@ from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.background import repeat
 from e2e.on_cluster.release import Release
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from tests.support import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)

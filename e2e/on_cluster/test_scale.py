@@ -14,7 +14,7 @@ from e2e.http import get
 from e2e.on_cluster.background import repeat
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede_bench.figures import percentile
 from tests.support import stored_alerts
 

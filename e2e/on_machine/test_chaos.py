@@ -8,7 +8,7 @@ import pytest
 
 from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from tests.support import stored_alerts
 
 COUNT = 1500

@@ -16,7 +16,8 @@ from e2e.places import CHROMIUM
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator import SimulatedAlert, Simulator
+from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.simulator import Simulator
 from stampede_local.ports import free_port
 from tests.support import stored_alerts
 

@@ -1,3 +1,11 @@
 """Stampede: every alert of a sky survey, stored; cutouts and light curves, served."""
 
+__all__ = [
+    "__version__",
+    "errors",
+    "logs",
+    "progress",
+    "settings",
+]
+
 __version__ = "0.1.0"

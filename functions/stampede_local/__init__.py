@@ -1,1 +1,15 @@
 """One machine: a local Kafka, a local Ceph, and all functions as supervised processes."""
+
+__all__ = [
+    "ceph",
+    "installer",
+    "kafka",
+    "oracle",
+    "plan",
+    "ports",
+    "process",
+    "supervisor",
+    "system",
+    "tls",
+    "up",
+]

@@ -24,21 +24,6 @@ PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A station of a diagram names its files below the package, such as `events/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
-# Files of branches that are not merged yet: empty this when they are.
-NOT_WRITTEN_YET = {
-    "docs/how-to/add-a-survey.md",
-    "functions/bench.Dockerfile",
-    "functions/stampede/functions/schema_registry.py",
-    "functions/stampede/problem.py",
-    "functions/stampede/progress.py",
-    "functions/stampede/read/error_handlers.py",
-    "functions/stampede/read/locations.py",
-    "functions/stampede/read/openapi.yaml",
-    "functions/stampede/read/refreshing_table.py",
-    "functions/stampede/read/service.py",
-    "functions/stampede/read/templates",
-    "functions/stampede/store/schema.py",
-}
 # Variables of the tests and of Skaffold.
 OTHER_VARIABLES = {
     "STAMPEDE_CLUSTER",
@@ -50,10 +35,6 @@ OTHER_VARIABLES = {
 
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def is_there(path: Path) -> bool:
-    return path.exists() or str(path.resolve().relative_to(ROOT)) in NOT_WRITTEN_YET
 
 
 def diagrams(text: str) -> list[str]:
@@ -71,11 +52,16 @@ def test_the_columns_page_matches_the_schemas() -> None:
     assert (ROOT / "docs" / "columns.md").read_text() == tool["page"](), "run tools/columns.py"
 
 
+def test_the_reference_matches_the_code() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "reference.py"))
+    assert (ROOT / "docs" / "reference.md").read_text() == tool["page"](), "run tools/reference.py"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_between_pages_work(page: Path) -> None:
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text()):
         other = page.parent / target if target else page
-        assert is_there(other), f"{page}: {target}"
+        assert other.exists(), f"{page}: {target}"
         assert not anchor or anchor in anchors(other), f"{page}: {target}#{anchor}"
 
 
@@ -83,7 +69,7 @@ def test_links_between_pages_work(page: Path) -> None:
 def test_every_path_that_a_page_names_exists(page: str) -> None:
     named = set(PATH.findall((ROOT / page).read_text()))
     real = {path for path in named if not PLACEHOLDER.search(path)}
-    missing = {path for path in real if not is_there(ROOT / path)}
+    missing = {path for path in real if not (ROOT / path).exists()}
     assert not missing, f"{page} names what is not there"
 
 
@@ -93,13 +79,13 @@ def test_every_station_of_the_diagrams_is_a_file() -> None:
     for diagram in drawn:
         stations = set(STATION.findall(diagram))
         assert len(stations) > 10
-        assert not {path for path in stations if not is_there(PACKAGE / path)}
+        assert not {path for path in stations if not (PACKAGE / path).exists()}
 
 
 def test_pages_that_code_and_other_pages_name_exist() -> None:
     for source in [*ROOT.glob("functions/**/*.py"), *ROOT.glob("charts/**/*.yaml"), *PAGES]:
         for page in re.findall(r"docs/[\w/-]+\.md", source.read_text()):
-            assert is_there(ROOT / page), f"{source}: {page}"
+            assert (ROOT / page).exists(), f"{source}: {page}"
 
 
 def code(page: Path) -> str:

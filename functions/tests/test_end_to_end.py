@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from stampede.functions.audit import audit
 from stampede.settings import Settings
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede.simulator.faults import FAULTS
 from stampede.store.open import open_objects
 from stampede_local.kafka import LocalKafka, make_topics

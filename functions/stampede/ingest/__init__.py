@@ -1,1 +1,6 @@
 """Alerts from disk, sent as if they came from Kafka."""
+
+__all__ = [
+    "files",
+    "send",
+]

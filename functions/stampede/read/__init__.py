@@ -1,1 +1,6 @@
 """The read service: cutouts and light curves over HTTP."""
+
+__all__ = [
+    "app",
+    "lookup",
+]

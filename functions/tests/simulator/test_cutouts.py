@@ -7,7 +7,7 @@ import pytest
 from astropy.io import fits
 from astropy.wcs import WCS
 
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from tests.support.avro_reading import decode
 
 SIZES = {"science": 34_560, "difference": 34_560, "template": 43_200}  # of real cutouts, 30 x 30

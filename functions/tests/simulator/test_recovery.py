@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede.simulator.faults import FAULTS
 from tests.support.batch_decoders import make_batch_decoder
 

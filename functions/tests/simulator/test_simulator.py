@@ -5,7 +5,7 @@ from collections import defaultdict
 import fastavro
 import pytest
 
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede.simulator.sky import Point
 from stampede_local.oracle import unframe
 from tests.support.avro_reading import decode

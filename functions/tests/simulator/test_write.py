@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from stampede.cli.simulate import simulate
 from stampede.errors import SetupError
-from stampede.simulator import Simulator
+from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import TOPICS, write
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stampede.simulator import SimulatedAlert, Simulator
+from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.simulator import Simulator
 from stampede.store.objects import Objects
 
 CHUNK = 300  # ids in one query

@@ -3,6 +3,14 @@
 To add a survey, write its module (see `survey.Survey`) and add its entry to `MODULES`.
 """
 
+__all__ = [
+    "names",
+    "rubin",
+    "rubin_schemas",
+    "survey",
+    "surveys",
+]
+
 from functools import cache
 from importlib import import_module
 from typing import cast
