@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from stampede.functions.audit import audit
 from stampede.settings import Settings
-from stampede.simulator.simulator import Simulator
 from stampede.simulator.faults import FAULTS
+from stampede.simulator.simulator import Simulator
 from stampede.store.open import open_objects
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.oracle import digest, expected_alert

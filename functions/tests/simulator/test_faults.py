@@ -4,8 +4,8 @@ import pytest
 
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
-from stampede.simulator.simulator import Simulator
 from stampede.simulator.faults import FAULTS, spoil
+from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import read_record
 from tests.support.avro_reading import decode
 

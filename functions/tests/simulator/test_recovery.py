@@ -6,8 +6,8 @@ from collections import defaultdict
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.simulator.simulator import Simulator
 from stampede.simulator.faults import FAULTS
+from stampede.simulator.simulator import Simulator
 from tests.support.batch_decoders import make_batch_decoder
 
 TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}
