@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from stampede.errors import Overloaded, StampedeError
 from stampede.events.s3_events import stored_event
 from stampede.functions.replicate import Replicate
 from stampede.settings import Settings
+from stampede.store.address import StoreAddress
+from stampede.store.open import first_site
 from stampede.store.runs import digest
 from stampede.store.s3 import S3Objects
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
@@ -142,14 +142,7 @@ async def deliver(function: Replicate, key: str) -> None:
 
 def joined(source: Settings, target: Settings) -> Settings:
     """Those of a function that copies from one to the other."""
-    return source.model_copy(
-        update={
-            "replica": target.store,
-            "replica_access_key": target.access_key,
-            "replica_secret_key": target.secret_key,
-            "replica_ca_file": target.ca_file,
-        }
-    )
+    return source.model_copy(update=first_site(target).as_second_site())
 
 
 class Site(LocalCeph):
@@ -159,14 +152,13 @@ class Site(LocalCeph):
 
     def settings(self, scheme: str, port: int) -> Settings:
         """Those to reach its bucket by a port, a link's perhaps."""
-        return Settings().model_copy(
-            update={
-                "store": f"{scheme}://127.0.0.1:{port}/bench",
-                "access_key": self.access_key,
-                "secret_key": SecretStr(self.secret_key),
-                "ca_file": self._certificate if scheme == "https" else None,
-            }
+        address = StoreAddress(
+            f"{scheme}://127.0.0.1:{port}/bench",
+            self.access_key,
+            self.secret_key,
+            ca_file=self._certificate if scheme == "https" else None,
         )
+        return Settings().model_copy(update=address.as_first_site())
 
     @property
     def _certificate(self) -> Path:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from pydantic import SecretStr
-
 from stampede.settings import Settings
+from stampede.store.address import StoreAddress
 from stampede.store.open import open_objects
 from stampede.store.s3 import S3Objects
 from stampede_bench.figures import Context
@@ -25,14 +24,11 @@ class Servers(NamedTuple):
 
     def settings(self, bucket: str) -> Settings:
         """Those to reach a bucket, which is made."""
-        settings = Settings().model_copy(
-            update={
-                "store": f"{self.ceph.endpoint}/{bucket}",
-                "access_key": self.ceph.access_key,
-                "secret_key": SecretStr(self.ceph.secret_key),
-                "kafka": self.kafka.bootstrap if self.kafka else "",
-            }
+        store = StoreAddress(
+            f"{self.ceph.endpoint}/{bucket}", self.ceph.access_key, self.ceph.secret_key
         )
+        kafka = self.kafka.bootstrap if self.kafka else ""
+        settings = Settings().model_copy(update=store.as_first_site() | {"kafka": kafka})
         objects(settings).ensure_bucket()
         return settings
 

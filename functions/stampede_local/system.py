@@ -24,6 +24,7 @@ from stampede.functions import ALERT_FUNCTIONS
 from stampede.functions.apps import APPS
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
+from stampede.store.address import StoreAddress
 from stampede.store.open import open_objects, open_replica
 from stampede.store.s3 import S3Objects
 from stampede_local import installer
@@ -241,13 +242,8 @@ class System:
             process.name = f"second-{process.name}"
         ceph.start()
         self._supervise(ceph.processes)
-        self.settings = self.settings.model_copy(
-            update={
-                "replica": f"{ceph.endpoint}/stampede",
-                "replica_access_key": ceph.access_key,
-                "replica_secret_key": type(self.settings.secret_key)(ceph.secret_key),
-            }
-        )
+        site = StoreAddress(f"{ceph.endpoint}/stampede", ceph.access_key, ceph.secret_key)
+        self.settings = self.settings.model_copy(update=site.as_second_site())
 
     def _kafka(self) -> str:
         self._say("starting a local Kafka")
