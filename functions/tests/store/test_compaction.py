@@ -21,7 +21,7 @@ from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.store.test_tables import ids, many
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Changed, Failing, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -234,14 +234,10 @@ def test_an_input_that_is_gone_stops_the_merge() -> None:
     fill(Table(store, DETECTIONS), 8, 5000)
     victim = next(iter(store.list("tables/"))).key
 
-    class Gone(Watched):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            if key == victim and (start or 0) < 1000:
-                raise NotFound(key)
-            return super().get(key, start, length)
-
+    # Its footer can be read, its rows cannot.
+    failing = Failing(store, NotFound, lambda key, start: key == victim and start < 1000)
     with pytest.raises(StoreDown, match="inputs vanish"):
-        compact(Table(Gone(store), DETECTIONS), START)
+        compact(Table(failing, DETECTIONS), START)
     assert len(list(store.list("tables/"))) == 8
 
 
@@ -249,28 +245,25 @@ def test_an_output_that_reads_back_otherwise_stops_everything() -> None:
     store = store_at()
     fill(Table(store, DETECTIONS), 8)
 
-    class Lossy(Watched):
-        def put(self, key: str, data: bytes | memoryview) -> None:
-            super().put(key, bytes(data)[:-9])
-
+    lossy = Changed(store, write=lambda data: data[:-9])
     with pytest.raises(StoreDown, match="0001-"):
-        compact(Table(Lossy(store), DETECTIONS), START, grace=timedelta(0))
+        compact(Table(lossy, DETECTIONS), START, grace=timedelta(0))
     assert sum("/0000-" in info.key for info in store.list("tables/")) == 8
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     one = Table(store_at(), DETECTIONS)
     fill(one, 8, 30_000)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     compact(
         one,
         START,
         run_rows=60_000,
-        progress=lambda report: told.append((len(report.written), report.rows_written)),
+        progress=lambda report: reported.append((len(report.written), report.rows_written)),
     )
-    assert [count for count, _ in told] == [1, 2, 3, 4, 5][: len(told)]
-    assert told == sorted(told)
-    assert len(told) > 1
+    assert [count for count, _ in reported] == [1, 2, 3, 4, 5][: len(reported)]
+    assert reported == sorted(reported)
+    assert len(reported) > 1
 
 
 def test_memory_does_not_grow_with_the_runs() -> None:

@@ -23,7 +23,7 @@ from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.tables import Table
 from tests.support.rows import bits, detection, detections, merged, table
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Failing, Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 
@@ -227,7 +227,7 @@ def test_runs_that_go_away_are_looked_for_again() -> None:
 
 def test_runs_that_always_go_away_are_a_store_down() -> None:
     store = MemoryObjects()
-    one = Table(Vanishing(store), DETECTIONS)
+    one = Table(Failing(store, NotFound), DETECTIONS)
     one.append(many(10), COVERAGE)
     with pytest.raises(StoreDown, match="faster than they can be listed"):
         one.refresh()
@@ -249,11 +249,6 @@ def test_a_slow_sweep_keeps_nobody_from_listing() -> None:
     one.refresh()
     assert [run.key for run in one.runs()] == [merged_run]
     assert watched.count("get") == 10
-
-
-class Vanishing(Watched):
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        raise NotFound(key)
 
 
 def write_run(
