@@ -35,7 +35,7 @@ def copier(source, target, most_bytes: int = 3 * STEP) -> Copier:
 
 
 @pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, 3 * STEP])
-def test_a_copy_is_what_was_there(size: int) -> None:
+def test_a_copy_is_the_same_bytes(size: int) -> None:
     source, target = MemoryObjects(), MemoryObjects()
     source.put("packs/60000/a", data_of(size))
     copying = copier(source, target)
@@ -45,8 +45,8 @@ def test_a_copy_is_what_was_there(size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 2 * STEP + 1])
 @pytest.mark.parametrize("kinds", ["mm", "md", "dm", "dd"])
-def test_what_is_there_is_not_copied_again(tmp_path: Path, kinds: str, size: int) -> None:
-    """Whatever the stores' etags are: a digest, one of parts, or none of the content."""
+def test_an_object_at_the_target_is_not_copied_again(tmp_path: Path, kinds: str, size: int) -> None:
+    """For every kind of etag: a digest, a digest of parts, or neither."""
     source, inner = (
         MemoryObjects() if kind == "m" else DirectoryObjects(tmp_path / str(number))
         for number, kind in enumerate(kinds)
@@ -61,7 +61,7 @@ def test_what_is_there_is_not_copied_again(tmp_path: Path, kinds: str, size: int
     assert {operation for operation, _ in target.calls} == {"head"}
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_a_missing_object_is_not_found() -> None:
     with pytest.raises(NotFound):
         copier(MemoryObjects(), MemoryObjects()).copy("a")
 
@@ -76,7 +76,7 @@ def flip_a_bit(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [1000, 2 * STEP])
 @pytest.mark.parametrize("named", [True, False])
-def test_what_is_damaged_is_not_passed_on(size: int, named: bool) -> None:
+def test_a_damaged_object_is_not_copied(size: int, named: bool) -> None:
     source, target = Changed(MemoryObjects(), read=flip_a_bit), MemoryObjects()
     key = name_of(data_of(size)) if named else "tables/cutouts/0001-" + 32 * "0" + ".parquet"
     source.put(key, data_of(size))
@@ -85,7 +85,7 @@ def test_what_is_damaged_is_not_passed_on(size: int, named: bool) -> None:
     assert list(target.list("")) == []
 
 
-def test_a_name_tells_damage_where_an_etag_does_not(tmp_path: Path) -> None:
+def test_the_name_shows_damage_that_the_etag_does_not(tmp_path: Path) -> None:
     source, target = DirectoryObjects(tmp_path), MemoryObjects()
     source.put(name_of(b"as it was"), b"as it is.")
     with pytest.raises(Damaged):
@@ -93,7 +93,7 @@ def test_a_name_tells_damage_where_an_etag_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 2 * STEP])
-def test_a_copy_that_was_not_stored_well_is_no_copy(size: int) -> None:
+def test_a_copy_that_was_stored_wrongly_is_an_error(size: int) -> None:
     source = MemoryObjects()
     source.put("a", data_of(size))
     target = Changed(MemoryObjects(), write=lambda data: bytes(len(data)))
@@ -103,7 +103,7 @@ def test_a_copy_that_was_not_stored_well_is_no_copy(size: int) -> None:
 
 @pytest.mark.parametrize("die_at", range(8))
 def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
-    """And the next one mends it."""
+    """And the next copy completes it."""
     source, target = MemoryObjects(), MemoryObjects()
     source.put("a", data_of(3 * STEP))
 
@@ -121,7 +121,7 @@ def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
     assert target.get("a") == data_of(3 * STEP)
 
 
-def test_an_object_that_goes_while_it_is_copied_is_not_found() -> None:
+def test_an_object_deleted_during_its_copy_is_not_found() -> None:
     source, target = MemoryObjects(), MemoryObjects()
     source.put("a", data_of(4 * STEP))
     going = Watched(source, lambda number: source.delete("a") if number == 3 else None)
@@ -160,8 +160,8 @@ def test_few_pieces_are_held_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("size", [STEP, 3 * STEP])
-def test_many_copies_hold_no_more_than_there_is_room_for(size: int) -> None:
-    """Whole or in pieces; and one that is larger than the room has its turn."""
+def test_many_copies_hold_at_most_their_budget(size: int) -> None:
+    """Whole or in pieces; an object larger than the budget is copied too."""
     held = Level()
 
     def hold(data: bytes) -> bytes:
@@ -181,7 +181,7 @@ def test_many_copies_hold_no_more_than_there_is_room_for(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1000, STEP])
-def test_of_most_objects_each_end_is_asked_three_times_at_most(size: int) -> None:
+def test_a_small_object_takes_at_most_three_requests_at_each_end(size: int) -> None:
     """To a far site each request is a round trip."""
     inner = MemoryObjects()
     inner.put("a", data_of(size))
