@@ -69,7 +69,7 @@ def test_the_packs_of_a_run_are_copied_first() -> None:
     pack, run = flush(source, 0)
     assert packs_of(source, source.head(run)) == {pack}
     watched = Watched(target)
-    assert Replica(source, watched, 1).bring(run).moved
+    assert Replica(source, watched, 1).copy(run).moved
     assert [key for operation, key in watched.calls if operation == "put"] == [pack, run]
     assert check(target) == everything(1)
 
@@ -80,7 +80,7 @@ def test_a_merged_run_is_copied_with_all_packs_and_no_input() -> None:
         flush(source, number)
     compact(Table(source, CUTOUTS), NOW, fanout=4)
     [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
-    Replica(source, target, 1).bring(merged)
+    Replica(source, target, 1).copy(merged)
     assert check(target) == everything(4)
     assert keys(target, "tables/cutouts/") == [merged]
 
@@ -133,7 +133,7 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     compact(Table(source, CUTOUTS), NOW, fanout=4, run_rows=8, slice_rows=8)
     first, *rest = keys(source, "tables/cutouts/0001")
     assert rest
-    Replica(source, target, 1).bring(first)
+    Replica(source, target, 1).copy(first)
     assert check(target) == Coverage.of({})
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []
     for key in (first, *rest):
@@ -146,8 +146,8 @@ def test_objects_past_their_retention_are_not_copied() -> None:
     source, target = store(), store()
     pack, run = flush(source, 0)
     replica = Replica(source, target, 1, lambda key: key.startswith("packs/"))
-    assert replica.bring(pack) == Copied(0, False)
-    replica.bring(run)
+    assert replica.copy(pack) == Copied(0, False)
+    replica.copy(run)
     replica.catch_up()
     assert keys(target) == keys(source, "tables/")
     assert list(replica.missing()) == []
@@ -157,7 +157,7 @@ def test_a_run_that_was_merged_meanwhile_is_no_error() -> None:
     source, target = store(), store()
     _, run = flush(source, 0)
     source.delete(run)
-    assert Replica(source, target, 1).bring(run) == Copied(0, False)
+    assert Replica(source, target, 1).copy(run) == Copied(0, False)
 
 
 def test_a_damaged_pack_stops_only_the_runs_that_point_into_it() -> None:
@@ -184,7 +184,7 @@ def test_nothing_is_written_to_the_first_site() -> None:
     compact(Table(source, CUTOUTS), NOW, major=True)
     source.calls.clear()
     replica = Replica(source, target, 2)
-    replica.bring(run)
+    replica.copy(run)
     replica.catch_up()
     list(unneeded_at_second_site(source, target, LATER, GRACE))
     assert keys(source.inner) == keys(target)
@@ -196,7 +196,7 @@ def test_an_object_that_should_be_a_run_is_damaged() -> None:
     key = f"tables/cutouts/0000-{32 * '0'}.parquet"
     source.put(key, b"not Parquet, whatever its name says")
     with pytest.raises(Damaged, match="is no run"):
-        Replica(source, target, 1).bring(key)
+        Replica(source, target, 1).copy(key)
     assert keys(target) == []
 
 
@@ -205,10 +205,10 @@ def test_an_event_that_comes_again_costs_two_heads() -> None:
     pack, run = flush(source, 0)
     replica = Replica(source, target, 1)
     for key in (pack, run):
-        replica.bring(key)
+        replica.copy(key)
         source.calls.clear()
         target.calls.clear()
-        assert not replica.bring(key).moved
+        assert not replica.copy(key).moved
         assert source.calls == target.calls == [("head", key)]
 
 
@@ -270,7 +270,7 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
                 replica.catch_up()
             else:
                 for key in dice.sample(keys(source), 4):
-                    replica.bring(key)
+                    replica.copy(key)
             for key in unneeded_at_second_site(source, target, LATER, GRACE):
                 target.delete(key)
         except StoreDown:
