@@ -22,9 +22,9 @@ from stampede.cli.running import running
 from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
 from stampede.settings import Settings
+from stampede.simulator.faults import FAULTS
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
-from stampede.simulator.faults import FAULTS
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import THUMBNAILS

@@ -19,6 +19,7 @@ from stampede.errors import Overloaded, StampedeError
 from stampede.events.s3_events import stored_event
 from stampede.functions.replicate import Replicate
 from stampede.settings import Settings
+from stampede.store.open import first_site
 from stampede.store.runs import digest
 from stampede.store.s3 import S3Objects
 from stampede_bench.bucket import clear, open_bucket
@@ -142,11 +143,4 @@ async def deliver(function: Replicate, key: str) -> None:
 
 def joined(source: Settings, target: Settings) -> Settings:
     """Settings of a function that copies from one site to the other."""
-    return source.model_copy(
-        update={
-            "replica": target.store,
-            "replica_access_key": target.access_key,
-            "replica_secret_key": target.secret_key,
-            "replica_ca_file": target.ca_file,
-        }
-    )
+    return source.model_copy(update=first_site(target).as_second_site())

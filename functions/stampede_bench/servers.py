@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from pydantic import SecretStr
-
 from stampede.progress import silent
 from stampede.settings import Settings
 from stampede_bench.bucket import open_bucket
@@ -28,13 +26,9 @@ class Servers(NamedTuple):
 
     def settings(self, bucket: str) -> Settings:
         """Make a bucket; the settings to reach it."""
+        kafka = self.kafka.bootstrap if self.kafka else ""
         settings = Settings().model_copy(
-            update={
-                "store": f"{self.ceph.endpoint}/{bucket}",
-                "access_key": self.ceph.access_key,
-                "secret_key": SecretStr(self.ceph.secret_key),
-                "kafka": self.kafka.bootstrap if self.kafka else "",
-            }
+            update=self.ceph.address(bucket).as_first_site() | {"kafka": kafka}
         )
         open_bucket(settings).ensure_bucket()
         return settings

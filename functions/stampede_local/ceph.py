@@ -17,6 +17,7 @@ from typing import Literal
 
 from stampede.errors import SetupError
 from stampede.progress import Progress, silent
+from stampede.store.address import StoreAddress
 from stampede_local import installer
 from stampede_local.ports import require_free
 from stampede_local.process import Process, wait_until
@@ -81,6 +82,10 @@ class LocalCeph:
     def endpoint(self) -> str:
         """URL of the S3 endpoint."""
         return f"http://127.0.0.1:{self.port}"
+
+    def address(self, bucket: str) -> StoreAddress:
+        """The address of a bucket."""
+        return StoreAddress(f"{self.endpoint}/{bucket}", self.access_key, self.secret_key)
 
     @property
     def processes(self) -> list[Process]:

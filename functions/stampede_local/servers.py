@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from pydantic import SecretStr
-
 from stampede.progress import Progress
 from stampede.settings import Settings
 from stampede_local import installer
@@ -48,11 +46,14 @@ class LocalServers:
         installer.ensure(programs, install=plan.install, progress=self._progress)
         with ThreadPoolExecutor(1) as pool:  # the first time, Maven fetches Kafka meanwhile
             jars = pool.submit(installer.kafka_jars, self._progress) if needs_kafka else None
-            settings = self._ceph(settings) if needs_ceph else _updated(settings, store=plan.store)
+            if needs_ceph:
+                settings = self._ceph(settings)
+            else:
+                settings = settings.model_copy(update={"store": plan.store})
             if jars:
                 jars.result()
         kafka = (plan.kafka or self._kafka()) if plan.topics else ""
-        return _updated(settings, kafka=kafka, topics=",".join(plan.topics))
+        return settings.model_copy(update={"kafka": kafka, "topics": ",".join(plan.topics)})
 
     def start_second_site(self, settings: Settings) -> Settings:
         """Start a second Ceph; the settings with it as the replica. Raises `SetupError`."""
@@ -69,12 +70,7 @@ class LocalServers:
             process.name = f"second-{process.name}"
         ceph.start()
         self._supervise(ceph.processes)
-        return _updated(
-            settings,
-            replica=f"{ceph.endpoint}/stampede",
-            replica_access_key=ceph.access_key,
-            replica_secret_key=SecretStr(ceph.secret_key),
-        )
+        return settings.model_copy(update=ceph.address("stampede").as_second_site())
 
     def _ceph(self, settings: Settings) -> Settings:
         self._progress("starting a local Ceph")
@@ -82,12 +78,7 @@ class LocalServers:
         ceph = LocalCeph(directory, port, progress=self._progress)
         ceph.start()
         self._supervise(ceph.processes)
-        return _updated(
-            settings,
-            store=f"{ceph.endpoint}/stampede",
-            access_key=ceph.access_key,
-            secret_key=SecretStr(ceph.secret_key),
-        )
+        return settings.model_copy(update=ceph.address("stampede").as_first_site())
 
     def _kafka(self) -> str:
         self._progress("starting a local Kafka")
@@ -97,7 +88,3 @@ class LocalServers:
         self._supervise(kafka.processes)
         make_topics(kafka.bootstrap, self._plan.topics)
         return kafka.bootstrap
-
-
-def _updated(settings: Settings, **update: object) -> Settings:
-    return settings.model_copy(update=update)

@@ -1,10 +1,9 @@
 """HTTPS on one machine: self-signed certificates, and a Ceph whose gateway has one."""
 
 import subprocess
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-
-from pydantic import SecretStr
 
 from stampede.settings import Settings
 from stampede_local.ceph import LocalCeph
@@ -39,14 +38,12 @@ class TlsCeph(LocalCeph):
 
     def settings(self, scheme: str, port: int, bucket: str = "bench") -> Settings:
         """Settings that reach a bucket through a port, which may be that of a proxy."""
-        return Settings().model_copy(
-            update={
-                "store": f"{scheme}://127.0.0.1:{port}/{bucket}",
-                "access_key": self.access_key,
-                "secret_key": SecretStr(self.secret_key),
-                "ca_file": self.certificate if scheme == "https" else None,
-            }
+        address = replace(
+            self.address(bucket),
+            url=f"{scheme}://127.0.0.1:{port}/{bucket}",
+            ca_file=self.certificate if scheme == "https" else None,
         )
+        return Settings().model_copy(update=address.as_first_site())
 
     def _frontend(self) -> str:
         key = self.certificate.with_suffix(".key")

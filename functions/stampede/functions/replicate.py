@@ -44,7 +44,7 @@ class Replicate:
         self._held += 1
         try:
             copied = await asyncio.get_running_loop().run_in_executor(
-                self._pool, self._replica.bring, key
+                self._pool, self._replica.copy, key
             )
         finally:
             self._held -= 1

@@ -46,11 +46,11 @@ class RunReader:
 
         Raises `NotFound`, `StoreDown`.
         """
-        tail, need = self._tail(info, min(info.size, TAIL_BYTES))
+        tail, footer_size = self._tail(info, min(info.size, TAIL_BYTES))
         with _parquet(info.key):
-            metadata = None if need <= len(tail) else run_metadata(tail, self.spec.schema)
+            metadata = None if footer_size <= len(tail) else run_metadata(tail, self.spec.schema)
             if metadata is None:
-                footer = tail[-need:] if need <= len(tail) else self._footer(info)
+                footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
                 self._cache_index(info.key, footer)
                 metadata = metadata_of(footer)
         return parse_footer(metadata, info)
@@ -95,10 +95,10 @@ class RunReader:
 
     def _footer(self, info: ObjectInfo) -> bytes:
         """A footer's bytes, by one GET, or by two if it is longer than usual."""
-        tail, need = self._tail(info, min(info.size, (40 << 10) + info.size // 64))
-        if need > len(tail):
-            tail, _ = self._tail(info, need + 8)
-        return tail[-need:]
+        tail, footer_size = self._tail(info, min(info.size, (40 << 10) + info.size // 64))
+        if footer_size > len(tail):
+            tail, _ = self._tail(info, footer_size + 8)
+        return tail[-footer_size:]
 
     def _tail(self, info: ObjectInfo, length: int) -> tuple[bytes, int]:
         """The last `length` bytes without Parquet's own 8, and the length of the whole footer.
@@ -106,10 +106,10 @@ class RunReader:
         Raises `NotFound`, `StoreDown`.
         """
         tail = self.objects.get(info.key, info.size - length, length)
-        need = int.from_bytes(tail[-8:-4], "little")
-        if len(tail) != length or tail[-4:] != b"PAR1" or need + 8 > info.size:
+        footer_size = int.from_bytes(tail[-8:-4], "little")
+        if len(tail) != length or tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
             raise StoreDown(f"{info.key} is cut short or is not Parquet")
-        return tail[:-8], need
+        return tail[:-8], footer_size
 
 
 class Block(NamedTuple):

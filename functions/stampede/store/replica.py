@@ -63,7 +63,7 @@ class Replica:
         """Stop the threads."""
         self._copier.close()
 
-    def bring(self, key: str) -> Copied:
+    def copy(self, key: str) -> Copied:
         """Copy one object, and before it the packs it points into.
 
         Does nothing if the object is gone or past its retention. Raises `StoreDown`, `Damaged`.
@@ -90,8 +90,8 @@ class Replica:
         runs = self._listed_runs()
         damaged = self._copy_all(self.missing_objects(), self._copier.copy, progress)
         # A run that points into a damaged pack is not copied: it would point to nothing.
-        copy = self.bring if damaged else self._copier.copy
-        damaged += self._copy_all(self._missing_of(runs), copy, progress)
+        copy_run = self.copy if damaged else self._copier.copy
+        damaged += self._copy_all(self._missing_of(runs), copy_run, progress)
         if damaged:
             raise damaged[0]
 

@@ -26,7 +26,7 @@ def run(settings: Settings, to: str | None = "http://127.0.0.1:9/", **more: obje
 
 @pytest.fixture
 def fresh(ceph: LocalCeph) -> Settings:
-    """Settings of a bucket that is not there."""
+    """Settings of a bucket that does not exist."""
     store = f"{ceph.endpoint}/new-{free_port()}-{time.monotonic_ns()}"
     return Settings(store=store, access_key=ceph.access_key, secret_key=ceph.secret_key)
 
@@ -42,13 +42,13 @@ def prefixes_of(ceph: LocalCeph, settings: Settings) -> list[str]:
     return [each.prefix_filter_rule.value for each in found or ()]
 
 
-def test_there_may_be_nothing_to_remove(fresh: Settings) -> None:
+def test_remove_is_harmless_without_a_bucket(fresh: Settings) -> None:
     lines: list[str] = []
     bucket_notifications.remove(fresh, lines.append)
     assert lines == ["the buckets and all objects in them stay"]
 
 
-def test_it_makes_what_is_lacking_and_says_so(ceph: LocalCeph, fresh: Settings) -> None:
+def test_it_makes_and_reports_what_is_missing(ceph: LocalCeph, fresh: Settings) -> None:
     bucket, topic, *notifications = run(fresh)
     assert re.fullmatch(r"bucket new-\S+: made", bucket)
     assert re.fullmatch(r"topic stampede-new-\S+: made, pushes to http://127.0.0.1:9/.*", topic)
@@ -67,7 +67,7 @@ def test_again_it_changes_nothing(ceph: LocalCeph, fresh: Settings) -> None:
     assert len(prefixes_of(ceph, fresh)) == len(NAMES)
 
 
-def test_what_is_lacking_is_mended(ceph: LocalCeph, fresh: Settings) -> None:
+def test_it_makes_a_notification_that_is_missing(ceph: LocalCeph, fresh: Settings) -> None:
     run(fresh)
     bucket = fresh.store.rpartition("/")[2]
     bucket_notifications.NotifyingBucket(first_site(fresh))._send(
@@ -78,7 +78,7 @@ def test_what_is_lacking_is_mended(ceph: LocalCeph, fresh: Settings) -> None:
     assert made == [f"notification stampede-tables: made, for {bucket}/tables/*"]
 
 
-def test_remove_takes_away_its_own_and_no_data(ceph: LocalCeph, fresh: Settings) -> None:
+def test_remove_deletes_its_own_notifications_and_no_data(ceph: LocalCeph, fresh: Settings) -> None:
     run(fresh)
     open_objects(fresh).put("packs/1", b"data")
     lines: list[str] = []
@@ -94,43 +94,43 @@ def test_remove_takes_away_its_own_and_no_data(ceph: LocalCeph, fresh: Settings)
 
 
 def test_without_a_receiver_there_is_just_the_bucket(ceph: LocalCeph, fresh: Settings) -> None:
-    bucket, said = run(fresh, to=None)
+    bucket, line = run(fresh, to=None)
     assert bucket.endswith(": made")
-    assert said.startswith("STAMPEDE_NOTIFICATIONS is not set")
+    assert line.startswith("STAMPEDE_NOTIFICATIONS is not set")
     assert not topics_of(fresh)
 
 
 def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, fresh: Settings) -> None:
     replica = fresh.model_copy(update={"store": f"{fresh.store}-copy"})
-    said = run(
+    lines = run(
         fresh,
         replica=replica.store,
         replica_access_key=fresh.access_key,
         replica_secret_key=fresh.secret_key,
     )
-    assert said[1] == f"bucket {replica.store.rpartition('/')[2]}: made"
+    assert lines[1] == f"bucket {replica.store.rpartition('/')[2]}: made"
     assert not topics_of(replica)
     assert not prefixes_of(ceph, replica)
 
 
 def test_a_directory_needs_nothing(tmp_path: Path) -> None:
-    (said,) = run(Settings(store=f"file://{tmp_path}"))
-    assert "no notifications" in said
+    (line,) = run(Settings(store=f"file://{tmp_path}"))
+    assert "no notifications" in line
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "said"),
+    ("wrong", "error", "message"),
     [
         ({"secret_key": "wrong"}, SetupError, "for bucket new-"),
         ({"to": "receiver:80"}, SetupError, "STAMPEDE_NOTIFICATIONS is no http.* URL: receiver:80"),
         ({"store": "http://127.0.0.1:9/bucket"}, StoreDown, "http://127.0.0.1:9/ does not answer"),
     ],
 )
-def test_what_cannot_work(fresh: Settings, wrong: dict, error: type, said: str) -> None:
+def test_settings_that_cannot_work(fresh: Settings, wrong: dict, error: type, message: str) -> None:
     settings = Settings(
         store=wrong.pop("store", fresh.store),
         access_key=fresh.access_key,
         secret_key=wrong.pop("secret_key", fresh.secret_key.get_secret_value()),
     )
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         run(settings, **wrong)

@@ -1,4 +1,4 @@
-"""Compaction: fewer and larger runs, the same rows, and no more memory for more of them."""
+"""Compaction: fewer and larger runs with the same rows, in memory that does not grow."""
 
 import threading
 import time
@@ -21,17 +21,17 @@ from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.store.test_tables import ids, many
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Changed, Failing, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
 def fill(one: Table, count: int, rows: int = 30) -> pa.Table:
-    """`count` runs of new versions of the same detections; what they are together."""
+    """Append `count` runs, each with new versions of the same detections; the merged rows."""
     versions = [many(rows, 3, version) for version in range(count)]
-    for version, some in enumerate(versions):
-        one.append(some, Coverage.of({("alerts", 0): [version]}))
+    for version, rows_of_run in enumerate(versions):
+        one.append(rows_of_run, Coverage.of({("alerts", 0): [version]}))
     return sort_unique(pa.concat_tables([many(0), *versions]), DETECTIONS)
 
 
@@ -83,7 +83,7 @@ def test_major_merges_everything(count: int) -> None:
     compact(one, START, fanout=4)
     before = levels(one)
     report = compact(one, START, fanout=4, major=True)
-    # Above all inputs, or a listing under way could miss the rows.
+    # Above all inputs; otherwise a concurrent listing could miss the rows.
     assert levels(one) == [max(before) + 1]
     assert len(report.merged) == 1
     assert one.lookup(ids(rows)).equals(rows)
@@ -101,7 +101,7 @@ def test_nothing_to_do() -> None:
     assert objects.count("put") == writes
 
 
-def test_inputs_go_after_the_grace() -> None:
+def test_inputs_are_deleted_after_the_grace() -> None:
     store = store_at()
     one = Table(store, DETECTIONS)
     rows = fill(one, 8)
@@ -133,12 +133,15 @@ def test_parts_are_cut_between_objects() -> None:
     assert report.bytes_read > 4 * report.bytes_written
 
 
-def test_what_a_crash_left_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
     store, other = store_at(), store_at()
     for one in (store, other):
         rows = pa.concat_tables(
-            [fill(Table(one, DETECTIONS), 7, 300), many(100).slice(70)]  # row groups not in step
+            [
+                fill(Table(one, DETECTIONS), 7, 300),
+                many(100).slice(70),
+            ]  # their row groups differ
         )
         Table(one, DETECTIONS).append(rows.slice(300), Coverage())
     with pytest.raises(StoreDown, match="crashed"):
@@ -154,7 +157,7 @@ def test_what_a_crash_left_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
 
 
-def test_what_a_crash_left_for_good_is_removed() -> None:
+def test_an_abandoned_half_written_run_is_deleted() -> None:
     store = store_at()
     one = Table(store, DETECTIONS)
     rows = fill(one, 8, 30_000)
@@ -169,10 +172,10 @@ def test_what_a_crash_left_for_good_is_removed() -> None:
     assert one.lookup(ids(rows)).equals(rows)
 
 
-def test_a_half_written_run_is_completed_while_another_thinks_it_abandoned(
+def test_a_half_written_run_is_completed_while_another_process_sweeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The listing shows a half-written run; by the time it is removed it holds the only copy."""
+    """A stale listing shows a half-written run which by then holds the only copy of its rows."""
     monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
     store = store_at()
     rows = fill(Table(store, DETECTIONS), 8, 300)
@@ -193,7 +196,7 @@ def test_a_half_written_run_is_completed_while_another_thinks_it_abandoned(
     assert len(one.coverage()) == 8
 
 
-def test_a_half_written_run_that_may_yet_be_completed_stays(
+def test_a_half_written_run_whose_inputs_remain_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
@@ -209,8 +212,8 @@ def run(objects: Objects, grace: timedelta = timedelta(0)) -> Report:
     return compact(one, START, run_rows=800, slice_rows=400, grace=grace)
 
 
-def test_the_later_settings_do_not_mix_with_the_earlier() -> None:
-    """Parts of one merge under two cuts have two names, though the inputs are the same."""
+def test_merges_with_different_settings_do_not_mix() -> None:
+    """With other cuts the parts have other names, even if the inputs are the same."""
     names = set()
     for run_rows in (60_000, 90_000):
         one = Table(store_at(), DETECTIONS)
@@ -234,43 +237,36 @@ def test_an_input_that_is_gone_stops_the_merge() -> None:
     fill(Table(store, DETECTIONS), 8, 5000)
     victim = next(iter(store.list("tables/"))).key
 
-    class Gone(Watched):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            if key == victim and (start or 0) < 1000:
-                raise NotFound(key)
-            return super().get(key, start, length)
-
+    # Its footer can be read, its rows cannot.
+    failing = Failing(store, NotFound, lambda key, start: key == victim and start < 1000)
     with pytest.raises(StoreDown, match="inputs vanish"):
-        compact(Table(Gone(store), DETECTIONS), START)
+        compact(Table(failing, DETECTIONS), START)
     assert len(list(store.list("tables/"))) == 8
 
 
-def test_an_output_that_reads_back_otherwise_stops_everything() -> None:
+def test_an_output_that_reads_back_differently_stops_the_merge() -> None:
     store = store_at()
     fill(Table(store, DETECTIONS), 8)
 
-    class Lossy(Watched):
-        def put(self, key: str, data: bytes | memoryview) -> None:
-            super().put(key, bytes(data)[:-9])
-
+    lossy = Changed(store, write=lambda data: data[:-9])
     with pytest.raises(StoreDown, match="0001-"):
-        compact(Table(Lossy(store), DETECTIONS), START, grace=timedelta(0))
+        compact(Table(lossy, DETECTIONS), START, grace=timedelta(0))
     assert sum("/0000-" in info.key for info in store.list("tables/")) == 8
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     one = Table(store_at(), DETECTIONS)
     fill(one, 8, 30_000)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     compact(
         one,
         START,
         run_rows=60_000,
-        progress=lambda report: told.append((len(report.written), report.rows_written)),
+        progress=lambda report: reported.append((len(report.written), report.rows_written)),
     )
-    assert [count for count, _ in told] == [1, 2, 3, 4, 5][: len(told)]
-    assert told == sorted(told)
-    assert len(told) > 1
+    assert [count for count, _ in reported] == [1, 2, 3, 4, 5][: len(reported)]
+    assert reported == sorted(reported)
+    assert len(reported) > 1
 
 
 def test_memory_does_not_grow_with_the_runs() -> None:
@@ -296,8 +292,8 @@ def test_memory_does_not_grow_with_the_runs() -> None:
 def test_compactors_race_while_others_append_and_read(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two compactors, an appender and a reader, each on its own thread; no grace at all."""
-    for module in (tables, compaction):  # whom the machine lets wait must not give up
+    """Two compactors, an appender and a reader, each on its own thread, without any grace."""
+    for module in (tables, compaction):  # a thread that the machine delays must not give up
         monkeypatch.setattr(module, "_TRIES", 1000)
     store: Objects
     if kind == "s3":

@@ -1,7 +1,7 @@
 """Copies are whole, checked at both ends, and hold a few pieces of an object at a time."""
 
 import threading
-from collections.abc import Iterable
+import time
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from stampede.store.digests import same
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.open import open_objects
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Changed, Watched
 
 STEP = 6 << 20
 
@@ -35,7 +35,7 @@ def copier(source, target, most_bytes: int = 3 * STEP) -> Copier:
 
 
 @pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, 3 * STEP])
-def test_a_copy_is_what_was_there(size: int) -> None:
+def test_a_copy_is_the_same_bytes(size: int) -> None:
     source, target = MemoryObjects(), MemoryObjects()
     source.put("packs/60000/a", data_of(size))
     copying = copier(source, target)
@@ -45,8 +45,8 @@ def test_a_copy_is_what_was_there(size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 2 * STEP + 1])
 @pytest.mark.parametrize("kinds", ["mm", "md", "dm", "dd"])
-def test_what_is_there_is_not_copied_again(tmp_path: Path, kinds: str, size: int) -> None:
-    """Whatever the stores' etags are: a digest, one of parts, or none of the content."""
+def test_an_object_at_the_target_is_not_copied_again(tmp_path: Path, kinds: str, size: int) -> None:
+    """For every kind of etag: a digest, a digest of parts, or neither."""
     source, inner = (
         MemoryObjects() if kind == "m" else DirectoryObjects(tmp_path / str(number))
         for number, kind in enumerate(kinds)
@@ -61,7 +61,7 @@ def test_what_is_there_is_not_copied_again(tmp_path: Path, kinds: str, size: int
     assert {operation for operation, _ in target.calls} == {"head"}
 
 
-def test_what_is_not_there_is_not_found() -> None:
+def test_a_missing_object_is_not_found() -> None:
     with pytest.raises(NotFound):
         copier(MemoryObjects(), MemoryObjects()).copy("a")
 
@@ -70,19 +70,14 @@ def name_of(data: bytes) -> str:
     return f"packs/60000/{sha256(data).hexdigest()[:32]}.parquet"
 
 
-class Rotten(MemoryObjects):
-    """One bit is not what it was, but the listing does not know."""
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        data = bytearray(super().get(key, start, length))
-        data[-1] ^= 1
-        return bytes(data)
+def flip_a_bit(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 @pytest.mark.parametrize("size", [1000, 2 * STEP])
 @pytest.mark.parametrize("named", [True, False])
-def test_what_is_damaged_is_not_passed_on(size: int, named: bool) -> None:
-    source, target = Rotten(), MemoryObjects()
+def test_a_damaged_object_is_not_copied(size: int, named: bool) -> None:
+    source, target = Changed(MemoryObjects(), read=flip_a_bit), MemoryObjects()
     key = name_of(data_of(size)) if named else "tables/cutouts/0001-" + 32 * "0" + ".parquet"
     source.put(key, data_of(size))
     with pytest.raises(Damaged, match="does not read as it was stored"):
@@ -90,7 +85,7 @@ def test_what_is_damaged_is_not_passed_on(size: int, named: bool) -> None:
     assert list(target.list("")) == []
 
 
-def test_a_name_tells_damage_where_an_etag_does_not(tmp_path: Path) -> None:
+def test_the_name_shows_damage_that_the_etag_does_not(tmp_path: Path) -> None:
     source, target = DirectoryObjects(tmp_path), MemoryObjects()
     source.put(name_of(b"as it was"), b"as it is.")
     with pytest.raises(Damaged):
@@ -98,23 +93,17 @@ def test_a_name_tells_damage_where_an_etag_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 2 * STEP])
-def test_a_copy_that_was_not_stored_well_is_no_copy(size: int) -> None:
-    class Forgetful(MemoryObjects):
-        def put(self, key: str, data: bytes | memoryview) -> None:
-            super().put(key, bytes(len(data)))
-
-        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-            super().put_stream(key, [bytes(len(piece)) for piece in pieces])
-
+def test_a_copy_that_was_stored_wrongly_is_an_error(size: int) -> None:
     source = MemoryObjects()
     source.put("a", data_of(size))
+    target = Changed(MemoryObjects(), write=lambda data: bytes(len(data)))
     with pytest.raises(StoreDown, match="not what was sent"):
-        copier(source, Forgetful()).copy("a")
+        copier(source, target).copy("a")
 
 
 @pytest.mark.parametrize("die_at", range(8))
 def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
-    """And the next one mends it."""
+    """And the next copy completes it."""
     source, target = MemoryObjects(), MemoryObjects()
     source.put("a", data_of(3 * STEP))
 
@@ -132,7 +121,7 @@ def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
     assert target.get("a") == data_of(3 * STEP)
 
 
-def test_an_object_that_goes_while_it_is_copied_is_not_found() -> None:
+def test_an_object_deleted_during_its_copy_is_not_found() -> None:
     source, target = MemoryObjects(), MemoryObjects()
     source.put("a", data_of(4 * STEP))
     going = Watched(source, lambda number: source.delete("a") if number == 3 else None)
@@ -141,76 +130,58 @@ def test_an_object_that_goes_while_it_is_copied_is_not_found() -> None:
     assert list(target.list("")) == []
 
 
+class Level:
+    """A number that threads raise and lower, and the highest it has been."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self.now += number
+            self.most = max(self.most, self.now)
+
+
+def slowly(data: bytes) -> bytes:
+    time.sleep(0.02)
+    return data
+
+
 def test_few_pieces_are_held_at_a_time() -> None:
     """The target is slow: the source must not run ahead of it."""
-    ahead, most, lock = 0, 0, threading.Lock()
-
-    class Source(MemoryObjects):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            nonlocal ahead, most
-            with lock:
-                ahead += 1
-                most = max(most, ahead)
-            return super().get(key, start, length)
-
-    class Slow(MemoryObjects):
-        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-            def slowly() -> Iterable[bytes]:
-                nonlocal ahead
-                for piece in pieces:
-                    threading.Event().wait(0.02)
-                    yield piece
-                    with lock:
-                        ahead -= 1
-
-            super().put_stream(key, slowly())
-
-    source = Source()
-    source.put("a", data_of(12 * STEP))
-    copier(source, Slow()).copy("a")
-    assert 1 < most <= AHEAD + 1
+    pieces = Level()
+    inner = MemoryObjects()
+    inner.put("a", data_of(12 * STEP))
+    source = Watched(inner, lambda number: pieces.add(source.calls[number][0] == "get"))
+    target = Changed(MemoryObjects(), write=slowly, after_write=lambda size: pieces.add(-1))
+    copier(source, target).copy("a")
+    assert 1 < pieces.most <= AHEAD + 1
 
 
 @pytest.mark.parametrize("size", [STEP, 3 * STEP])
-def test_many_copies_hold_no_more_than_there_is_room_for(size: int) -> None:
-    """Whole or in pieces; and one that is larger than the room has its turn."""
-    held, most, lock = 0, 0, threading.Lock()
+def test_many_copies_hold_at_most_their_budget(size: int) -> None:
+    """Whole or in pieces; an object larger than the budget is copied too."""
+    held = Level()
 
-    class Source(MemoryObjects):
-        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-            nonlocal held, most
-            data = super().get(key, start, length)
-            with lock:
-                held += len(data)
-                most = max(most, held)
-            return data
+    def hold(data: bytes) -> bytes:
+        held.add(len(data))
+        return data
 
-    class Slow(MemoryObjects):
-        def put(self, key: str, data: bytes | memoryview) -> None:
-            nonlocal held
-            threading.Event().wait(0.02)
-            super().put(key, data)
-            with lock:
-                held -= len(data)
-
-        def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-            for piece in pieces:
-                self.put(key, piece)
-            MemoryObjects.put(self, key, data_of(size))
-
-    source, target = Source(), Slow()
+    source = Changed(MemoryObjects(), read=hold)
+    target = Changed(MemoryObjects(), write=slowly, after_write=lambda size: held.add(-size))
     keys = [f"alerts/{number}" for number in range(8)]
     for key in keys:
         source.put(key, data_of(size))
     copying = copier(source, target, 6 * STEP)
     with ThreadPoolExecutor(len(keys)) as pool:
         assert all(copied.moved for copied in pool.map(copying.copy, keys))
-    assert size < most <= 6 * STEP
+    assert size < held.most <= 6 * STEP
     assert copier(source, MemoryObjects(), 1).copy(keys[0]).moved
 
 
 @pytest.mark.parametrize("size", [0, 1000, STEP])
-def test_of_most_objects_each_end_is_asked_three_times_at_most(size: int) -> None:
+def test_a_small_object_takes_at_most_three_requests_at_each_end(size: int) -> None:
     """To a far site each request is a round trip."""
     inner = MemoryObjects()
     inner.put("a", data_of(size))

@@ -1,4 +1,4 @@
-"""Coverage against sets of offsets."""
+"""Coverage behaves as a set of offsets."""
 
 import json
 from itertools import pairwise
@@ -16,7 +16,7 @@ offsets = st.dictionaries(partitions, st.lists(st.integers(0, 40), max_size=30),
 
 
 def as_set(offsets: dict) -> set:
-    return {(at, offset) for at, some in offsets.items() for offset in some}
+    return {(at, offset) for at, numbers in offsets.items() for offset in numbers}
 
 
 def members(coverage: Coverage) -> set:
@@ -93,7 +93,7 @@ def test_partitions_are_sorted_and_not_empty() -> None:
     assert coverage.partitions() == [("a", 2), ("a", 10), ("b", 0)]
 
 
-def test_is_not_something_else() -> None:
+def test_differs_from_other_types() -> None:
     assert Coverage() != {}
     assert repr(Coverage.of({("t", 0): [1]})) == 'Coverage({"t/0":[[1,2]]})'
 

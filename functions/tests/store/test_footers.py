@@ -14,7 +14,7 @@ SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
 
 
 def file_of(spec: TableSpec, groups: int, coverage: Coverage | None = None) -> bytes:
-    """A run of so many row groups; the last of them is short."""
+    """A run of `groups` row groups, the last of them short."""
     rows = max(0, groups * GROUP_ROWS - 7)
     columns = [
         pa.array(range(rows)).cast(field.type)
@@ -46,7 +46,7 @@ def test_each_row_group_is_read_by_its_own_description(spec: TableSpec, groups: 
         assert described.nbytes < len(footer) / 3
 
 
-def test_a_footer_that_is_laid_out_otherwise_is_kept_whole() -> None:
+def test_a_footer_of_another_layout_is_kept_parsed() -> None:
     data = file_of(DETECTIONS, 3)
     whole = pq.read_metadata(pa.BufferReader(data))
     for other in (b"", footer_of(data).replace(b"object_id", b"object-id")):
@@ -55,7 +55,7 @@ def test_a_footer_that_is_laid_out_otherwise_is_kept_whole() -> None:
         assert described.nbytes > len(footer_of(data))
 
 
-def test_what_a_run_says_of_itself_is_read_from_the_end_of_its_footer() -> None:
+def test_run_metadata_is_read_from_the_end_of_the_footer() -> None:
     coverage = Coverage.of({("\x18\x0estampede.level", 3): [1, 2, 5]})
     footer = footer_of(file_of(DETECTIONS, 40, coverage))
     found = run_metadata(footer[-2000:], DETECTIONS.schema)
@@ -65,7 +65,7 @@ def test_what_a_run_says_of_itself_is_read_from_the_end_of_its_footer() -> None:
     assert run_metadata(footer[-100:], DETECTIONS.schema) is None
 
 
-def test_a_run_that_says_much_of_itself_is_read_all_the_same() -> None:
+def test_a_run_with_much_metadata_is_read() -> None:
     objects = MemoryObjects()
     coverage = Coverage.of({("topic", 0): range(0, 20_000, 2)})
     rows = table(detection(f"{n:06}", n) for n in range(100))
@@ -75,6 +75,6 @@ def test_a_run_that_says_much_of_itself_is_read_all_the_same() -> None:
     assert one.lookup(["000042"]).num_rows == 1
 
 
-def test_an_index_takes_little_of_the_memory_that_a_parsed_footer_does() -> None:
+def test_an_index_takes_far_less_memory_than_a_parsed_footer() -> None:
     footer = footer_of(file_of(DETECTIONS, 200))
     assert parse_index(footer, DETECTIONS).nbytes < 14 * len(footer) / 25

@@ -1,4 +1,4 @@
-"""received = stored + dead-lettered, or what is missing by name."""
+"""received = stored + dead-lettered, or the missing offsets are named."""
 
 import random
 
@@ -23,7 +23,7 @@ def objects() -> MemoryObjects:
 
 def covering(**partitions: list[int]) -> Coverage:
     """``covering(p0=[1, 2])``: offsets 1 and 2 of partition 0."""
-    return Coverage.of({(TOPIC, int(name[1:])): some for name, some in partitions.items()})
+    return Coverage.of({(TOPIC, int(name[1:])): offsets for name, offsets in partitions.items()})
 
 
 def store(objects: MemoryObjects, table: str, coverage: Coverage) -> None:
@@ -37,7 +37,7 @@ def letter(offset: int, partition: int = 0, size: int = 10) -> Event:
     return Event({"id": f"{partition}/{offset}", **place}, random.Random(offset).randbytes(size))
 
 
-def bury(objects: MemoryObjects, table: str, *letters: Event) -> None:
+def store_dead(objects: MemoryObjects, table: str, *letters: Event) -> None:
     objects.put(*write_letters(table, letters))
 
 
@@ -54,8 +54,8 @@ def test_each_table_has_an_account_of_its_own(objects) -> None:
     store(objects, "cutouts", covering(p0=[0, 1, 2]))
     store(objects, "cutouts", covering(p0=[3], p1=[7]))
     store(objects, "detections", covering(p0=[0, 1]))
-    bury(objects, "detections", letter(2), letter(3))
-    bury(objects, "detections", letter(7, partition=1))
+    store_dead(objects, "detections", letter(2), letter(3))
+    store_dead(objects, "detections", letter(7, partition=1))
     assert ledger.accounts(objects) == {
         "cutouts": account(covering(p0=[0, 1, 2, 3], p1=[7])),
         "detections": account(covering(p0=[0, 1]), covering(p0=[2, 3], p1=[7])),
@@ -63,19 +63,19 @@ def test_each_table_has_an_account_of_its_own(objects) -> None:
     assert all(not entry.missing for entry in ledger.entries(ledger.accounts(objects)))
 
 
-def test_a_dead_letter_of_any_size_tells_its_offset(objects) -> None:
+def test_the_offset_of_a_dead_letter_of_any_size_is_read(objects) -> None:
     """Only the end of the object is read, unless the footer is longer than that."""
-    bury(objects, "cutouts", letter(1, size=3_000_000))
+    store_dead(objects, "cutouts", letter(1, size=3_000_000))
     assert ledger.dead_lettered(objects, "cutouts") == covering(p0=[1])
-    # Every second offset: intervals by the thousand make a long footer.
-    bury(objects, "cutouts", *(letter(offset, size=1) for offset in range(0, 6000, 2)))
+    # Every second offset: thousands of intervals make a long footer.
+    store_dead(objects, "cutouts", *(letter(offset, size=1) for offset in range(0, 6000, 2)))
     assert len(ledger.dead_lettered(objects, "cutouts")) == 3001
 
 
 def test_the_same_letters_make_the_same_object(objects) -> None:
     letters = [letter(offset) for offset in range(20)]
-    bury(objects, "cutouts", *letters)
-    bury(objects, "cutouts", *reversed(letters))
+    store_dead(objects, "cutouts", *letters)
+    store_dead(objects, "cutouts", *reversed(letters))
     assert len(list(objects.list("deadletters/cutouts/"))) == 1
 
 
@@ -99,7 +99,7 @@ def test_an_offset_that_is_both_counts_once() -> None:
     assert (entry.stored, entry.dead_lettered, entry.missing) == (2, 1, [])
 
 
-def test_a_partition_that_nobody_has_is_missing_as_a_whole() -> None:
+def test_a_partition_that_no_table_has_is_missing_as_a_whole() -> None:
     found = {"cutouts": account(covering(p0=[0])), "detections": account()}
     known = {(TOPIC, 0): (0, 1), (TOPIC, 1): (0, 5), ("other", 0): (3, 3)}
     entries = lines(found, known)
@@ -121,7 +121,7 @@ def test_one_table_shows_what_the_other_lacks() -> None:
     assert (entries["detections", TOPIC, 0].low, entries["detections", TOPIC, 0].high) == (3, 7)
 
 
-def test_what_kafka_forgot_the_ledger_has_not() -> None:
+def test_offsets_that_kafka_deleted_are_still_expected() -> None:
     """Retention moved Kafka's low watermark to 100; 50 was stored, so 51 to 99 had been there."""
     found = {"cutouts": account(covering(p0=[50, *range(100, 110)]))}
     entry = lines(found, {(TOPIC, 0): (100, 110)})["cutouts", TOPIC, 0]
@@ -129,12 +129,12 @@ def test_what_kafka_forgot_the_ledger_has_not() -> None:
     assert entry.missing == [(51, 100)]
 
 
-def test_what_kafka_forgot_before_we_came_is_not_expected() -> None:
+def test_offsets_that_kafka_deleted_before_the_first_run_are_not_expected() -> None:
     found = {"cutouts": account(covering(p0=[100, 101]))}
     assert not lines(found, {(TOPIC, 0): (100, 102)})["cutouts", TOPIC, 0].missing
 
 
-def test_what_came_after_kafka_was_asked_is_not_missing_elsewhere() -> None:
+def test_offsets_above_the_high_watermark_are_not_missing() -> None:
     found = {
         "cutouts": account(covering(p0=[0, 1, 2])),
         "detections": account(covering(p0=[0, 1])),
@@ -143,7 +143,7 @@ def test_what_came_after_kafka_was_asked_is_not_missing_elsewhere() -> None:
     assert not entries["detections", TOPIC, 0].missing
 
 
-def test_what_is_expected_of_files(objects) -> None:
+def test_expected_counts_of_files_are_recorded(objects) -> None:
     ledger.expect(objects, "files-night-1234", 17)
     ledger.expect(objects, "files-night-1234", 17)
     ledger.expect(objects, "files-other-1234", 3)

@@ -1,4 +1,4 @@
-"""Merging versions against its law in plain Python."""
+"""Merging versions gives what the same rule in plain Python gives."""
 
 import math
 import random
@@ -19,7 +19,7 @@ some_rows = st.lists(detections, max_size=25)
 
 
 @given(some_rows)
-def test_follows_the_law(rows: list) -> None:
+def test_merging_gives_what_plain_python_gives(rows: list) -> None:
     assert bits(sort_unique(table(rows), DETECTIONS)) == bits(merged(rows, DETECTIONS))
 
 
@@ -30,7 +30,9 @@ def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> 
     again = rows + chance.sample(rows, len(rows) // 2)
     chance.shuffle(again)
     cut = chance.randint(0, len(again))
-    parts = [sort_unique(table(some), DETECTIONS) for some in (again[:cut], again[cut:])]
+    parts = [
+        sort_unique(table(rows_of_part), DETECTIONS) for rows_of_part in (again[:cut], again[cut:])
+    ]
     assert bits(sort_unique(pa.concat_tables(parts), DETECTIONS)) == expected
 
 
@@ -43,7 +45,7 @@ def test_places() -> None:
     assert sort_unique(rows, CUTOUTS).to_pylist() == [other, present]
 
 
-def test_what_is_sorted_is_not_copied() -> None:
+def test_sorted_rows_are_not_copied() -> None:
     row = {f.name: None if f.nullable else 0 for f in CUTOUT_PLACE} | {"survey": "a", "kind": "a"}
     rows = table([row | {"alert_id": n, "object_id": ""} for n in range(3)], CUTOUT_PLACE)
     kept = sort_unique(rows, CUTOUTS)

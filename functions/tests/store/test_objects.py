@@ -50,19 +50,19 @@ def keys(objects: Objects, prefix: str, after: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\0\xff" * 70_000, memoryview(b"a view")])
-def test_what_is_put_is_got(objects: Objects, data: bytes | memoryview) -> None:
+def test_an_object_reads_back_as_it_was_put(objects: Objects, data: bytes | memoryview) -> None:
     objects.put("packs/60000/a b+c=d.parquet", data)
     assert objects.get("packs/60000/a b+c=d.parquet") == bytes(data)
 
 
-def test_a_sum_that_is_known_is_believed(objects: Objects) -> None:
+def test_a_known_digest_is_used(objects: Objects) -> None:
     data = b"\0\xff" * 70_000
     objects.put("known", memoryview(data), sha256(data).hexdigest())
     assert objects.get("known") == data
 
 
 @pytest.mark.usefixtures("ceph")
-def test_a_wrong_sum_is_refused_by_the_store(bucket: Settings) -> None:
+def test_the_store_refuses_a_wrong_digest(bucket: Settings) -> None:
     objects = open_objects(bucket)
     with pytest.raises(StoreDown, match="SHA256Mismatch"):
         objects.put("wrong", b"one", sha256(b"other").hexdigest())
@@ -87,7 +87,7 @@ def test_ranges(objects: Objects, start: int, length: int | None, expected: byte
     assert objects.get("ten", start, length) == expected
 
 
-def test_whole_of_an_empty_object(objects: Objects) -> None:
+def test_an_empty_object(objects: Objects) -> None:
     objects.put("empty", b"")
     assert objects.get("empty") == b""
     assert objects.get("empty", 0, 5) == b""
@@ -95,7 +95,7 @@ def test_whole_of_an_empty_object(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 0, 1])
-def test_nothing_there(objects: Objects, length: int | None) -> None:
+def test_a_missing_object_is_not_found(objects: Objects, length: int | None) -> None:
     objects.put("packs/60000/there", b"x")
     for key in ("absent", "packs", "packs/60000", "packs/60000/there2"):
         with pytest.raises(NotFound):
@@ -118,10 +118,21 @@ def test_delete(objects: Objects) -> None:
 
 
 def test_listing_is_in_key_order(objects: Objects) -> None:
-    some = ["a-b", "a.b", "a/b", "a/b-", "a/c/d", "a/ca", "a0", "b", "tables/x/00-1.parquet", "é/ü"]
-    for key in reversed(some):
+    names = [
+        "a-b",
+        "a.b",
+        "a/b",
+        "a/b-",
+        "a/c/d",
+        "a/ca",
+        "a0",
+        "b",
+        "tables/x/00-1.parquet",
+        "é/ü",
+    ]
+    for key in reversed(names):
         objects.put(key, key.encode())
-    in_order = sorted(some, key=str.encode)
+    in_order = sorted(names, key=str.encode)
     assert keys(objects, "") == in_order
     for prefix in ("a", "a/", "a/c", "a/c/", "tables/x/", "z", "é/"):
         assert keys(objects, prefix) == [k for k in in_order if k.startswith(prefix)]
@@ -131,14 +142,14 @@ def test_listing_is_in_key_order(objects: Objects) -> None:
 
 
 def test_more_than_a_page_of_keys(objects: Objects) -> None:
-    some = [f"many/{number:04}" for number in range(1005)]
-    for key in some:
+    names = [f"many/{number:04}" for number in range(1005)]
+    for key in names:
         objects.put(key, b"")
-    assert keys(objects, "many/") == some
-    assert keys(objects, "many/", some[1001]) == some[1002:]
+    assert keys(objects, "many/") == names
+    assert keys(objects, "many/", names[1001]) == names[1002:]
 
 
-def test_head_says_what_the_listing_says(objects: Objects) -> None:
+def test_head_agrees_with_the_listing(objects: Objects) -> None:
     before = datetime.now(UTC) - timedelta(seconds=2)
     objects.put("a/b", b"12345")
     head, [listed] = objects.head("a/b"), objects.list("a/")
@@ -150,8 +161,8 @@ def test_head_says_what_the_listing_says(objects: Objects) -> None:
     assert '"' not in head.etag
 
 
-def test_an_object_is_seen_whole_or_not_at_all(objects: Objects) -> None:
-    """Readers beside two writers of one name see one of the two contents, never a mixture."""
+def test_an_object_is_never_a_mixture_of_two_writes(objects: Objects) -> None:
+    """While two writers write one key, readers see one of the two contents."""
     size, torn = 300_000, []
     contents = [bytes([value]) * size for value in (1, 2)]
     objects.put("one", contents[0])
@@ -237,7 +248,7 @@ def test_a_directory_that_cannot_be_written_is_a_store_down(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("key", ["", "/a", "a//b", "../a", "a/./b", "a/", ".hidden"])
-def test_a_directory_takes_no_key_that_leaves_it(tmp_path: Path, key: str) -> None:
+def test_a_directory_refuses_keys_outside_it(tmp_path: Path, key: str) -> None:
     objects = DirectoryObjects(tmp_path / "store")
     with pytest.raises(ValueError, match="not a key"):
         objects.put(key, b"x")
@@ -250,7 +261,7 @@ def test_a_directory_keeps_its_objects(tmp_path: Path) -> None:
     assert keys(DirectoryObjects(tmp_path), "") == ["a/b"]
 
 
-def test_nobody_listens() -> None:
+def test_an_endpoint_that_does_not_answer_is_a_store_down() -> None:
     objects = S3Objects(StoreAddress(f"http://127.0.0.1:{free_port()}/bucket", "key", "secret"))
     for attempt in (
         lambda: objects.put("a", b"x"),
@@ -265,7 +276,7 @@ def test_nobody_listens() -> None:
 
 
 @pytest.mark.integration
-def test_a_missing_bucket_is_made_when_asked(bucket: Settings) -> None:
+def test_ensure_bucket_makes_a_missing_bucket(bucket: Settings) -> None:
     other = bucket.model_copy(update={"store": bucket.store + "-new"})
     objects = open_objects(other)
     with pytest.raises(StoreDown, match="NoSuchBucket"):
@@ -294,7 +305,7 @@ def test_not_a_store(store: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"store": "http://host/ab"}, "host/ab cannot be used: invalid bucket name ab"),
         ({"store": "http://host/bucket/folder"}, "invalid bucket name bucket/folder"),
@@ -307,7 +318,7 @@ def test_not_a_store(store: str) -> None:
         ({"store": "http://host/bucket", "region": "a b"}, "invalid region"),
     ],
 )
-def test_an_s3_store_that_cannot_be_is_told_in_one_line(settings: dict, said: str) -> None:
-    with pytest.raises(SetupError, match=said) as error:
+def test_a_malformed_s3_address_is_an_error_of_one_line(settings: dict, message: str) -> None:
+    with pytest.raises(SetupError, match=message) as error:
         open_objects(Settings(**settings))
     assert "me:secret" not in error.value.message

@@ -1,4 +1,4 @@
-"""Packs: plain Parquet for everybody, one byte range per cutout for us."""
+"""Packs: plain Parquet for any tool, and one byte range per cutout."""
 
 import random
 from pathlib import Path
@@ -30,7 +30,7 @@ def noise(size: int, seed: int = 0) -> bytes:
 
 
 def check(pack: Pack, rows: list) -> None:
-    """Each place is of the right cutout and cuts it out of the pack."""
+    """Each place is that of its cutout, and its range of the pack is the image."""
     data = pack.data.to_pybytes()
     expected = {(row["alert_id"], row["kind"]): row["fits"] for row in rows}
     found = {}
@@ -54,11 +54,11 @@ sizes = st.one_of(st.none(), st.integers(0, 40), st.integers(0, 3000), st.intege
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(sizes, st.booleans()), max_size=40))
-def test_every_place_is_its_cutout(some: list) -> None:
-    # Zeros and equal cutouts are what a search would most easily take for one another.
+def test_every_place_is_its_cutout(values: list) -> None:
+    # Zeros and equal cutouts are the easiest for a search to confuse.
     rows = [
         cutout(n // 3, KINDS[n % 3], None if size is None else bytes(size) if zero else noise(size))
-        for n, (size, zero) in enumerate(some)
+        for n, (size, zero) in enumerate(values)
     ]
     check(pack_of(rows), rows)
 
@@ -90,10 +90,12 @@ def test_same_rows_same_bytes() -> None:
     assert write_pack(table(rows, CUTOUT), Coverage()).key != first.key
 
 
-def test_of_two_for_one_key_the_one_with_an_image_stays() -> None:
+def test_an_image_wins_against_a_null_with_the_same_key() -> None:
     rows = [cutout(1, "science", None), cutout(1, "science", b"image")]
-    for some in (rows, rows[::-1]):
-        assert pa.Table.from_batches(pack_of(some).places.to_batches())["length"].to_pylist() == [5]
+    for ordered in (rows, rows[::-1]):
+        assert pa.Table.from_batches(pack_of(ordered).places.to_batches())[
+            "length"
+        ].to_pylist() == [5]
 
 
 def test_key_is_the_night_and_the_content() -> None:
@@ -102,14 +104,14 @@ def test_key_is_the_night_and_the_content() -> None:
     assert pack_of([]).key.startswith("packs/0/")
 
 
-def test_an_alert_lies_in_one_stretch() -> None:
+def test_the_cutouts_of_an_alert_are_adjacent() -> None:
     rows = [cutout(n, kind, noise(15_000, n)) for kind in KINDS for n in (3, 1, 2)]
     places = pack_of(rows).places.to_pylist()
     assert [place["alert_id"] for place in places] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert places[2]["offset"] - places[0]["offset"] == 2 * 15_004
 
 
-def test_a_pack_says_what_it_is() -> None:
+def test_a_pack_is_read_back_from_its_bytes() -> None:
     rows = [cutout(1, "science", noise(100)), cutout(1, "template", None)]
     pack = pack_of(rows)
     again, coverage = read_pack(memoryview(pack.data))
@@ -118,7 +120,7 @@ def test_a_pack_says_what_it_is() -> None:
     assert coverage == COVERAGE
 
 
-def test_plain_parquet_for_others(tmp_path: Path) -> None:
+def test_other_tools_read_a_pack(tmp_path: Path) -> None:
     rows = [cutout(n // 3, KINDS[n % 3], None if n % 7 == 0 else noise(n * 99)) for n in range(60)]
     rows.sort(key=lambda row: (row["alert_id"], row["kind"]))
     path = tmp_path / "pack.parquet"
@@ -155,7 +157,7 @@ def test_thumbnails_are_packed_as_cutouts_are() -> None:
     assert again.places.equals(pack.places)
 
 
-def test_a_night_is_told_by_the_key() -> None:
+def test_the_key_holds_the_night() -> None:
     pack = pack_of([cutout(1, "science", b"a", 61000.9)])
     assert night_of(pack.key) == 61000
     assert night_of(pack.key.replace("packs", "thumbnails")) == 61000

@@ -1,5 +1,5 @@
-"""The protocol, run to death: whatever happens in whatever order, the table is the sum of its
-acknowledged rows, as plain Python has it."""
+"""The protocol under random events: after every step, in any order, the table holds exactly its
+acknowledged rows, merged as plain Python merges them."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ detections = st.lists(
     st.builds(detection, st.sampled_from(OBJECTS), st.integers(0, 2), st.integers(0, 3)),
     max_size=10,
 )
-# Of the moments of a compaction, the early ones are where most happens.
+# Requests of a compaction: most happens at the early ones.
 moments = st.integers(0, 60)
 graces = st.sampled_from([timedelta(0), timedelta(0), timedelta(minutes=5)])
 
@@ -42,7 +42,7 @@ def _small_row_groups() -> Iterator[None]:
 
 
 class OneContentPerName(MemoryObjects):
-    """No name may ever be written with two contents: readers keep footers."""
+    """No name may be written with two contents: readers cache footers."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         super().__init__(clock)
@@ -77,7 +77,7 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1000), torn=st.booleans())
     def append_again_after_a_crash(self, which: int, torn: bool) -> None:
-        """A flush that was written before, perhaps merged and deleted since, comes once more."""
+        """A flush is repeated whose run may have been merged and deleted since."""
         if self.appended:
             which %= len(self.appended)
             with pytest.raises(StoreDown):

@@ -1,4 +1,4 @@
-"""The second site is right at every moment: no run before its packs, no offset before its bytes."""
+"""The second site is always consistent: no run before its packs, no offset before its bytes."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ def store() -> MemoryObjects:
 
 
 def flush(objects: Objects, number: int) -> tuple[str, str]:
-    """What `cutouts` and `lightcurves` do with one batch; keys of the pack and of its run."""
+    """Store a batch as `cutouts` and `lightcurves` do; the keys of the pack and of its run."""
     ids = range(number * EACH, (number + 1) * EACH)
     coverage = Coverage.of({("alerts", 0): ids})
     cutouts = [rows.cutout(i, kind, f"{kind} {i}".encode()) for i in ids for kind in "ab"]
@@ -49,7 +49,7 @@ def keys(objects: Objects, prefix: str = "") -> list[str]:
 
 
 def check(site: Objects) -> Coverage:
-    """All that a reader may rely on at a site; what it covers."""
+    """Check all that a reader may rely on at a site; its coverage."""
     table = Table(site, CUTOUTS, threads=1)
     alerts = {i for low, high in table.coverage().intervals("alerts", 0) for i in range(low, high)}
     found = table.lookup(sorted(alerts)).to_pylist()
@@ -64,43 +64,43 @@ def everything(count: int) -> Coverage:
     return Coverage.of({("alerts", 0): range(count * EACH)})
 
 
-def test_a_run_brings_its_packs_first() -> None:
+def test_the_packs_of_a_run_are_copied_first() -> None:
     source, target = store(), store()
     pack, run = flush(source, 0)
     assert packs_of(source, source.head(run)) == {pack}
     watched = Watched(target)
-    assert Replica(source, watched, 1).bring(run).moved
+    assert Replica(source, watched, 1).copy(run).moved
     assert [key for operation, key in watched.calls if operation == "put"] == [pack, run]
     assert check(target) == everything(1)
 
 
-def test_a_merged_run_brings_all_packs_and_needs_no_input() -> None:
+def test_a_merged_run_is_copied_with_all_packs_and_no_input() -> None:
     source, target = store(), store()
     for number in range(4):
         flush(source, number)
     compact(Table(source, CUTOUTS), NOW, fanout=4)
     [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
-    Replica(source, target, 1).bring(merged)
+    Replica(source, target, 1).copy(merged)
     assert check(target) == everything(4)
     assert keys(target, "tables/cutouts/") == [merged]
 
 
-def test_catching_up_brings_everything_once() -> None:
+def test_catching_up_copies_everything_once() -> None:
     source, target = store(), store()
     for number in range(5):
         flush(source, number)
     source.put("deadletters/cutouts/x.parquet", b"a letter")
     source.put("expected/files-1", b"7")
-    brought: list[str] = []
+    copied_keys: list[str] = []
     replica = Replica(source, target, 3)
     assert {info.key for info in replica.missing()} == set(keys(source))
-    replica.catch_up(lambda key, copied: brought.append(key))
-    assert sorted(brought) == keys(source) == keys(target)
+    replica.catch_up(lambda key, copied: copied_keys.append(key))
+    assert sorted(copied_keys) == keys(source) == keys(target)
     assert list(replica.missing()) == []
     replica.catch_up(lambda key, copied: pytest.fail(key))
 
 
-def test_inputs_are_not_wanted_beside_their_run() -> None:
+def test_inputs_of_a_merged_run_are_not_copied() -> None:
     """Nor if the second site merged them by itself."""
     source, target = store(), store()
     for number in range(4):
@@ -113,7 +113,7 @@ def test_inputs_are_not_wanted_beside_their_run() -> None:
     assert check(target) == everything(4)
 
 
-def test_what_was_merged_is_removed_after_the_grace() -> None:
+def test_merged_runs_are_deleted_after_the_grace() -> None:
     source, target = store(), store()
     for number in range(4):
         flush(source, number)
@@ -133,7 +133,7 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     compact(Table(source, CUTOUTS), NOW, fanout=4, run_rows=8, slice_rows=8)
     first, *rest = keys(source, "tables/cutouts/0001")
     assert rest
-    Replica(source, target, 1).bring(first)
+    Replica(source, target, 1).copy(first)
     assert check(target) == Coverage.of({})
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []
     for key in (first, *rest):
@@ -142,25 +142,25 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == [first]
 
 
-def test_what_is_past_its_retention_is_not_brought() -> None:
+def test_objects_past_their_retention_are_not_copied() -> None:
     source, target = store(), store()
     pack, run = flush(source, 0)
     replica = Replica(source, target, 1, lambda key: key.startswith("packs/"))
-    assert replica.bring(pack) == Copied(0, False)
-    replica.bring(run)
+    assert replica.copy(pack) == Copied(0, False)
+    replica.copy(run)
     replica.catch_up()
     assert keys(target) == keys(source, "tables/")
     assert list(replica.missing()) == []
 
 
-def test_what_is_gone_was_merged_and_is_no_error() -> None:
+def test_a_run_that_was_merged_meanwhile_is_no_error() -> None:
     source, target = store(), store()
     _, run = flush(source, 0)
     source.delete(run)
-    assert Replica(source, target, 1).bring(run) == Copied(0, False)
+    assert Replica(source, target, 1).copy(run) == Copied(0, False)
 
 
-def test_a_damaged_pack_stops_only_what_points_into_it() -> None:
+def test_a_damaged_pack_stops_only_the_runs_that_point_into_it() -> None:
     source, target = store(), store()
     bad, bad_run = flush(source, 0)
     good, good_run = flush(source, 1)
@@ -172,31 +172,31 @@ def test_a_damaged_pack_stops_only_what_points_into_it() -> None:
     assert {info.key for info in replica.missing()} == {bad, bad_run}
     assert {good, good_run, "zz"} <= set(keys(target))
     assert check(target) == Coverage.of({("alerts", 0): range(EACH, 2 * EACH)})
-    source.delete(bad)  # given up: all else comes
+    source.delete(bad)  # given up: everything else is copied
     replica.catch_up()
     assert list(replica.missing()) == []
 
 
 def test_nothing_is_written_to_the_first_site() -> None:
-    """So a second site may pull with a key that only reads."""
+    """So a second site can pull with a key that only allows reading."""
     source, target = Watched(store()), store()
     _, run = flush(source, 0)
     compact(Table(source, CUTOUTS), NOW, major=True)
     source.calls.clear()
     replica = Replica(source, target, 2)
-    replica.bring(run)
+    replica.copy(run)
     replica.catch_up()
     list(unneeded_at_second_site(source, target, LATER, GRACE))
     assert keys(source.inner) == keys(target)
     assert {operation for operation, _ in source.calls} == {"get", "head", "list"}
 
 
-def test_what_should_be_a_run_and_is_none_is_damaged() -> None:
+def test_an_object_that_should_be_a_run_is_damaged() -> None:
     source, target = store(), store()
     key = f"tables/cutouts/0000-{32 * '0'}.parquet"
     source.put(key, b"not Parquet, whatever its name says")
     with pytest.raises(Damaged, match="is no run"):
-        Replica(source, target, 1).bring(key)
+        Replica(source, target, 1).copy(key)
     assert keys(target) == []
 
 
@@ -205,10 +205,10 @@ def test_an_event_that_comes_again_costs_two_heads() -> None:
     pack, run = flush(source, 0)
     replica = Replica(source, target, 1)
     for key in (pack, run):
-        replica.bring(key)
+        replica.copy(key)
         source.calls.clear()
         target.calls.clear()
-        assert not replica.bring(key).moved
+        assert not replica.copy(key).moved
         assert source.calls == target.calls == [("head", key)]
 
 
@@ -224,11 +224,11 @@ def test_a_listing_is_not_held_in_memory() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_second_site_is_right_at_every_moment(seed: int) -> None:
+def test_the_second_site_is_always_consistent(seed: int) -> None:
     """Flushes, compactions and sweeps at the first site while a copier runs, dies, runs again.
 
-    Between any two requests anything may happen at the first site; before every write to the
-    second it is checked all through, and it never covers less than it did.
+    Anything may happen at the first site between two requests. Before every write the whole
+    second site is checked, and its coverage never shrinks.
     """
     dice = random.Random(seed)
     source, inner = store(), store()
@@ -270,7 +270,7 @@ def test_the_second_site_is_right_at_every_moment(seed: int) -> None:
                 replica.catch_up()
             else:
                 for key in dice.sample(keys(source), 4):
-                    replica.bring(key)
+                    replica.copy(key)
             for key in unneeded_at_second_site(source, target, LATER, GRACE):
                 target.delete(key)
         except StoreDown:

@@ -1,4 +1,4 @@
-"""Tables: what is appended is found, at the cost of few small requests."""
+"""Tables: a lookup finds what was appended, with few small requests."""
 
 import json
 import math
@@ -23,13 +23,13 @@ from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.tables import Table
 from tests.support.rows import bits, detection, detections, merged, table
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Failing, Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 
 
 def many(rows: int, per_object: int = 1, version: int = 0) -> pa.Table:
-    """Detections of objects 000000 ..., so many of each."""
+    """Detections of objects 000000 ..., `per_object` of each."""
     number = np.arange(rows)
     names = [f"{n:06}" for n in (number // per_object).tolist()]
     columns = {
@@ -59,7 +59,7 @@ def ids(rows: pa.Table) -> list:
     st.lists(st.lists(detections, max_size=10), max_size=4),
     st.lists(st.sampled_from(["", "1", "10", "100", "é", "ZTF18abc", "ZTF"])),
 )
-def test_lookup_follows_the_law(appends: list, values: list) -> None:
+def test_lookup_gives_what_plain_python_gives(appends: list, values: list) -> None:
     one = Table(MemoryObjects(), DETECTIONS, threads=1)
     for rows in appends:
         one.append(table(rows), COVERAGE)
@@ -86,7 +86,7 @@ def test_an_empty_table() -> None:
     assert set(TABLES) == {"cutouts", "detections"}
 
 
-def test_nothing_asked_for_nothing_read() -> None:
+def test_an_empty_lookup_reads_nothing() -> None:
     objects = Watched(MemoryObjects())
     one = Table(objects, DETECTIONS)
     one.append(many(10), COVERAGE)
@@ -107,7 +107,7 @@ def test_same_rows_same_run() -> None:
     assert len(list(objects.list("tables/detections/0000-"))) == 2
 
 
-def test_a_lookup_fetches_one_row_group_of_each_run_and_keeps_it() -> None:
+def test_a_lookup_fetches_one_row_group_of_each_run_and_caches_it() -> None:
     objects = Watched(MemoryObjects())
     one = Table(objects, DETECTIONS, threads=1)
     for version in range(3):
@@ -124,7 +124,7 @@ def test_a_lookup_fetches_one_row_group_of_each_run_and_keeps_it() -> None:
     assert objects.count("get") == 6
 
 
-def test_neighbouring_row_groups_come_by_one_request() -> None:
+def test_one_request_fetches_adjacent_row_groups() -> None:
     objects = Watched(MemoryObjects())
     one = Table(objects, DETECTIONS, threads=1)
     rows = many(10 * GROUP_ROWS)
@@ -159,7 +159,7 @@ def test_a_refresh_reads_only_new_footers() -> None:
     assert len(one.runs()) == 5
 
 
-def test_without_memory_everything_is_read_again() -> None:
+def test_without_a_cache_everything_is_read_again() -> None:
     objects = Watched(MemoryObjects())
     one = Table(objects, DETECTIONS, cache_bytes=0)
     rows = many(3 * GROUP_ROWS)
@@ -171,7 +171,7 @@ def test_without_memory_everything_is_read_again() -> None:
     assert one.reader.cache.bytes == 0
 
 
-def test_what_is_kept_is_had_without_the_store() -> None:
+def test_cached_rows_need_no_request() -> None:
     objects = Watched(MemoryObjects())
     one = Table(objects, DETECTIONS, threads=1)
     for version in range(2):
@@ -181,7 +181,7 @@ def test_what_is_kept_is_had_without_the_store() -> None:
     found = one.lookup(["000700"])
     asked = len(objects.calls)
     assert one.cached(["000700", "000700"]).equals(found)
-    assert one.cached(["000700x"]).num_rows == 0  # in the same row group there is none
+    assert one.cached(["000700x"]).num_rows == 0  # its row group is cached and does not have it
     assert one.cached(["zzz"]).num_rows == 0
     assert one.cached(["000000"]) is None  # another row group
     assert one.cached(["000700", "000000"]) is None
@@ -201,7 +201,7 @@ def test_many_keys_far_apart_of_one_row_group() -> None:
     assert one.lookup(wanted).equals(rows.filter(pc.is_in(rows["object_id"], pa.array(wanted))))
 
 
-def test_the_cache_keeps_what_was_used_last() -> None:
+def test_the_cache_holds_what_was_used_last() -> None:
     cache = Cache(10)
     for name in "abc":
         cache.put((name,), name, 3)
@@ -214,7 +214,7 @@ def test_the_cache_keeps_what_was_used_last() -> None:
     assert cache.bytes == 0
 
 
-def test_runs_that_go_away_are_looked_for_again() -> None:
+def test_a_lookup_lists_again_when_runs_were_deleted() -> None:
     store = MemoryObjects()
     one = Table(store, DETECTIONS, cache_bytes=0)
     key = one.append(many(10), COVERAGE)
@@ -225,16 +225,16 @@ def test_runs_that_go_away_are_looked_for_again() -> None:
     assert [run.key for run in one.runs()] == [merged_run]
 
 
-def test_runs_that_always_go_away_are_a_store_down() -> None:
+def test_a_lookup_gives_up_when_runs_are_always_deleted() -> None:
     store = MemoryObjects()
-    one = Table(Vanishing(store), DETECTIONS)
+    one = Table(Failing(store, NotFound), DETECTIONS)
     one.append(many(10), COVERAGE)
     with pytest.raises(StoreDown, match="faster than they can be listed"):
         one.refresh()
 
 
-def test_a_slow_sweep_keeps_nobody_from_listing() -> None:
-    """Each time that all is read, the last run is gone before its turn."""
+def test_a_refresh_ends_while_another_process_deletes_runs() -> None:
+    """At each try the last run is deleted before its footer is read."""
     store = MemoryObjects()
     writer = Table(store, DETECTIONS)
     keys = sorted(writer.append(many(10, version=n), COVERAGE) for n in range(9))
@@ -249,11 +249,6 @@ def test_a_slow_sweep_keeps_nobody_from_listing() -> None:
     one.refresh()
     assert [run.key for run in one.runs()] == [merged_run]
     assert watched.count("get") == 10
-
-
-class Vanishing(Watched):
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        raise NotFound(key)
 
 
 def write_run(
@@ -297,7 +292,7 @@ def test_a_run_without_rows_still_covers() -> None:
     assert one.lookup(["000000"]).num_rows == 0
 
 
-def test_a_footer_says_what_a_run_is() -> None:
+def test_a_footer_describes_its_run() -> None:
     store = MemoryObjects()
     key = write_run(store, many(10), 3, ["0002-" + "cd" * 16])
     metadata = pq.read_metadata(pa.BufferReader(store.get(key))).metadata
@@ -322,13 +317,13 @@ def test_a_damaged_run_is_named(cut: slice) -> None:
     one = Table(store, DETECTIONS)
     key = one.append(many(10), COVERAGE)
     store.put(key, store.get(key)[cut])
-    if cut == slice(4, None):  # its footer is whole, its row groups are not where it says
+    if cut == slice(4, None):  # the footer is undamaged, but the row groups are not where it says
         store.put(key, store.get(key)[-40:])
     with pytest.raises(StoreDown, match=key):
         one.refresh()
 
 
-def test_a_stranger_among_the_runs() -> None:
+def test_other_objects_among_the_runs() -> None:
     store = MemoryObjects()
     one = Table(store, DETECTIONS)
     key = one.append(many(10), COVERAGE)
@@ -376,11 +371,11 @@ def test_sortable_keeps_the_order_of_strings(values: list) -> None:
     try:
         codes = sortable(sorted(values), DETECTIONS)
     except UnicodeEncodeError:
-        return  # half a surrogate pair, which no column can hold
+        return  # half a surrogate pair: no column can hold it
     assert list(codes) == sorted(codes)
 
 
-def test_no_rows_are_changed_by_their_way_through_a_run() -> None:
+def test_a_run_keeps_every_bit_of_its_rows() -> None:
     values = [math.nan, -0.0, 0.0, math.inf, -math.inf, None, 2.0**-149]
     rows = [dict(detection("1", n), flux=value, ra=value) for n, value in enumerate(values)]
     one = Table(MemoryObjects(), DETECTIONS)

@@ -1,4 +1,4 @@
-"""Rows for the store's tests, and the law they merge by in plain Python."""
+"""Rows for the store's tests, and how they merge in plain Python."""
 
 import math
 import struct
@@ -13,7 +13,7 @@ from stampede.store.schema import TableSpec
 
 Row = dict[str, Any]
 
-# Few values of each, so that keys meet and versions differ in one column alone.
+# Few values of each column, so that keys repeat and versions differ in a single column.
 _floats = st.sampled_from([None, 0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf])
 detections = st.fixed_dictionaries(
     {
@@ -44,7 +44,7 @@ def table(rows: Iterable[Row], schema: pa.Schema = DETECTION) -> pa.Table:
 
 
 def detection(object_id: str, source_id: int, version: int = 0) -> Row:
-    """One detection of which a higher version wins."""
+    """One detection; a higher version wins."""
     row: Row = dict.fromkeys(DETECTION.names)
     row |= {"object_id": object_id, "survey": "lsst", "source_id": source_id}
     row |= {"forced": False, "limit": False, "withdrawn": False, "mjd": 60000.0 + source_id}
@@ -58,7 +58,7 @@ def cutout(alert_id: int, kind: str, fits: bytes | None, mjd: float = 60000.25) 
 
 
 def ordered(value: Any) -> tuple:
-    """What Python compares as the store does: null, NaN, -inf ... -0.0, 0.0 ... inf; UTF-8."""
+    """A value that Python orders as the store: null, NaN, -inf ... -0.0, 0.0 ... inf; UTF-8."""
     if value is None:
         return (0,)
     if isinstance(value, float) and math.isnan(value):
@@ -73,7 +73,7 @@ def key_of(row: Row, spec: TableSpec) -> tuple:
 
 
 def merged(rows: Iterable[Row], spec: TableSpec) -> list[Row]:
-    """The law of the store in six lines: the greatest version of each key, in key order."""
+    """What the store must return: the greatest version of each key, in key order."""
     best: dict[tuple, tuple] = {}
     for row in rows:
         version = tuple(ordered(row[name]) for name in spec.compared)
@@ -84,7 +84,7 @@ def merged(rows: Iterable[Row], spec: TableSpec) -> list[Row]:
 
 
 def bits(rows: pa.Table | Iterable[Row]) -> list[tuple]:
-    """Rows so that == compares all bits: -0.0 is not 0.0, NaN is NaN."""
+    """Rows for which == compares all bits: -0.0 is not 0.0, NaN equals NaN."""
     listed = rows.to_pylist() if isinstance(rows, pa.Table) else rows
     return [
         tuple(struct.pack("d", v) if isinstance(v, float) else v for _, v in sorted(row.items()))

@@ -1,4 +1,7 @@
-"""Objects as a test wants to see them: every request counted, interrupted, or made to fail."""
+"""Stores around others, for tests: they count, interrupt, fail, delay and corrupt.
+
+They may be put around one another: ``Watched(Changed(MemoryObjects(), read=flip_a_bit))``.
+"""
 
 import itertools
 import threading
@@ -11,13 +14,90 @@ from stampede.store.objects import ObjectInfo, Objects
 WRITES = ("put", "delete")
 
 
-class Watched:
-    """`Objects` around others.
+class Forwarding:
+    """`Objects` that pass every call on to `inner`."""
 
-    `calls` holds (operation, key) of every request. `before` is called ahead of each, and may do
-    anything to the store: what another process does in that moment. A listing is two keys a page,
-    and a request each, so that it is no snapshot. After `crash_at` writes, the last of which has
-    still happened if `torn`, every request fails: the process is dead.
+    def __init__(self, inner: Objects) -> None:
+        self.inner = inner
+
+    def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
+        self.inner.put(key, data, sha256)
+
+    def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+        self.inner.put_stream(key, pieces)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        return self.inner.get(key, start, length)
+
+    def head(self, key: str) -> ObjectInfo:
+        return self.inner.head(key)
+
+    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
+        return self.inner.list(prefix, after)
+
+    def delete(self, key: str) -> None:
+        self.inner.delete(key)
+
+    def forget_uploads(self, before: datetime) -> int:
+        return self.inner.forget_uploads(before)
+
+
+class Failing(Forwarding):
+    """GETs raise `error(key)` where `when(key, start)` holds."""
+
+    def __init__(
+        self,
+        inner: Objects,
+        error: type[Exception],
+        when: Callable[[str, int], bool] = lambda key, start: True,
+    ) -> None:
+        super().__init__(inner)
+        self._error, self._when = error, when
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        if self._when(key, start):
+            raise self._error(key)
+        return super().get(key, start, length)
+
+
+class Changed(Forwarding):
+    """Corrupts or delays: bytes pass through `read` on their way out, through `write` on their way
+    in. `after_write` gets the number of bytes of each piece that was stored.
+    """
+
+    def __init__(
+        self,
+        inner: Objects,
+        read: Callable[[bytes], bytes] = lambda data: data,
+        write: Callable[[bytes], bytes] = lambda data: data,
+        after_write: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        super().__init__(inner)
+        self._read, self._write, self._after_write = read, write, after_write
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._read(super().get(key, start, length))
+
+    def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
+        super().put(key, self._write(bytes(data)))
+        self._after_write(len(data))
+
+    def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
+        def changed() -> Iterator[bytes]:
+            for piece in pieces:
+                yield self._write(piece)
+                self._after_write(len(piece))
+
+        super().put_stream(key, changed())
+
+
+class Watched(Forwarding):
+    """Counts requests, and interrupts or fails them.
+
+    `calls` holds (operation, key) of every request. `before` gets the number of each request before
+    it is made, and may do to the store what another process could do at that time. A listing has
+    two keys a page and one request a page, so it is no snapshot. At write `crash_at` the process
+    dies: every request fails from then on, but with `torn` that write still happens.
     """
 
     def __init__(
@@ -27,7 +107,7 @@ class Watched:
         crash_at: int | None = None,
         torn: bool = False,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.calls: list[tuple[str, str]] = []
         self.got = 0  # bytes
         self._before = before
@@ -50,9 +130,6 @@ class Watched:
             self._request("complete", key)
 
         self._write("put", key, lambda: self.inner.put_stream(key, watched()))
-
-    def forget_uploads(self, before: datetime) -> int:
-        return self.inner.forget_uploads(before)
 
     def delete(self, key: str) -> None:
         self._write("delete", key, lambda: self.inner.delete(key))
