@@ -1,1 +1,1 @@
-"""Images: FITS cutouts as arrays and as pictures."""
+"""Images: FITS cutouts as arrays, PNG and thumbnails."""
