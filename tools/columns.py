@@ -1,4 +1,4 @@
-"""Writes docs/columns.md from the model: `python tools/columns.py`. A test holds them together."""
+"""Writes docs/columns.md from the model: `python tools/columns.py`. A test compares the two."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ def page() -> str:
     for title, schema in TABLES:
         text += f"\n## {title}\n\n| column | type | unit | what it is |\n|---|---|---|---|\n"
         for field in schema:
-            about = {key.decode(): value.decode() for key, value in field.metadata.items()}
+            metadata = {key.decode(): value.decode() for key, value in field.metadata.items()}
             null = "" if field.nullable else ", never null"
-            unit = about.get("unit", "")
-            text += f"| `{field.name}` | {field.type}{null} | {unit} | {about['doc']} |\n"
+            unit = metadata.get("unit", "")
+            text += f"| `{field.name}` | {field.type}{null} | {unit} | {metadata['doc']} |\n"
     return text
 
 

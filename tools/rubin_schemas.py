@@ -2,9 +2,9 @@
 
     python tools/rubin_schemas.py
 
-A tool of the developers: it reads the .avsc files of the package ``lsst-alert-packet`` (extra
-``dev``), keeps names and types, and writes one version a line. Run it when Rubin publishes a
-version, and add its id to `RUBIN_VERSIONS`.
+A developer's tool: it reads the .avsc files of the package ``lsst-alert-packet`` (extra ``dev``),
+keeps names and types, and writes one version a line. Run it when Rubin publishes a version, and
+add the version's id to `RUBIN_VERSIONS`.
 """
 
 import json

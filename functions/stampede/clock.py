@@ -1,4 +1,4 @@
-"""The clock, kept out of the domain: what reads it gets it from here."""
+"""The clock. The alerts' code does not read it: its callers hand the time in."""
 
 import time
 
@@ -11,7 +11,7 @@ def now_mjd() -> float:
 
 
 class Stopwatch:
-    """Seconds by stage: each lap is what passed since the one before."""
+    """Seconds by stage: each lap is the time since the last one."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

@@ -1,6 +1,6 @@
-"""The one time scale: MJD in TAI, as days.
+"""The time scale of all stored times: MJD TAI, in days.
 
-Both surveys began after the last leap second (2017-01-01), so TAI - UTC is 37 s throughout.
+All surveys began after the last leap second (2017-01-01), so TAI - UTC is always 37 s.
 """
 
 TAI_MINUS_UTC = 37.0 / 86400

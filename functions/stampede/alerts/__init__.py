@@ -1,4 +1,7 @@
-"""Alerts: from a survey's bytes to Arrow tables of cutouts and detections. No I/O, no clock."""
+"""Alerts: from a survey's bytes to Arrow tables of cutouts and detections.
+
+No HTTP, no files, no clock and no randomness: `stampede.functions.decoding` hands them in.
+"""
 
 __all__ = [
     "batch_decoder",

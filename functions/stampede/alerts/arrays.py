@@ -1,4 +1,4 @@
-"""Small vectorised steps that reading both surveys' alerts is made of."""
+"""Vectorised helpers for the surveys' modules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 
 class Rows:
-    """Columns of equal length under their survey's names, some of which may not exist.
+    """Columns of equal length under the survey's names; some may be missing.
 
-    Surveys rename and drop fields from one schema version to the next, so a column is asked
-    for by every name it has had.
+    Surveys rename and drop fields from one schema version to the next, so `get` takes every name
+    that a column has had.
     """
 
     def __init__(self, columns: Mapping[str, pa.Array], length: int) -> None:
@@ -21,7 +21,7 @@ class Rows:
 
     @classmethod
     def of_table(cls, table: pa.Table, prefix: str = "") -> "Rows":
-        """The columns of a one-chunk table whose name begins with `prefix`, without it."""
+        """The columns of a one-chunk table whose names begin with `prefix`, which is removed."""
         columns = {
             name.removeprefix(prefix): table[name].chunk(0)
             for name in table.column_names
@@ -35,10 +35,10 @@ class Rows:
         return cls({f.name: struct.field(i) for i, f in enumerate(struct.type)}, len(struct))
 
     def get(self, *names: str, type: pa.DataType) -> pa.Array:
-        """The first column there is of these names, cast; nulls where there is none.
+        """The first column that exists of these names, cast; nulls if none does.
 
-        Not a number becomes null. Raises `pyarrow.ArrowInvalid` where a value does not fit
-        the type.
+        NaN and infinities become null. Raises `pyarrow.ArrowInvalid` if a value does not fit the
+        type.
         """
         for name in names:
             if name in self.columns:
@@ -51,24 +51,24 @@ class Rows:
 
 
 def tidy(column: pa.Array) -> pa.Array:
-    """A column with null in place of not-a-number."""
+    """A column with null in place of NaN and infinities."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
 
 
 def explode(lists: pa.ListArray) -> tuple[np.ndarray, Rows]:
-    """The elements of all lists of records, and the number of the row each came from."""
+    """The row number of each element of all lists, and the elements, which are records."""
     return pc.list_parent_indices(lists).to_numpy(), Rows.of_struct(lists.flatten())
 
 
 def constant(value: Any, length: int) -> pa.Array:
-    """`value`, `length` times."""
+    """An array of `value`, repeated."""
     return pa.repeat(value, length)
 
 
 def table_of(schema: pa.Schema, columns: Mapping[str, Any], length: int) -> pa.Table:
-    """A table of `schema`; a column that is not given is null, a single value is repeated."""
+    """A table of `schema`. A missing column is null; a single value is repeated."""
 
     def column(field: pa.Field) -> pa.Array:
         value = columns.get(field.name)
@@ -82,5 +82,5 @@ def table_of(schema: pa.Schema, columns: Mapping[str, Any], length: int) -> pa.T
 
 
 def concat(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of one schema, one after the other, as one of one chunk."""
+    """Tables of one schema, concatenated into one chunk."""
     return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()

@@ -54,7 +54,7 @@ class Records(NamedTuple):
 
     schema: WriterSchema
     messages: list[int]
-    records: list[Bytes]
+    data: list[Bytes]
 
 
 class BatchDecoder:
@@ -94,10 +94,10 @@ class BatchDecoder:
         DecoderFailed
             The batch as a whole cannot be decoded.
         """
-        batch, faults = self._sort(messages, careful)
+        by_schema, faults = self._sort(messages, careful)
         tables = []
         with _unreadable_values():
-            for records in batch:
+            for records in by_schema:
                 group, unusable_alerts = self._decode(records, [], careful)
                 faults |= unusable_alerts
                 if group.heads.num_rows:
@@ -108,10 +108,10 @@ class BatchDecoder:
 
     def detections(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
         """All points of the light curves, the alerts' own and their histories', as `cutouts`."""
-        batch, faults = self._sort(messages, careful)
+        by_schema, faults = self._sort(messages, careful)
         tables, raw = [], []
         with _unreadable_values():
-            for records in batch:
+            for records in by_schema:
                 schema = records.schema
                 images = schema.survey.CUTOUT_FIELDS.values()
                 fields = [name for name in schema.fields if name not in images]
@@ -138,35 +138,37 @@ class BatchDecoder:
                 continue
             same = by_schema.setdefault(id(schema), Records(schema, [], []))
             same.messages.append(number)
-            same.records.append(record)
+            same.data.append(record)
         return list(by_schema.values()), faults
 
-    def _decode(self, batch: Records, fields: Sequence[str], careful: bool) -> tuple[Group, Faults]:
+    def _decode(
+        self, records: Records, fields: Sequence[str], careful: bool
+    ) -> tuple[Group, Faults]:
         """Decode records of one schema, and leave out alerts that cannot be stored."""
-        survey = batch.schema.survey
-        columns = list(dict.fromkeys([*survey.head_columns(batch.schema.fields), *fields]))
+        survey = records.schema.survey
+        columns = list(dict.fromkeys([*survey.head_columns(records.schema.fields), *fields]))
         read = self._read_records if careful else self._read_without_images
-        table, images = read(batch, columns)
-        group = Group(survey, table, survey.head(table), images, np.array(batch.messages))
+        table, images = read(records, columns)
+        group = Group(survey, table, survey.head(table), images, np.array(records.messages))
         faults = unusable(group, self._latest_mjd())
         if faults:
-            group = group.filter(np.array([number not in faults for number in batch.messages]))
+            group = group.filter(np.array([number not in faults for number in records.messages]))
         return group, faults
 
     def _read_without_images(
-        self, batch: Records, columns: Sequence[str]
+        self, records: Records, columns: Sequence[str]
     ) -> tuple[pa.Table, Images]:
         """The columns and the images, which bypass the decoder."""
-        tokens = ImageTokens(batch.schema.survey.IMAGE_MAGIC, self._secret)
-        pieces = [tokens.replace(record) for record in batch.records]
-        table, values = self._read(batch.schema, pieces, columns)
+        tokens = ImageTokens(records.schema.survey.IMAGE_MAGIC, self._secret)
+        pieces = [tokens.replace(record) for record in records.data]
+        table, values = self._read(records.schema, pieces, columns)
         with suppress(Misplaced):
             return table, tokens.restore(values)
-        return self._read_records(batch, columns)
+        return self._read_records(records, columns)
 
-    def _read_records(self, batch: Records, columns: Sequence[str]) -> tuple[pa.Table, Images]:
+    def _read_records(self, records: Records, columns: Sequence[str]) -> tuple[pa.Table, Images]:
         """The columns and the images, all by the decoder."""
-        return self._read(batch.schema, [[record] for record in batch.records], columns)
+        return self._read(records.schema, [[record] for record in records.data], columns)
 
     def _read(
         self, schema: WriterSchema, pieces: list[list[Bytes]], columns: Sequence[str]

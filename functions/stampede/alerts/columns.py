@@ -1,13 +1,13 @@
-"""The one model of an alert, for every survey: which columns there are and what they mean.
+"""The common model of an alert, for every survey: its columns and what they mean.
 
-Everything behind the decoder speaks of alerts in these columns only; what a survey calls
-them is known to `rubin` and `ztf` and nowhere else.
+All code after the decoder uses these columns. Only the modules of `stampede.alerts.surveys` know
+the surveys' own names for them.
 
-Two shapes leave an alert, and one more is drawn of the first:
+An alert becomes rows of two schemas, and its cutouts become a row of a third:
 
 * `CUTOUT`, one row per cutout image (science, template, difference) of an alert;
 * `DETECTION`, one row per point of a light curve: the alert's own measurement and each row
-  of the history it carries;
+  of the history in the alert;
 * `THUMBNAIL`, one row per alert: its cutouts side by side as one small picture.
 
 Conventions: fluxes are AB flux densities in nanojansky, so that ``mag = 31.4 - 2.5 log10(flux)``
@@ -25,11 +25,11 @@ def _column(name: str, kind: pa.DataType, doc: str, unit: str = "", null: bool =
 
 
 def _key(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
-    """A column that is never null."""
+    """As `_column`, but never null."""
     return _column(name, kind, doc, unit, null=False)
 
 
-_WHO = (
+_OBJECT = (
     _key("survey", pa.string(), "lsst or ztf"),
     _key(
         "object_id",
@@ -38,7 +38,7 @@ _WHO = (
         "objectId (ztf)",
     ),
 )
-_WHEN_AND_WHERE = (
+_TIME_AND_POSITION = (
     _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (ztf)", "d"),
     _column("band", pa.string(), "u g r i z y"),
     _column("ra", pa.float64(), "ICRS right ascension", "deg"),
@@ -48,10 +48,10 @@ _WHEN_AND_WHERE = (
 CUTOUT = pa.schema(
     [
         _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (ztf)"),
-        _WHO[0],
+        _OBJECT[0],
         _key("kind", pa.string(), "science, template or difference"),
-        _WHO[1],
-        *_WHEN_AND_WHERE,
+        _OBJECT[1],
+        *_TIME_AND_POSITION,
         _column(
             "fits", pa.binary(), "the FITS file, gzipped; null where the survey sent no such cutout"
         ),
@@ -60,8 +60,8 @@ CUTOUT = pa.schema(
 
 DETECTION = pa.schema(
     [
-        _WHO[1],
-        _WHO[0],
+        _OBJECT[1],
+        _OBJECT[0],
         _key("forced", pa.bool_(), "forced photometry at the object's place"),
         _key("limit", pa.bool_(), "a non-detection: flux is null, flux_err the noise"),
         _key(
@@ -70,7 +70,7 @@ DETECTION = pa.schema(
             "diaSourceId, diaForcedSourceId, candid; what has no id of its own carries its visit "
             "here (ztf's limits and forced points; lsst's limits)",
         ),
-        *_WHEN_AND_WHERE,
+        *_TIME_AND_POSITION,
         _column("flux", pa.float32(), "PSF flux on the difference image, signed, AB", "nJy"),
         _column(
             "flux_err",
@@ -96,13 +96,13 @@ DETECTION = pa.schema(
     ]
 )
 
-# A point of a light curve is the same point however many alerts repeat it when these agree.
+# Many alerts repeat a point of a light curve. Rows that agree in these columns are one point.
 DETECTION_KEY = ("object_id", "survey", "forced", "limit", "source_id")
-# Of two versions of one point the greater in these columns wins, then in all others in order.
+# Of two versions of a point the greater in these columns wins, then in all others in order.
 DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd")
 
-# Where a cutout lies: the columns of the table `cutouts`. `pack`, `offset` and `length` are
-# null where the survey sent no such cutout.
+# Location of a cutout: the columns of the table `cutouts`. `pack`, `offset` and `length` are
+# null if the survey sent no such cutout.
 CUTOUT_PLACE = pa.schema(
     [
         pa.field("alert_id", pa.int64(), False),
@@ -121,13 +121,13 @@ CUTOUT_PLACE_PRECEDENCE = ("pack", "offset")
 THUMBNAIL = pa.schema(
     [
         CUTOUT.field("alert_id"),
-        *_WHO,
-        *_WHEN_AND_WHERE,
+        *_OBJECT,
+        *_TIME_AND_POSITION,
         _key("png", pa.binary(), "science, template and difference side by side, a grey PNG"),
     ]
 )
 
-# Where a thumbnail lies: the columns of the table `thumbnails`.
+# Location of a thumbnail: the columns of the table `thumbnails`.
 THUMBNAIL_PLACE = pa.schema(
     [
         *(CUTOUT_PLACE.field(name) for name in ("alert_id", "survey", "object_id", "mjd")),

@@ -1,4 +1,4 @@
-"""Avro object containers, as bytes: taken apart with care, put together without copies.
+"""Avro object containers as bytes: parsed with every check, written without copies.
 
 The format is that of the Avro specification, "Object Container Files": a header (magic, a map
 of metadata, a 16-byte sync marker), then blocks of records, each followed by the marker.
@@ -39,7 +39,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: Bytes, at: int) -> tuple[int, int]:
-    """The long that starts at `at`, and where the next byte is. Raises `Undecodable`."""
+    """The long that starts at `at`, and the offset after it. Raises `Undecodable`."""
     shift = number = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -62,7 +62,7 @@ def read_header(data: Bytes) -> Header:
         count, at = read_varint(data, at)
         if count == 0:
             break
-        if count < 0:  # the specification's long form: the block's size in bytes comes along
+        if count < 0:  # the specification's long form: the block's size in bytes follows
             count = -count
             _, at = read_varint(data, at)
         for _ in range(count):
@@ -104,7 +104,10 @@ def blocks(data: Bytes, header: Header, limit: int) -> Iterator[tuple[int, Bytes
 
 
 def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
-    """Undo a block's codec (null, deflate, snappy), never making more than `limit` bytes."""
+    """Decompress a block (null, deflate, snappy) to at most `limit` bytes.
+
+    Raises `Undecodable`, and `TooLarge` before more than `limit` bytes are made.
+    """
     data: Bytes
     if codec == "null":
         data = block
@@ -145,10 +148,10 @@ def make_header(schema: dict) -> bytes:
 
 
 def make_blocks(records: Iterable[Sequence[Bytes]]) -> Iterator[Bytes]:
-    """Pieces of one block per record, itself in one piece or more.
+    """Pieces of one block per record; a record comes in one piece or more.
 
-    One block for all would be no faster, and here a record of wrong length cannot shift
-    its neighbours.
+    One block for all records would be no faster. With one each, a record of wrong length cannot
+    shift the others.
     """
     one = varint(1)
     for record in records:

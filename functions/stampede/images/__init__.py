@@ -1,4 +1,4 @@
-"""Images: FITS cutouts as arrays and as pictures."""
+"""Images: FITS cutouts as arrays, PNG and thumbnails."""
 
 __all__ = [
     "fits",

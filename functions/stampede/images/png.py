@@ -1,4 +1,4 @@
-"""Pictures: brightness as a grey PNG, north as the survey has it, row 0 at the bottom."""
+"""Grey PNGs of images, in the survey's orientation, row 0 at the bottom."""
 
 import struct
 import zlib
@@ -25,12 +25,12 @@ def png(
     Parameters
     ----------
     image
-        Shape (rows, columns), row 0 the lowest, as FITS has it.
+        Shape (rows, columns), row 0 at the bottom as in FITS.
     kind, low, high
         As in `stampede.images.stretch.stretch`.
     size
-        Pixels along the longer side, by nearest neighbour, so that each pixel of the detector
-        stays one flat square; None leaves the picture as large as the image.
+        Pixels along the longer side. Scaling is by nearest neighbour, so each pixel of the
+        detector stays one flat square. None keeps the image's size.
     """
     picture = greys(image, kind, low, high)
     return encode(scaled(picture, size, Image.Resampling.NEAREST) if size else picture)
@@ -42,7 +42,7 @@ def greys(
     low: float | None = None,
     high: float | None = None,
 ) -> np.ndarray:
-    """The picture of an image: uint8 of the same shape, row 0 the highest."""
+    """The picture of an image: uint8 of the same shape, row 0 at the top."""
     bright = np.rint(stretch(image, kind, low, high) * 255)
     blank = np.isnan(bright)
     if blank.any():
@@ -58,7 +58,7 @@ def scaled(picture: np.ndarray, size: int, how: Image.Resampling) -> np.ndarray:
 
 
 def placeholder(size: int = 63) -> bytes:
-    """The picture in place of an image that is missing or damaged: a crossed square."""
+    """The PNG shown in place of a missing or damaged image: a crossed square."""
     return encode(frame(size, crossed=True))
 
 
@@ -75,13 +75,13 @@ def frame(size: int, crossed: bool) -> np.ndarray:
 
 
 def encode(picture: np.ndarray) -> bytes:
-    """The PNG (ISO/IEC 15948) of a picture: uint8, shape (rows, columns), row 0 the highest.
+    """The PNG (ISO/IEC 15948) of a picture: uint8, shape (rows, columns), row 0 at the top.
 
-    Rows are not filtered: what fills a cutout is noise, of which no pixel tells the next. A
-    thumbnail takes 0.03 ms and 9.0 KB, by Pillow at level 1 0.31 ms and 9.5 KB.
+    Rows are not filtered, because a cutout is mostly noise: no pixel predicts the next. A
+    thumbnail takes 0.03 ms and 9.0 KB; Pillow at level 1 takes 0.31 ms and 9.5 KB.
     """
     height, width = picture.shape
-    rows = np.zeros((height, 1 + width), np.uint8)  # before each row its filter's number: none
+    rows = np.zeros((height, 1 + width), np.uint8)  # before each row its filter type, 0: none
     rows[:, 1:] = picture
     return b"".join(
         (

@@ -1,4 +1,4 @@
-"""From pixel values to brightness between 0 and 1, so that a person sees the source.
+"""Maps pixel values to brightness between 0 and 1, so that the source stands out.
 
 With ``x = (value - low) / (high - low)`` cut to [0, 1], the stretches are those of DS9 and
 astropy.visualization:
@@ -7,10 +7,11 @@ astropy.visualization:
 * log: ``log(1000 x + 1) / log(1001)``
 * asinh: ``asinh(10 x) / asinh(10)`` (Lupton, Gunn & Szalay 1999, AJ 118, 1406)
 
-Limits asked for are percentiles of the pixels that have a value. Those chosen here hang on the
-noise, ``sigma = 1.4826 median|value - median|``: black is 2 sigma under the median, white the
-99.7th percentile (on 63 x 63 pixels, the brightest 12) but at least 20 sigma over it. So the sky
-is dark grey whatever the source, a faint one still stands out of it, a negative one is black.
+Limits given by the caller are percentiles of the pixels that have a value. The default limits
+follow the noise, ``sigma = 1.4826 median|value - median|``: black is 2 sigma below the median,
+white is the 99.7th percentile (of 63 x 63 pixels, the brightest 12) but at least 20 sigma above
+the median. So the sky is dark grey for every source, a faint source still stands out, and a
+negative one is black.
 """
 
 from enum import StrEnum
@@ -23,7 +24,7 @@ WHITE = 99.7
 
 
 class Stretch(StrEnum):
-    """How brightness follows from pixel values."""
+    """Function from pixel values to brightness."""
 
     ASINH = "asinh"
     LINEAR = "linear"
@@ -33,19 +34,20 @@ class Stretch(StrEnum):
 def limits(
     image: np.ndarray, low: float | None = None, high: float | None = None
 ) -> tuple[float, float]:
-    """Pixel values to be shown black and white, in the image's unit.
+    """Pixel values to show as black and as white, in the image's unit.
 
     Parameters
     ----------
     low, high
-        Percentiles, 0 to 100, of the finite pixels; None chooses by the noise.
+        Percentiles, 0 to 100, of the finite pixels; None means the default by the noise.
 
     Returns
     -------
     tuple[float, float]
-        (0, 0) where no pixel is finite.
+        (0, 0) if no pixel is finite.
     """
-    finite = np.sort(image[np.isfinite(image)])  # once: numpy would part it for every percentile
+    # Sorted once: numpy would partition the pixels for every percentile.
+    finite = np.sort(image[np.isfinite(image)])
     if not finite.size:
         return 0.0, 0.0
     median = _percentile(finite, 50)
@@ -57,7 +59,7 @@ def limits(
 
 
 def _percentile(ordered: np.ndarray, percent: float) -> float:
-    """As `numpy.percentile` has it, linear between neighbours."""
+    """As `numpy.percentile`: linear between neighbours."""
     at = percent / 100 * (ordered.size - 1)
     below = int(at)
     above = min(below + 1, ordered.size - 1)
@@ -83,8 +85,8 @@ def stretch(
     Returns
     -------
     numpy.ndarray
-        float64 of the same shape, in [0, 1]; NaN where the pixel is NaN. An image that is
-        the same everywhere becomes 0 everywhere.
+        float64 of the same shape, in [0, 1]; NaN where the pixel is NaN. A constant image
+        becomes 0 everywhere.
     """
     black, white = limits(image, low, high)
     x = image.astype(np.float64) - black

@@ -1,14 +1,14 @@
 """Thumbnails: the cutouts of an alert side by side in one small picture.
 
-Science, template and difference, each in a square of 63 pixels, which is ZTF's own size: its
-pixels are shown as they are. Others (Rubin's have 30 to 102) are brought to that size, larger
-ones by the mean of the pixels that fall on one, smaller ones by repeating. Each is stretched by
-itself, since a survey's images differ in zero point: see `stampede.images.stretch`, with asinh.
-A cutout that the survey did not send is an empty frame, a damaged one a crossed frame.
+Science, template and difference are squares of 63 pixels. That is ZTF's own size, so its pixels
+are shown unchanged. Images of other sizes (Rubin's have 30 to 102 pixels) are scaled: larger ones
+by averaging pixels, smaller ones by repeating them. Each image has its own asinh stretch, since
+the images of a survey differ in zero point: see `stampede.images.stretch`. A cutout that the
+survey did not send is an empty frame; a damaged one is a crossed frame.
 
-Of 256 greys only 32 are used. The eye misses nothing, as the noise of the sky is several of them
-wide, and a thumbnail of a real ZTF alert takes 5.0 KB instead of 9.0. To draw one takes 0.45 ms
-(`stampede bench thumbnails`).
+Only 32 of 256 greys are used. The eye sees no difference, since the noise of the sky spans several
+of the 32, and a thumbnail of a real ZTF alert takes 5.0 KB instead of 9.0. Drawing one takes
+0.45 ms (`stampede bench thumbnails`).
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from stampede.images import fits
 from stampede.images.png import BLANK, encode, frame, greys, scaled
 
 PANEL, GAP = 63, 2
-"""Side of each image, and between two of them: pixels."""
+"""Side of each image, and gap between two images: pixels."""
 SHAPE = (PANEL, len(KINDS) * PANEL + (len(KINDS) - 1) * GAP)
 """Rows and columns of a thumbnail: 63 x 193."""
 LEVELS = 32
 MAX_BYTES = 4 << 20
-"""Largest FITS file drawn, 30 times Rubin's: a thousand of them must not take long."""
+"""Largest FITS file to draw, 30 times Rubin's: a thousand of them must not take long."""
 
 _FEWER = np.rint(np.rint(np.arange(256) * (LEVELS - 1) / 255) * 255 / (LEVELS - 1)).astype(np.uint8)
 
@@ -44,8 +44,8 @@ class Thumbnails(NamedTuple):
 def thumbnails(cutouts: pa.Table) -> Thumbnails:
     """One thumbnail per alert of `cutouts`, rows of `CUTOUT` in any order."""
     alerts: dict[tuple[int, str], dict[str, int]] = {}
-    who = (cutouts[name].to_pylist() for name in ("alert_id", "survey", "kind"))
-    for row, (alert_id, survey, kind) in enumerate(zip(*who, strict=True)):
+    keys = (cutouts[name].to_pylist() for name in ("alert_id", "survey", "kind"))
+    for row, (alert_id, survey, kind) in enumerate(zip(*keys, strict=True)):
         alerts.setdefault((alert_id, survey), {})[kind] = row
     files = cutouts["fits"]
     panels: Counter[str] = Counter()
@@ -54,8 +54,8 @@ def thumbnails(cutouts: pa.Table) -> Thumbnails:
         for rows in alerts.values()
     ]
     first = pa.array([next(iter(rows.values())) for rows in alerts.values()], pa.int64())
-    about = cutouts.select(THUMBNAIL.names[:-1]).take(first)
-    rows = about.append_column("png", pa.array(pictures, pa.binary()))
+    heads = cutouts.select(THUMBNAIL.names[:-1]).take(first)
+    rows = heads.append_column("png", pa.array(pictures, pa.binary()))
     return Thumbnails(rows.cast(THUMBNAIL), panels)
 
 
@@ -67,7 +67,7 @@ def thumbnail(files: Sequence[bytes | None], panels: Counter[str]) -> bytes:
     files
         Its FITS files, gzipped or not, in the order of `KINDS`; None for one not sent.
     panels
-        Counts what became of them.
+        Counts the outcomes: ``image``, ``absent`` or ``damaged``.
     """
     picture = np.zeros(SHAPE, np.uint8)
     for number, file in enumerate(files):
@@ -88,7 +88,7 @@ def _panel(file: bytes | None) -> tuple[str, np.ndarray]:
         image = scaled(image, PANEL, Image.Resampling.BOX)
     if image.shape == (PANEL, PANEL):
         return "image", image
-    height, width = image.shape  # cut off by the detector's edge: shown in the middle
+    height, width = image.shape  # cut off by the detector's edge: centred
     top, left = (PANEL - height) // 2, (PANEL - width) // 2
     panel = np.full((PANEL, PANEL), BLANK, np.uint8)
     panel[top : top + height, left : left + width] = image

@@ -9,5 +9,5 @@ LATEST_MJD = 62000.0
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> BatchDecoder:
+def decoder(tmp_path: Path) -> BatchDecoder:
     return make_batch_decoder(tmp_path, LATEST_MJD)

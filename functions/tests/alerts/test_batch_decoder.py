@@ -1,4 +1,4 @@
-"""The vectorised way, held against fastavro: every schema, every real alert, every oddity."""
+"""Vectorised decoding compared with fastavro: every schema, every real alert, odd values."""
 
 import gzip
 import math
@@ -15,9 +15,9 @@ REAL = pytest.mark.skipif(
 )
 
 
-def assert_read_alike(reader, messages: list[bytes]) -> None:
-    """The reader finds in a batch what the oracle finds in each of its messages."""
-    images, points = reader.cutouts(messages), reader.detections(messages)
+def assert_as_the_oracle(decoder, messages: list[bytes]) -> None:
+    """The decoder finds in a batch what the oracle finds in each of its messages."""
+    images, points = decoder.cutouts(messages), decoder.detections(messages)
     assert images.faults == points.faults == [None] * len(messages)
     assert images.rows.schema.equals(CUTOUT)
     assert points.rows.schema.equals(DETECTION)
@@ -31,9 +31,9 @@ def assert_read_alike(reader, messages: list[bytes]) -> None:
         (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"]))
         for row in images.rows.to_pylist()
     ]
-    by_place = {(alert, kind): fits for alert, kind, fits in found}
-    assert len(found) == len(by_place) == len(expected)
-    assert by_place == {(alert, kind): fits for alert, kind, fits in expected}
+    by_image = {(alert, kind): fits for alert, kind, fits in found}
+    assert len(found) == len(by_image) == len(expected)
+    assert by_image == {(alert, kind): fits for alert, kind, fits in expected}
 
     expected_points = [row for message in messages for row in oracle.detections(message)]
     assert_same_rows(points.rows.to_pylist(), expected_points)
@@ -47,34 +47,34 @@ def assert_same_rows(found: list[dict], expected: list[dict]) -> None:
 
     found, expected = sorted(found, key=order), sorted(expected, key=order)
     assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.keys() == other.keys()
-        for name, value in one.items():
-            if isinstance(value, float) and other[name] is not None:
-                # The same formula in another order of operations: the last bits may differ.
-                assert math.isclose(value, other[name], rel_tol=2e-7), (name, one, other)
+    for row, want in zip(found, expected, strict=True):
+        assert row.keys() == want.keys()
+        for name, value in row.items():
+            if isinstance(value, float) and want[name] is not None:
+                # The order of operations differs, so the last bits may.
+                assert math.isclose(value, want[name], rel_tol=2e-7), (name, row, want)
             else:
-                assert value == other[name], (name, one, other)
+                assert value == want[name], (name, row, want)
 
 
 @pytest.mark.parametrize("version", RUBIN_VERSIONS)
-def test_every_rubin_schema(reader, version: int) -> None:
+def test_every_rubin_schema(decoder, version: int) -> None:
     records = [made_alerts.rubin_record(version, seed) for seed in range(8)]
-    assert_read_alike(reader, [made_alerts.confluent(record, version) for record in records])
+    assert_as_the_oracle(decoder, [made_alerts.confluent(record, version) for record in records])
 
 
 @REAL
 @pytest.mark.real
-def test_all_real_alerts_in_one_batch(reader) -> None:
+def test_all_real_alerts_in_one_batch(decoder) -> None:
     messages = made_alerts.real_alerts()
     assert len(messages) > 100
-    assert_read_alike(reader, messages)
+    assert_as_the_oracle(decoder, messages)
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 @pytest.mark.parametrize("drb", [True, False])
 @pytest.mark.parametrize("forced", [True, False])
-def test_ztf_containers(reader, codec: str, drb: bool, forced: bool) -> None:
+def test_ztf_containers(decoder, codec: str, drb: bool, forced: bool) -> None:
     schema = made_alerts.ztf_schema(drb=drb, forced=forced)
     limit = made_alerts.ztf_record()["candidate"] | {
         **{"candid": None, "pid": 77, "magpsf": None, "sigmapsf": None, "isdiffpos": None},
@@ -88,10 +88,10 @@ def test_ztf_containers(reader, codec: str, drb: bool, forced: bool) -> None:
     record = made_alerts.ztf_record(prv_candidates=[limit, faint], fp_hists=[point])
     alone = made_alerts.ztf_record(candid=9, prv_candidates=[], fp_hists=None, cutoutTemplate=None)
     messages = [made_alerts.contained([r], schema, codec) for r in (record, alone)]
-    assert_read_alike(reader, messages)
+    assert_as_the_oracle(decoder, messages)
 
 
-def test_rubin_oddities(reader) -> None:
+def test_rubin_oddities(decoder) -> None:
     """Solar-system alerts, NaN, null histories, null cutouts, and a long history."""
     solar = made_alerts.rubin_record(1000, 1)
     solar["diaSource"] |= {"diaObjectId": None, "ssObjectId": 24}
@@ -112,9 +112,9 @@ def test_rubin_oddities(reader) -> None:
     withdrawn["diaSource"]["timeWithdrawnMjdTai"] = 60001.0
     records = [solar, orphan, nans, bare, long, withdrawn]
     messages = [made_alerts.confluent(record, 1000) for record in records]
-    assert_read_alike(reader, messages)
+    assert_as_the_oracle(decoder, messages)
 
-    points = reader.detections(messages).rows.to_pylist()
+    points = decoder.detections(messages).rows.to_pylist()
     own = {row["source_id"]: row for row in points if not row["forced"]}
     assert own[solar["diaSource"]["diaSourceId"]]["object_id"] == "24"
     orphan_id = orphan["diaSource"]["diaSourceId"]
@@ -123,9 +123,9 @@ def test_rubin_oddities(reader) -> None:
     assert own[nans["diaSource"]["diaSourceId"]]["flux"] is None
 
 
-def test_gzip_is_the_same_every_time(reader) -> None:
+def test_gzip_is_the_same_every_time(decoder) -> None:
     messages = [made_alerts.confluent(made_alerts.rubin_record(1101, 7), 1101)]
-    assert reader.cutouts(messages).rows.equals(reader.cutouts(messages).rows)
+    assert decoder.cutouts(messages).rows.equals(decoder.cutouts(messages).rows)
 
 
 GOOD = made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101)
@@ -190,11 +190,11 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_message_among_good(reader, name: str) -> None:
-    """Its fault names what is wrong; its neighbours are read."""
+def test_bad_message_among_good(decoder, name: str) -> None:
+    """Its fault names the reason; the messages beside it are decoded."""
     message, status, reason = BAD[name]
-    for read in (reader.cutouts, reader.detections):
-        decoded = read([GOOD, message, made_alerts.ztf_alert()])
+    for decode in (decoder.cutouts, decoder.detections):
+        decoded = decode([GOOD, message, made_alerts.ztf_alert()])
         fault = decoded.faults[1]
         assert fault is not None
         assert (fault.status, reason in fault.message) == (status, True), fault.message
@@ -202,22 +202,22 @@ def test_bad_message_among_good(reader, name: str) -> None:
         assert {row["survey"] for row in decoded.rows.to_pylist()} == {"lsst", "ztf"}
 
 
-def test_cutout_that_is_not_fits(reader) -> None:
-    decoded = reader.cutouts([GOOD, not_fits()])
+def test_cutout_that_is_not_fits(decoder) -> None:
+    decoded = decoder.cutouts([GOOD, not_fits()])
     assert decoded.faults[0] is None
     assert "science cutout of alert" in decoded.faults[1].message
     assert "is not FITS" in decoded.faults[1].message
     assert decoded.rows.num_rows == 3
     stamp = {"fileName": "x", "stampData": gzip.compress(b"GIF89a")}
-    decoded = reader.cutouts([made_alerts.ztf_alert(cutoutDifference=stamp)])
+    decoded = decoder.cutouts([made_alerts.ztf_alert(cutoutDifference=stamp)])
     assert "difference cutout" in decoded.faults[0].message
 
 
-def test_raw_alerts_keep_the_surveys_own_columns(reader) -> None:
+def test_raw_alerts_keep_the_surveys_own_columns(decoder) -> None:
     """All of a record but cutouts and history, ordered by id, a table per schema."""
     records = [made_alerts.rubin_record(1101, seed) for seed in range(9)]
     messages = [made_alerts.confluent(record, 1101) for record in records]
-    decoded = reader.detections([*messages, made_alerts.ztf_alert(5), b"bad"])
+    decoded = decoder.detections([*messages, made_alerts.ztf_alert(5), b"bad"])
     rubin, ztf = decoded.raw
     assert (rubin.survey, ztf.survey) == ("lsst", "ztf")
     left_out = {"prvDiaSources", "prvDiaForcedSources"}

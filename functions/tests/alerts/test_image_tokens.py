@@ -12,7 +12,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
 from stampede.functions.decoding import SpoolFile
-from tests.alerts.test_batch_decoder import assert_read_alike
+from tests.alerts.test_batch_decoder import assert_as_the_oracle
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_batch_decoder
 
@@ -34,13 +34,13 @@ class Seen(Decoder):
 
 
 @pytest.fixture
-def decoder(tmp_path) -> Seen:
+def seen(tmp_path) -> Seen:
     return Seen(tmp_path)
 
 
 @pytest.fixture
-def reader(tmp_path, decoder) -> BatchDecoder:
-    return make_batch_decoder(tmp_path, 62000.0, decoder)
+def decoder(tmp_path, seen) -> BatchDecoder:
+    return make_batch_decoder(tmp_path, 62000.0, seen)
 
 
 def rubin_alert(**changes) -> bytes:
@@ -64,37 +64,39 @@ def stamp(data: bytes, name: str = "x.fits.gz") -> dict:
     return {"fileName": name, "stampData": data}
 
 
-def test_the_decoder_sees_no_images(reader: BatchDecoder, decoder: Seen) -> None:
+def test_the_decoder_sees_no_images(decoder: BatchDecoder, seen: Seen) -> None:
     lsst = rubin_alert(cutoutScience=FITS + bytes(100_000))
     images = {
         "cutoutScience": stamp(zipped(20_000)),
         "cutoutTemplate": stamp(zipped(3 * STEP)),
         "cutoutDifference": stamp(zipped(700)),
     }
-    assert_read_alike(reader, [lsst, made_alerts.ztf_alert(**images)])
-    assert len(decoder.sizes) == 4  # two schemas, read for cutouts and for light curves
-    assert max(decoder.sizes) < 3000 < 100_000 < len(lsst)
+    assert_as_the_oracle(decoder, [lsst, made_alerts.ztf_alert(**images)])
+    assert len(seen.sizes) == 4  # two schemas, read for cutouts and for light curves
+    assert max(seen.sizes) < 3000 < 100_000 < len(lsst)
 
 
 @pytest.mark.parametrize("size", [*range(LEAST - 2, LEAST + 2), 8191, 8192, STEP, 1 << 20, 1 << 21])
-def test_images_of_any_length(reader: BatchDecoder, size: int) -> None:
+def test_images_of_any_length(decoder: BatchDecoder, size: int) -> None:
     fits = FITS[:30] + noise(size - 30)
-    assert_read_alike(reader, [rubin_alert(cutoutScience=fits, cutoutTemplate=None)])
+    assert_as_the_oracle(decoder, [rubin_alert(cutoutScience=fits, cutoutTemplate=None)])
 
 
 @pytest.mark.parametrize("before", [0, *range(STEP - 40, STEP + 5, 3), 3 * STEP - 7])
-def test_images_at_any_place(reader: BatchDecoder, before: int) -> None:
+def test_images_at_any_place(decoder: BatchDecoder, before: int) -> None:
     """The magic number may lie across the end of a step of the search."""
     messages = [
         made_alerts.ztf_alert(cutoutScience=stamp(zipped(700), "n" * before)),
         rubin_alert(cutoutDifference=FITS + bytes(before), cutoutScience=None),
     ]
-    assert_read_alike(reader, messages)
+    assert_as_the_oracle(decoder, messages)
 
 
-def test_an_image_within_an_image(reader: BatchDecoder) -> None:
+def test_an_image_within_an_image(decoder: BatchDecoder) -> None:
     inner = varint(900) + FITS[:900]
-    assert_read_alike(reader, [rubin_alert(cutoutScience=FITS + inner, cutoutTemplate=inner[2:])])
+    assert_as_the_oracle(
+        decoder, [rubin_alert(cutoutScience=FITS + inner, cutoutTemplate=inner[2:])]
+    )
 
 
 class Mistaken(ImageTokens):
@@ -106,23 +108,23 @@ class Mistaken(ImageTokens):
 
 
 def test_after_a_misplaced_token_the_original_records_are_decoded(
-    reader: BatchDecoder, decoder: Seen, monkeypatch
+    decoder: BatchDecoder, seen: Seen, monkeypatch
 ) -> None:
     monkeypatch.setattr(batch_decoder, "ImageTokens", Mistaken)
     message = rubin_alert(cutoutTemplate=None)
-    assert_read_alike(reader, [message])
-    assert decoder.sizes == [decoder.sizes[0], len(message) - 5] * 2
-    assert decoder.sizes[0] < 3000
+    assert_as_the_oracle(decoder, [message])
+    assert seen.sizes == [seen.sizes[0], len(message) - 5] * 2
+    assert seen.sizes[0] < 3000
 
 
-def test_what_looks_like_an_image_and_is_none(reader: BatchDecoder, decoder: Seen) -> None:
+def test_what_looks_like_an_image_and_is_none(decoder: BatchDecoder, seen: Seen) -> None:
     """A string with the length and the first bytes of an image: decoded as it came."""
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
     record["diaSource"]["band"] = FORGED
     message = made_alerts.confluent(record, 1101)
-    for found in (reader.cutouts([message], careful=True), reader.detections([message], True)):
+    for found in (decoder.cutouts([message], careful=True), decoder.detections([message], True)):
         assert found.faults == [None]
-    assert set(decoder.sizes) == {len(message) - 5}
+    assert set(seen.sizes) == {len(message) - 5}
     assert FORGED in found.rows["band"].to_pylist()
 
 
@@ -131,12 +133,12 @@ def test_what_looks_like_an_image_and_is_none(reader: BatchDecoder, decoder: See
     "message", [rubin_alert(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
 )
 def test_nothing_holds_a_message_that_was_read(
-    reader: BatchDecoder, message: bytes, careful
+    decoder: BatchDecoder, message: bytes, careful
 ) -> None:
     """A worker's messages are views of one map, which is freed once no view is left."""
-    for read in (reader.cutouts, reader.detections):
+    for decode in (decoder.cutouts, decoder.detections):
         data = bytearray(message)
-        assert read([memoryview(data)], careful).faults == [None]
+        assert decode([memoryview(data)], careful).faults == [None]
         data.append(0)  # raises BufferError while a view is left
 
 

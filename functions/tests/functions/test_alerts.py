@@ -128,7 +128,7 @@ def test_bad_input_among_good(serve, function: str) -> None:
     if function == "cutouts":
         record = made_alerts.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
         bad["not FITS"] = made_alerts.confluent(record, 1101), 422, "is not FITS"
-    # What looks like an image is lifted out of this one, which then cannot be decoded so.
+    # A token replaces something in this one that only looks like an image.
     misleading = made_alerts.rubin_record(1101, 5) | {
         "cutoutScience": made_alerts.FITS + bytes(20_000)
     }

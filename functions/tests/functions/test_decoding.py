@@ -1,4 +1,4 @@
-"""The file that batches are decoded from."""
+"""The file that batches are decoded from, and the secret of the image tokens."""
 
 import resource
 import signal
@@ -7,6 +7,8 @@ import pytest
 
 from stampede.alerts.framing import Framing
 from stampede.errors import Overloaded
+from stampede.functions.decoding import make_batch_decoder
+from stampede.settings import Settings
 from tests.support import made_alerts
 from tests.support.batch_decoders import make_decoder
 
@@ -49,3 +51,9 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path) -> None:
     spool.rmdir()
     with pytest.raises(Overloaded, match="No such file"):
         decoder.decode(schema, [[record]], ["diaSourceId"])
+
+
+def test_each_decoder_has_a_random_secret(tmp_path) -> None:
+    secrets = {make_batch_decoder(Settings(spool=tmp_path))._secret for _ in range(3)}
+    assert len(secrets) == 3
+    assert {len(secret) for secret in secrets} == {12}

@@ -1,4 +1,4 @@
-"""FITS files as the surveys make them, made with astropy."""
+"""FITS files like those of the surveys, written with astropy."""
 
 import gzip
 from io import BytesIO
@@ -8,7 +8,7 @@ from astropy.io import fits
 
 
 def source(size: int = 63, peak: float = 500.0, seed: int = 1) -> np.ndarray:
-    """A Gaussian source on noise of sigma 10, off centre so that a flip shows."""
+    """A Gaussian source on noise of sigma 10, off centre so that a test sees a flip."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[:size, :size]
     spot = np.exp(-((x - size * 0.4) ** 2 + (y - size * 0.7) ** 2) / (2 * 1.5**2))
@@ -22,13 +22,13 @@ def fits_file(*hdus) -> bytes:
 
 
 def ztf(pixels: np.ndarray) -> bytes:
-    """As ZTF sends it: one HDU, the value of SIMPLE in the wrong column, gzipped."""
+    """ZTF's form: one HDU, the value of SIMPLE in the wrong column, gzipped."""
     plain = fits_file(fits.PrimaryHDU(pixels))
     return gzip.compress(b"SIMPLE  =  T".ljust(80) + plain[80:], mtime=0)
 
 
 def lsst(pixels: np.ndarray) -> bytes:
-    """As Rubin sends it: the image, its uncertainty and its PSF; not gzipped."""
+    """Rubin's form: the image, its uncertainty and its PSF; not gzipped."""
     return fits_file(
         fits.PrimaryHDU(pixels),
         fits.ImageHDU(np.abs(pixels), name="UNCERT"),

@@ -1,4 +1,4 @@
-"""Alerts made by hand for the tests: any schema, any value, written with fastavro."""
+"""Alerts made for the tests with fastavro: any schema, any value."""
 
 import gzip
 import io
@@ -17,7 +17,7 @@ FITS = b"SIMPLE  =                    T" + b" " * 50 + b"x" * 2800
 
 
 def fill(schema, rng: random.Random, names: dict):
-    """A random value of an Avro schema; optional fields are null as often as not."""
+    """A random value of an Avro schema; half of the optional fields are null."""
     if isinstance(schema, str):
         schema = names.get(schema, schema)
     if isinstance(schema, list):
@@ -58,7 +58,7 @@ def row_type(name: str, fields: dict[str, object]) -> dict:
 
 
 def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
-    """As much of ZTF's schema as Stampede reads, with a namespace and an enum's worth of rest."""
+    """The part of ZTF's schema that Stampede reads, in a namespace."""
     optional = lambda kind: ["null", kind]
     measured = {
         **{"jd": "double", "fid": "int", "pid": "long", "diffmaglim": optional("float")},
