@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from stampede.events import connections as module
-from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unreachable
+from stampede.events.connection import DETAIL_BYTES, Response
+from stampede.events.connections import Connections, Unreachable
 from stampede_local.process import free_port
 from tests.support.receiver import Receiver
 
