@@ -68,10 +68,12 @@ class Connection(asyncio.Protocol):
     # -- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
         self._keep = True
 
     def data_received(self, data: bytes) -> None:
+        """Parse a part of the answer."""
         if self._answer is None or self._answer.done():
             self.abort()  # an answer to no request
             return
@@ -84,9 +86,11 @@ class Connection(asyncio.Protocol):
             self._fail(OSError(f"the answer is not HTTP: {error}"))
 
     def eof_received(self) -> None:
+        """The server sends no more."""
         self._end(None)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """The connection is closed."""
         self._gone = True
         self._end(error)
 
@@ -114,10 +118,12 @@ class Connection(asyncio.Protocol):
     # -- called by the parser
 
     def on_message_begin(self) -> None:
+        """An answer begins."""
         if self._answer and self._answer.done():
             self._keep = False  # a second answer, to no request
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep what matters of one header."""
         name = name.lower()
         if name == b"retry-after":
             self._retry_after = value.decode("latin-1")
@@ -125,14 +131,17 @@ class Connection(asyncio.Protocol):
             self._ends_with_connection = False
 
     def on_headers_complete(self) -> None:
+        """The body begins."""
         self._has_headers = True
 
     def on_body(self, data: bytes) -> None:
+        """Keep the beginning of the body."""
         if len(self._detail) < DETAIL_BYTES:
             self._detail += data[: DETAIL_BYTES - len(self._detail)]
         if self._received > LONGEST_ANSWER:
             self._finish(keep=False)
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # otherwise another follows
+        """The answer is complete, unless its status is 1xx."""
+        if self._parser.get_status_code() >= 200:  # after 1xx another answer follows
             self._finish(self._parser.should_keep_alive())
