@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import socket
 import sys
 import time
 import urllib.request
@@ -15,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from stampede.errors import SetupError
 from stampede.events.consumer import Consumer
 from stampede.events.record import Record
-from stampede.events.source import check, overrides
+from stampede.events.source import check, overrides, status_server
 from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka
 from stampede_local.process import Process, free_port
@@ -345,3 +347,26 @@ def test_overrides() -> None:
 
 def test_complete_settings_pass() -> None:
     check(Settings(sink="http://127.0.0.1:1/", topics="alerts"))
+
+
+@pytest.mark.anyio
+async def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = Settings(port=other.getsockname()[1])
+        with pytest.raises(SetupError, match="cannot listen on"):
+            async with status_server(settings):
+                pass
+
+
+@pytest.mark.anyio
+async def test_a_client_of_the_status_server_does_not_delay_its_end() -> None:
+    settings = Settings(port=free_port())
+    handler = signal.getsignal(signal.SIGTERM)
+    async with status_server(settings):
+        reader, writer = await asyncio.open_connection("127.0.0.1", settings.port)
+        writer.write(b"GET /health/liveness HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert signal.getsignal(signal.SIGTERM) is handler  # the source handles it
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 10
+    writer.close()
