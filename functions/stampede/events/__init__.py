@@ -1,4 +1,4 @@
-"""Events: the CloudEvent door of a function, and the source that knocks at it."""
+"""Events: the HTTP endpoint of a function, and what sends events to it (source, relay, broker)."""
 
 __all__ = [
     "batching",

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.delivery import Abandoned
-from stampede.events.in_flight import AssignedPartition, InFlight, PartitionKey
+from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.record import Record
 from stampede.settings import Settings
 
@@ -65,7 +65,7 @@ class Consumer:
         self._deliver = deliver
         self._down = down
         self._loop = asyncio.get_running_loop()
-        self._in_flight = InFlight(settings.in_flight, settings.in_flight_bytes)
+        self._in_flight = RecordsInFlight(settings.in_flight, settings.in_flight_bytes)
         self._failure: BaseException | None = None
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()

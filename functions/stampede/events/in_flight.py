@@ -24,7 +24,7 @@ class AssignedPartition:
         self.tasks: set[asyncio.Task[None]] = set()  # used by the event loop only
 
 
-class InFlight:
+class RecordsInFlight:
     """Counts the records in flight, and lets the Kafka thread wait for a change.
 
     Parameters

@@ -1,19 +1,16 @@
-"""One worker process: stores batches, and may die of a batch.
+"""A worker process: stores batches, and may die of a batch.
 
 The vectorised decoder is not safe with malformed bytes (see `alerts.decode`), so a batch is
 decoded and stored in a process of its own. The kernel kills that process if decoding overruns its
-deadline, and the process ends itself if it outgrows its memory. Both sides of the pipe between
-the function and its worker are in this module.
+deadline, and the process ends itself if it outgrows its memory. `worker_process` replaces it.
 
 Messages reach the worker through one file in a memory-backed directory: no pickling, no copy.
 """
 
 import ctypes
 import mmap
-import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import threading
 import time
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from stampede.alerts.decoder import DecoderFailed
-from stampede.errors import StampedeError, StoreDown, Undecodable
+from stampede.errors import StampedeError, Undecodable
 from stampede.events.batching import Outcome
 from stampede.events.event import Position
 from stampede.settings import Settings
@@ -33,8 +30,6 @@ from stampede.settings import Settings
 CLOCK_PER_CPU_SECOND = 20  # how much longer a deadline is by the clock than in CPU time
 OUT_OF_MEMORY = 86  # exit status of a worker that outgrew its limit
 PR_SET_PDEATHSIG = 1
-# Spawned, not forked: a fork would copy the event loop's threads in whatever state they are.
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 class Batch(NamedTuple):
@@ -94,90 +89,6 @@ class BatchFailed(Exception):
         self.outcome = outcome or Undecodable(f"the decoder cannot finish it: {reason}")
 
 
-class WorkerDied(BatchFailed):
-    """The worker died of a batch."""
-
-
-class Worker:
-    """A worker process, replaced whenever it dies.
-
-    Parameters
-    ----------
-    make_batch_storer
-        Makes what stores a batch, in the process.
-    spool
-        The process's own directory, its setting `spool`. Emptied before each start, since a
-        process that dies leaves files in it.
-    """
-
-    def __init__(self, make_batch_storer: MakeBatchStorer, settings: Settings, spool: Path) -> None:
-        self._make_batch_storer = make_batch_storer
-        self._settings = settings.model_copy(update={"spool": spool})
-        self._start()
-
-    def store(self, batch: SpooledBatch) -> StoredBatch:
-        """Store a batch in the process; blocks.
-
-        Raises
-        ------
-        BatchFailed
-            The batch cannot be decoded as a whole, or (`WorkerDied`) kills the process.
-        StoreDown
-            The process took too long: the store's fault, since decoding has its own deadline.
-        """
-        seconds = self._settings.flush_seconds
-        try:
-            self._pipe.send(batch)
-            if not self._pipe.poll(seconds):
-                self._restart()
-                raise StoreDown(f"storing took more than {seconds:g} s")
-            answer = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise self._death(self._restart()) from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """End the process. No batch may be under way."""
-        self._pipe.close()
-        self._process.join(5)
-        self._process.kill()
-
-    def _start(self) -> None:
-        shutil.rmtree(self._settings.spool, ignore_errors=True)
-        self._settings.spool.mkdir(parents=True)
-        self._pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(
-            target=_main,
-            args=(theirs, self._make_batch_storer, self._settings, os.getpid()),
-            daemon=True,
-        )
-        self._process.start()
-        theirs.close()
-
-    def _restart(self) -> int:
-        """Replace the process; returns the exit status of the old one."""
-        self._process.join(1)
-        self._process.kill()
-        self._process.join()
-        status = self._process.exitcode
-        self._pipe.close()
-        self._start()
-        return status or 0
-
-    def _death(self, status: int) -> WorkerDied:
-        """Why the process died, and whose fault that is."""
-        if status in (-signal.SIGPROF, -signal.SIGALRM):
-            return WorkerDied("it never ends")
-        if status == OUT_OF_MEMORY:
-            return WorkerDied("it takes too much memory")
-        reason = f"it cost the process its life (status {status})"
-        if status in (-signal.SIGKILL, -signal.SIGTERM):  # not the batch's fault: try again
-            return WorkerDied(reason, StampedeError("the worker was killed from outside"))
-        return WorkerDied(reason)
-
-
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """Have the kernel kill this process if the block uses more than `seconds` of CPU time.
@@ -195,9 +106,10 @@ def deadline(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _main(
+def run_worker(
     pipe: Connection, make_batch_storer: MakeBatchStorer, settings: Settings, parent: int
 ) -> None:
+    """Store the batches that come through `pipe`, until it is closed or process `parent` ends."""
     # Ctrl-C reaches the whole process group, but the function needs its workers to drain.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

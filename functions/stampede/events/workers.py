@@ -20,14 +20,8 @@ from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
 from stampede.events.event import Event
 from stampede.events.spool import Spool
-from stampede.events.worker import (
-    BatchFailed,
-    MakeBatchStorer,
-    SpooledBatch,
-    StoredBatch,
-    Worker,
-    WorkerDied,
-)
+from stampede.events.worker import BatchFailed, MakeBatchStorer, SpooledBatch, StoredBatch
+from stampede.events.worker_process import WorkerDied, WorkerProcess
 from stampede.settings import Settings
 
 log = structlog.get_logger()
@@ -49,13 +43,15 @@ class Workers:
         self._make_batch_storer = make_batch_storer
         self._settings = settings
         self._spool: Spool  # made on entering, with the processes
-        self._all: list[Worker] = []
-        self._idle: asyncio.Queue[Worker] = asyncio.Queue()
+        self._all: list[WorkerProcess] = []
+        self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:
         self._spool = Spool(self._settings.spool)
         for number in range(self._settings.workers):
-            worker = Worker(self._make_batch_storer, self._settings, self._spool.path / str(number))
+            worker = WorkerProcess(
+                self._make_batch_storer, self._settings, self._spool.path / str(number)
+            )
             self._all.append(worker)
             self._idle.put_nowait(worker)
         return self

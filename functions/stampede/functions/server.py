@@ -1,4 +1,4 @@
-"""Runs a function as a server until it is told to stop, and lets it drain."""
+"""Runs a function as a server until a signal stops it, and lets it drain."""
 
 import signal
 import socket
@@ -15,9 +15,9 @@ DRAIN_SECONDS = 60
 def serve(name: str, settings: Settings) -> None:
     """Serve a function until SIGTERM or Ctrl-C.
 
-    Then it stops accepting, flushes what waits, answers it, and returns.
+    Then refuse new requests, store and answer the waiting events, and return.
     """
-    # Once drained, uvicorn raises the signal that stopped it again: for us that is success.
+    # After the drain uvicorn raises the signal that stopped it again; here that is success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     config = uvicorn.Config(
@@ -34,7 +34,7 @@ def serve(name: str, settings: Settings) -> None:
     )
     sockets = None
     if settings.socket is not None:
-        # Whoever holds it goes on listening while this process is away.
+        # The process that opened the socket keeps listening while this one restarts.
         sockets = [socket.socket(fileno=settings.socket)]
     server = uvicorn.Server(config)
     server.run(sockets)

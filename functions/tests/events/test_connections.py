@@ -1,4 +1,4 @@
-"""The client on its own, against a server that answers whatever a test says, byte by byte."""
+"""The HTTP client, against a server that answers with bytes chosen by the test."""
 
 import asyncio
 import socket
@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from stampede.events import connections as module
-from stampede.events.connections import DETAIL_BYTES, Connections, Response, Unreachable
+from stampede.events.connection import DETAIL_BYTES
+from stampede.events.connection import Response
+from stampede.events.connections import Connections
+from stampede.events.connections import Unreachable
 from stampede_local.ports import free_port
 from stampede_local.tls import make_certificate
 from tests.support.receiver import Receiver
@@ -38,7 +41,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 def says(*answers: bytes, close: bool = False) -> Serve:
-    """A server that answers each request by the next of these, the last one for ever."""
+    """A server that answers each request with the next of these, then always with the last."""
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +97,7 @@ async def test_the_connection_is_kept() -> None:
     assert await during(posts(20, Response(204, None, b"")), says(OK)) == 1
 
 
-async def test_what_is_sent_is_a_request() -> None:
+async def test_the_request() -> None:
     async def use(http: Connections, url: str) -> None:
         assert (await http.post(url, {"ce-id": "1", "ce-key": "\u00fc"}, b"body")).status == 204
 
@@ -152,7 +155,7 @@ async def test_an_answer_may_end_with_its_connection() -> None:
     assert await during(posts(2, expected), says(answer, close=True)) == 2
 
 
-async def test_an_answer_without_end_is_not_read_to_it() -> None:
+async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 500 Oh\r\n\r\n")
@@ -172,11 +175,11 @@ async def test_an_answer_without_end_is_not_read_to_it() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     ],
 )
-async def test_a_connection_that_is_cut_is_an_error(answer: bytes) -> None:
+async def test_a_cut_connection_is_an_error(answer: bytes) -> None:
     await during(fails(ConnectionResetError, "was cut"), says(answer, close=True))
 
 
-async def test_a_connection_that_is_reset_is_an_error_and_the_next_is_a_new_one() -> None:
+async def test_a_reset_connection_is_an_error_and_not_reused() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         linger = struct.pack("ii", 1, 0)  # closing resets then
@@ -192,7 +195,7 @@ async def test_a_connection_that_is_reset_is_an_error_and_the_next_is_a_new_one(
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"\0" * 50, b"HTTP/1.1 abc\r\n\r\n"])
-async def test_what_is_no_http_is_an_error(answer: bytes) -> None:
+async def test_an_answer_that_is_not_http_is_an_error(answer: bytes) -> None:
     await during(fails(OSError, "not HTTP"), says(answer))
 
 
@@ -205,7 +208,7 @@ async def test_nobody_listens() -> None:
     assert await during(use, says(OK)) == 0
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
+async def test_a_silent_server_is_a_timeout() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -214,8 +217,8 @@ async def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
     assert 0.2 <= time.monotonic() - begin < 10
 
 
-async def test_a_server_that_reads_slowly_has_its_time() -> None:
-    """The whole takes longer than an answer may, but something moves."""
+async def test_a_slow_reader_is_no_timeout() -> None:
+    """The request takes longer than the timeout, but bytes move all the time."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -230,7 +233,7 @@ async def test_a_server_that_reads_slowly_has_its_time() -> None:
     await during(use, serve, answer=1.0)
 
 
-async def test_a_body_of_100_mb_arrives_as_it_is() -> None:
+async def test_a_body_of_100_mb() -> None:
     body = bytes(range(256)) * (100 * MIB // 256)
     digests = []
 
@@ -247,8 +250,8 @@ async def test_a_body_of_100_mb_arrives_as_it_is() -> None:
     assert digests == 2 * [blake2b(body).digest()]
 
 
-async def test_an_answer_that_comes_before_the_request_was_sent_is_the_answer() -> None:
-    """And the rest of the request is nobody's: that connection is not used again."""
+async def test_an_answer_before_the_end_of_the_request() -> None:
+    """It is the answer; the connection is not reused, since the server reads no further."""
     too_large = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -263,7 +266,7 @@ async def test_an_answer_that_comes_before_the_request_was_sent_is_the_answer() 
     assert await during(use, serve) == 2
 
 
-async def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+async def test_a_connection_that_the_server_closed_is_not_reused() -> None:
     async def use(http: Connections, url: str) -> None:
         for _ in range(3):
             assert (await http.post(url, {}, b"")).status == 204
@@ -272,7 +275,7 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> No
     assert await during(use, says(OK, close=True)) == 3
 
 
-async def test_a_connection_that_was_idle_too_long_is_not_used() -> None:
+async def test_a_connection_that_was_idle_too_long_is_not_reused() -> None:
     async def use(http: Connections, url: str) -> None:
         await asyncio.gather(*(http.post(url, {}, b"") for _ in range(3)))
         await asyncio.sleep(0.3)
@@ -281,7 +284,7 @@ async def test_a_connection_that_was_idle_too_long_is_not_used() -> None:
     assert await during(use, says(OK), idle=0.2) == 4
 
 
-async def test_what_comes_unasked_ends_the_connection() -> None:
+async def test_an_answer_to_no_request_ends_the_connection() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(OK)
@@ -300,7 +303,7 @@ async def test_what_comes_unasked_ends_the_connection() -> None:
     assert await during(use, serve) == 2
 
 
-async def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
+async def test_the_concurrency_to_a_host_is_bounded() -> None:
     now = most = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -320,7 +323,7 @@ async def test_no_more_requests_than_allowed_are_under_way_to_a_host() -> None:
     assert most == 4
 
 
-async def test_a_cancelled_request_takes_its_connection_along() -> None:
+async def test_a_cancelled_request_ends_its_connection() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         body = await request(reader)
         came.set()
@@ -340,7 +343,7 @@ async def test_a_cancelled_request_takes_its_connection_along() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
-async def test_no_header_smuggles_another(value: str) -> None:
+async def test_a_header_cannot_contain_another(value: str) -> None:
     async def use(http: Connections, url: str) -> None:
         with pytest.raises(ValueError, match="cannot be sent"):
             await http.post(url, {"ce-id": value}, b"")
@@ -358,9 +361,7 @@ async def test_uvicorn_understands_it() -> None:
     assert sorted(event.body for event in sink.requests) == bodies
 
 
-async def test_over_tls_only_to_whom_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tls_needs_a_trusted_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make_certificate(certificate, key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

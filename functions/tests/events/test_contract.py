@@ -1,4 +1,4 @@
-"""What `eventing/` says of the events is what is sent, and what is taken."""
+"""The examples and schemas in `eventing/`, checked against what is sent and parsed."""
 
 import json
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", ["alert", "stored-object"])
-def test_a_schema_is_one(name: str) -> None:
+def test_the_schemas_are_valid(name: str) -> None:
     Draft202012Validator.check_schema(
         json.loads((EVENTING / "schemas" / f"{name}.json").read_text())
     )
@@ -80,7 +80,7 @@ def test_what_our_source_sends(topic, partition, offset, milliseconds, key, head
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
-    """Of the same record; time to the millisecond, however it is written."""
+    """For the same record; the time agrees to the millisecond, in any notation."""
     theirs = example(name)
     kafka = theirs.event.attributes
     headers = {
@@ -91,12 +91,14 @@ def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
         *PLACES[name],
         round(kafka["time"].timestamp() * 1000),
         kafka["key"].encode() if "key" in kafka else None,
-        [header for said, header in headers.items() if said in kafka],
+        [header for name, header in headers.items() if name in kafka],
         theirs.body,
     )
     source = kafka["source"].rpartition("#")[0].split("/")
-    naming = CloudEventHeaders(source[4], source[6], {"site": "one"} if "site" in kafka else {})
-    ours = event_of(naming.headers(record), record.value)
+    event_headers = CloudEventHeaders(
+        source[4], source[6], {"site": "one"} if "site" in kafka else {}
+    )
+    ours = event_of(event_headers.headers(record), record.value)
     later = {"knativekafkatopic"}  # from releases newer than those that ours follows
     assert ours.attributes == {k: v for k, v in kafka.items() if k not in later}
     assert ours.data == theirs.event.data
@@ -139,20 +141,20 @@ def test_what_the_schemas_refuse(name: str, headers: dict[str, str], wrong: str)
 
 
 def test_event_types_are_what_triggers_match() -> None:
-    """Every type that is told of passes the Broker to somebody."""
+    """Some Trigger matches every declared event type."""
     kinds = list(yaml.safe_load_all((EVENTING / "eventtypes.yaml").read_text()))
     triggers = read_triggers(EVENTING / "triggers.yaml")
     attributes = example(STORED).event.attributes
-    told = {
+    types = {
         each["value"]
         for kind in kinds
         for each in kind["spec"]["attributes"]
         if each["name"] == "type"
     }
-    assert told == {
+    assert types == {
         f"com.amazonaws.s3.ObjectCreated:{how}" for how in ("Put", "CompleteMultipartUpload")
     }
-    for kind in told:
+    for kind in types:
         matching = [each for each in triggers if each.matches(attributes | {"type": kind})]
         assert {each.metadata.name for each in matching} == {
             "stampede-thumbnails",

@@ -60,7 +60,7 @@ def one(*records: Record) -> Given:
     return test
 
 
-async def test_an_accepted_event_comes_once_and_as_it_is() -> None:
+async def test_an_accepted_event_is_sent_once_and_unchanged() -> None:
     with Receiver() as sink:
         await during(one(), sink)
     (event,) = sink.requests
@@ -75,7 +75,7 @@ async def test_a_large_event_is_sent_whole() -> None:
     assert sink.accepted[0].body == large
 
 
-async def test_it_fails_then_succeeds() -> None:
+async def test_an_event_that_fails_at_first() -> None:
     def answer(event: Received, times: int) -> Reply:
         return ([500, 429, 409, 204][times - 1], b"", {})
 
@@ -113,7 +113,7 @@ async def test_a_refused_event_is_a_dead_letter(status: int, tries: int) -> None
     assert rest | {"host": ""} == sink.requests[0].headers | {"host": ""}
 
 
-async def test_without_a_dead_letter_sink_it_is_tried_for_ever_and_counted() -> None:
+async def test_without_a_dead_letter_sink_an_event_is_stuck() -> None:
     def stuck() -> float:
         return REGISTRY.get_sample_value("stampede_source_stuck_events", {"sink": "sink"}) or 0
 
@@ -129,7 +129,7 @@ async def test_without_a_dead_letter_sink_it_is_tried_for_ever_and_counted() -> 
     assert stuck() == 0
 
 
-async def test_a_failing_dead_letter_sink_is_tried_for_ever() -> None:
+async def test_a_failing_dead_letter_sink_is_retried_for_ever() -> None:
     with (
         Receiver(lambda event, times: (400, b"", {})) as sink,
         Receiver(lambda event, times: (400 if times < 8 else 204, b"", {})) as dead,
@@ -138,7 +138,7 @@ async def test_a_failing_dead_letter_sink_is_tried_for_ever() -> None:
     assert (len(sink.requests), len(dead.requests)) == (1, 8)
 
 
-async def test_a_sink_that_is_down_makes_no_dead_letters_and_gets_no_storm() -> None:
+async def test_a_sink_that_is_down_gets_no_storm_and_makes_no_dead_letters() -> None:
     down_until = time.monotonic() + 1
 
     def answer(event: Received, times: int) -> Reply:
@@ -148,11 +148,11 @@ async def test_a_sink_that_is_down_makes_no_dead_letters_and_gets_no_storm() -> 
         await during(one(*(record(i) for i in range(50))), sink, dead, retries=0)
     assert {event.id for event in sink.accepted} == {f"partition:0/offset:{i}" for i in range(50)}
     assert len(dead.requests) == 0
-    # Each once and once more; beyond that one at a time, ever slower.
+    # Each event twice; beyond that, probes one at a time with growing pauses.
     assert len(sink.requests) < 50 + 50 + 15
 
 
-async def test_a_sink_that_is_not_there_is_waited_for() -> None:
+async def test_events_wait_for_a_sink_that_does_not_listen() -> None:
     sink = Receiver()
 
     async def test(delivery: Delivery, stop: asyncio.Event) -> None:
@@ -168,7 +168,7 @@ async def test_a_sink_that_is_not_there_is_waited_for() -> None:
 
 
 async def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
-    """502 is what an ingress says for a function that died: the sink's fault, unless it works."""
+    """An ingress answers 502 for a function that died: the sink's fault unless others pass."""
 
     def answer(event: Received, times: int) -> Reply:
         return (502 if event.id.endswith(":0") else 204, b"", {})
@@ -185,7 +185,7 @@ async def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
     assert [event.id for event in dead.accepted] == ["partition:0/offset:0"]
 
 
-async def test_while_nothing_else_works_502_is_the_sinks_fault() -> None:
+async def test_while_no_other_event_is_accepted_502_is_the_sinks_fault() -> None:
     with (
         Receiver(lambda event, times: (502 if times < 9 else 204, b"", {})) as sink,
         Receiver() as dead,
@@ -194,7 +194,7 @@ async def test_while_nothing_else_works_502_is_the_sinks_fault() -> None:
     assert (len(sink.accepted), len(dead.requests)) == (1, 0)
 
 
-async def test_stopping_abandons_what_waits_at_once() -> None:
+async def test_stopping_abandons_waiting_events_at_once() -> None:
     async def test(delivery: Delivery, stop: asyncio.Event) -> None:
         tasks = [asyncio.create_task(deliver(delivery, record(i))) for i in range(5)]
         await until_down(delivery)
@@ -205,11 +205,11 @@ async def test_stopping_abandons_what_waits_at_once() -> None:
                 await task
         assert time.monotonic() - begin < 20
 
-    await during(test, Receiver(), backoff=100)  # 50 s at least until any of them tries again
+    await during(test, Receiver(), backoff=100)  # the next attempt would be after 50 s at least
 
 
-async def test_a_cancelled_event_leaves_the_turn_to_the_next() -> None:
-    """While the sink is down one event tries it; that one may be taken away by a rebalance."""
+async def test_a_cancelled_probe_passes_its_turn_on() -> None:
+    """A rebalance may cancel the event that probes the sink."""
     sink = Receiver()
 
     async def test(delivery: Delivery, stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Which Kafka offset an event stands for."""
+"""The Kafka position of an event."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def position(subject: str | None, source: str = SOURCE):
         (f"partition:1#{10**18 - 1}", (1, 10**18 - 1)),
     ],
 )
-def test_where_it_came_from(subject: str, expected: tuple[int, int]) -> None:
+def test_the_position_of_an_event(subject: str, expected: tuple[int, int]) -> None:
     assert position(subject) == ("ztf_20261120_programid1", *expected)
 
 
@@ -36,16 +36,16 @@ def test_where_it_came_from(subject: str, expected: tuple[int, int]) -> None:
         "partition:0#5 ",
         "partition:0#5\n",
         "partition:0#٥",
-        # More than an offset can be: a stranger's event must not break a batch.
+        # More digits than an offset has: a malformed event must not break a batch.
         "partition:0#99999999999999999999",
         "partition:99999999999#1",
     ],
 )
-def test_what_is_no_place_in_kafka(subject: str | None) -> None:
+def test_a_subject_that_is_not_a_position(subject: str | None) -> None:
     assert position(subject) is None
 
 
-def test_a_source_without_a_topic_is_no_kafka() -> None:
+def test_a_source_without_a_topic() -> None:
     assert position("partition:0#5", "/some/other/source") is None
     assert position("partition:0#5", "/some/other/source#") is None
 

@@ -1,6 +1,8 @@
 """The event endpoint, called as uvicorn calls it: ASGI messages in, ASGI messages out."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -263,6 +265,35 @@ async def test_a_sender_that_goes_away_is_nobody_s_alert() -> None:
     client = Client()
     assert (await client.post(b"half of", gone=True)).status == 400
     assert not client.events
+
+
+async def test_resources_are_open_while_the_server_runs() -> None:
+    log = []
+
+    @asynccontextmanager
+    async def resource(name: str) -> AsyncIterator[None]:
+        log.append(f"open {name}")
+        yield
+        log.append(f"close {name}")
+
+    async def handle(event: Event) -> None:
+        return None
+
+    resources = [resource("workers"), resource("batcher")]
+    endpoint = EventEndpoint("testing", handle, LIMIT, resources)
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(messages)}
+
+    async def send(message: Any) -> None:
+        log.append(message["type"])
+
+    await endpoint({"type": "lifespan", "state": {}}, receive, send)
+    assert log == [
+        *("open workers", "open batcher", "lifespan.startup.complete"),
+        *("close batcher", "close workers", "lifespan.shutdown.complete"),
+    ]
 
 
 @pytest.mark.parametrize(

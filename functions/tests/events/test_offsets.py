@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stampede.events.offsets import Offsets
 
 
-def test_nothing_taken_says_nothing() -> None:
+def test_without_offsets_there_is_no_position() -> None:
     assert Offsets().position is None
 
 
@@ -29,7 +29,7 @@ def test_offsets_are_taken_in_order() -> None:
 
 @given(st.data())
 def test_the_position_is_the_first_unfinished_offset(data: st.DataObject) -> None:
-    """Held against the definition, over every interleaving of taking and finishing, with gaps."""
+    """Checked against the definition, for any order of taking and finishing, with gaps."""
     coming = sorted(data.draw(st.sets(st.integers(0, 200), min_size=1, max_size=40)))
     offsets, taken, open_ = Offsets(), [], []
     while coming or open_:

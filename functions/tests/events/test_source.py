@@ -1,7 +1,9 @@
-"""The source as it is run: a process, between a real Kafka and a real HTTP server."""
+"""The source as a process, between a real Kafka and a real HTTP server."""
 
 import asyncio
 import json
+import signal
+import socket
 import sys
 import time
 import urllib.request
@@ -15,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from stampede.errors import SetupError
 from stampede.events.consumer import Consumer
 from stampede.events.record import Record
-from stampede.events.source import check, overrides
+from stampede.events.source import check, overrides, status_server
 from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
@@ -28,7 +30,7 @@ Place = tuple[int, int]
 
 @pytest.fixture
 def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts a source of the topic; all are stopped at the end."""
+    """Starts a source of the topic; stops all of them at the end."""
     started: list[Process] = []
 
     def go(sink: Receiver, **env: str) -> Process:
@@ -44,7 +46,7 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
                 "STAMPEDE_GROUP": topic,
                 "STAMPEDE_PORT": str(port),
                 "STAMPEDE_BACKOFF_SECONDS": "0.05",
-                # The least the broker allows: a killed source is missed after 6 s.
+                # The least that Kafka allows: it misses a killed source after 6 s.
                 "STAMPEDE_KAFKA_OPTIONS": '{"session.timeout.ms": "6000"}',
             }
             | env,
@@ -61,7 +63,7 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
 
 @pytest.fixture
 def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
-    """Produces alerts, all partitions alike; returns the value at each place."""
+    """Produces alerts to all partitions in turn; returns the value at each place."""
 
     def go(count: int, size: int = 200, **options: object) -> dict[Place, bytes]:
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
@@ -169,7 +171,7 @@ def test_bad_events_are_dead_letters_and_hold_nothing_up(start, produce, committ
 
 
 def test_a_sink_that_is_down_costs_neither_events_nor_partitions(start, produce, committed):
-    """Down for longer than Kafka lets a consumer be silent."""
+    """It is down for longer than Kafka allows a consumer not to poll."""
     made = produce(300)
     options = {"session.timeout.ms": "6000", "max.poll.interval.ms": "6000"}
     sink = Receiver()
@@ -194,7 +196,7 @@ def test_a_sink_that_is_down_costs_neither_events_nor_partitions(start, produce,
     assert "lost" not in source.tail(100).replace("none is lost", "")
 
 
-def test_no_more_is_under_way_than_allowed(start, produce):
+def test_events_and_bytes_in_flight_are_bounded(start, produce):
     produce(300, size=1000)
     with Receiver() as sink:
         sink.delay = 0.5
@@ -228,7 +230,7 @@ def test_a_killed_source_starts_again_where_it_was(start, produce):
 
 
 def test_a_second_source_takes_its_share_and_gives_it_back(start, produce):
-    """Also while the first waits for its sink, so that its partitions are paused."""
+    """Also while the first one waits for its sink, with its partitions paused."""
     made = produce(1500)
     with Receiver() as sink:
         sink.delay = 1.5
@@ -237,7 +239,7 @@ def test_a_second_source_takes_its_share_and_gives_it_back(start, produce):
         second = start(sink, STAMPEDE_IN_FLIGHT="20")
         eventually(lambda: "partitions given up" in first.tail(100))
         eventually(lambda: "partitions assigned" in second.tail())
-        assert len(sink.accepted) < 1400, "the partitions changed hands when all was done"
+        assert len(sink.accepted) < 1400, "the partitions changed hands only after all events"
         sink.delay = 0.1
         eventually(lambda: len(sink.accepted) >= 1400)
         second.stop()
@@ -245,12 +247,12 @@ def test_a_second_source_takes_its_share_and_gives_it_back(start, produce):
         sink.delay = 0
         made |= produce(200)
         eventually(lambda: len(arrived(sink)) == 1700)
-        # What was under way arrived before the partitions changed hands, or comes again.
+        # Events in flight arrive before the partitions change hands, or are sent again.
         assert len(sink.accepted) <= 1700 + 20
     assert arrived(sink) == made
 
 
-def test_sigterm_lets_what_is_under_way_arrive(start, produce, committed):
+def test_sigterm_waits_for_events_in_flight(start, produce, committed):
     made = produce(200)
     with Receiver() as sink:
         sink.delay = 1.0
@@ -268,12 +270,12 @@ def test_sigterm_lets_what_is_under_way_arrive(start, produce, committed):
     assert len(sink.requests) == 200, "an event came twice"
 
 
-def test_sigterm_while_the_sink_is_down_is_obeyed_at_once(start, produce, committed):
+def test_sigterm_while_the_sink_is_down_ends_the_source_at_once(start, produce, committed):
     made = produce(100)
     sink = Receiver()
     source = start(sink)
     eventually(lambda: "sink is down" in source.tail())
-    source.stop(seconds=15)  # the least it might wait for the sink
+    source.stop(seconds=15)  # less than any wait for the sink
     assert source.status == 0, "it was killed"
     assert sum(committed().values()) == 0
     with sink:
@@ -281,7 +283,7 @@ def test_sigterm_while_the_sink_is_down_is_obeyed_at_once(start, produce, commit
         eventually(lambda: arrived(sink) == made)
 
 
-def test_it_shows_what_it_does(start, produce, topic):
+def test_metrics_and_health(start, produce, topic):
     produce(100)
     with Receiver() as sink:
         source = start(sink)
@@ -301,7 +303,7 @@ def test_it_shows_what_it_does(start, produce, topic):
         assert page("/health/liveness") == page("/health/readiness") == "ok\n"
 
 
-def test_a_fault_of_ours_ends_the_source_and_commits_nothing(kafka, topic, produce, committed):
+def test_a_bug_ends_the_source_and_commits_nothing_after_it(kafka, topic, produce, committed):
     produce(20)
 
     async def deliver(record: Record) -> None:
@@ -344,5 +346,28 @@ def test_overrides() -> None:
         overrides("{")
 
 
-def test_a_complete_setting_passes() -> None:
+def test_complete_settings_pass() -> None:
     check(Settings(sink="http://127.0.0.1:1/", topics="alerts"))
+
+
+@pytest.mark.anyio
+async def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = Settings(port=other.getsockname()[1])
+        with pytest.raises(SetupError, match="cannot listen on"):
+            async with status_server(settings):
+                pass
+
+
+@pytest.mark.anyio
+async def test_a_client_of_the_status_server_does_not_delay_its_end() -> None:
+    settings = Settings(port=free_port())
+    handler = signal.getsignal(signal.SIGTERM)
+    async with status_server(settings):
+        reader, writer = await asyncio.open_connection("127.0.0.1", settings.port)
+        writer.write(b"GET /health/liveness HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert signal.getsignal(signal.SIGTERM) is handler  # the source handles it
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 10
+    writer.close()

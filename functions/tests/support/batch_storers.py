@@ -1,6 +1,6 @@
 """Batch storers for the tests of the workers: a message names the fate of its batch.
 
-Only what a worker imports is in here, so that one starts quickly.
+This module imports only what a worker needs, so that a worker starts quickly.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from stampede.settings import Settings
 
 
 def make(settings: Settings) -> BatchStorer:
-    """Notes, in the folder that the setting `store` names, each batch and each stored message."""
+    """Records each batch and each stored message, in the directory in the setting `store`."""
     notes = Path(settings.store)
 
     def note(name: str, text: str) -> None:
@@ -42,7 +42,7 @@ def fail_to_make(settings: Settings) -> BatchStorer:
 
 
 def fate(message: bytes, careful: bool, settings: Settings) -> None:
-    """What this message does to the process that has it."""
+    """What a message does to its worker."""
     match message:
         case b"spin":
             with deadline(0.3):
@@ -74,5 +74,5 @@ def fate(message: bytes, careful: bool, settings: Settings) -> None:
 
 
 def spin() -> None:
-    """A native call that never returns and holds the interpreter's lock."""
+    """A native call that never returns and holds the GIL."""
     re.match(r"(a+)+$", "a" * 60 + "b")

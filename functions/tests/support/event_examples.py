@@ -1,4 +1,4 @@
-"""The examples in `eventing/examples`, as they are sent, and the schemas they are held to."""
+"""The examples in `eventing/examples` as requests, checked against the schemas."""
 
 import json
 from pathlib import Path
@@ -33,17 +33,17 @@ def example(name: str) -> Example:
 
 
 def event_of(headers: dict[str, str], body: bytes) -> Event:
-    """What a function makes of a request."""
+    """The event in a request, as a function parses it."""
     return parse([(k.encode("latin-1"), v.encode("latin-1")) for k, v in headers.items()], body)
 
 
 def problems(schema: str, event: Event, *, data: bool = False) -> list[str]:
-    """What is wrong with an event by a schema of `eventing/schemas`."""
-    said: dict[str, Any] = {
+    """The errors of an event by a schema of `eventing/schemas`."""
+    members: dict[str, Any] = {
         name: text_of(value) for name, value in event.attributes.items() if value is not None
     }
     if data:
-        said["data"] = json.loads(event.data)
-    written = json.loads((EVENTING / "schemas" / f"{schema}.json").read_text())
-    validator = Draft202012Validator(written)
-    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(said)]
+        members["data"] = json.loads(event.data)
+    schema_document = json.loads((EVENTING / "schemas" / f"{schema}.json").read_text())
+    validator = Draft202012Validator(schema_document)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(members)]

@@ -1,4 +1,4 @@
-"""A sink for tests: a real HTTP server whose answers the test decides."""
+"""A sink for tests: a real HTTP server with answers chosen by the test."""
 
 import asyncio
 import threading
@@ -38,16 +38,19 @@ def accept(event: Received, times: int) -> Reply:
 
 
 class Receiver:
-    """Listens on `port` while it is entered; may be entered again."""
+    """Listens on `port` while entered; may be entered again.
+
+    `answer` gets an event and how many times it has come so far, this time included.
+    """
 
     def __init__(self, answer: Callable[[Received, int], Reply] = accept) -> None:
         self.port = free_port()
-        self.answer = answer  # is given the event and how many times it came, this one included
+        self.answer = answer
         self.requests: list[Received] = []
         self.accepted: list[Received] = []
         self.delay = 0.0  # seconds before every answer
         self.most_at_once = 0
-        self._now = 0
+        self._under_way = 0
         self._times: Counter[str] = Counter()
 
     @property
@@ -87,10 +90,10 @@ class Receiver:
         event = Received(headers, body)
         self.requests.append(event)
         self._times[event.id] += 1
-        self._now += 1
-        self.most_at_once = max(self.most_at_once, self._now)
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
         await asyncio.sleep(self.delay)
-        self._now -= 1
+        self._under_way -= 1
         status, reply, more_headers = self.answer(event, self._times[event.id])
         reply = b"" if status == 204 else reply
         if status < 300:

@@ -1,4 +1,4 @@
-"""Notifications as S3 endpoints send them, one of each kind seen."""
+"""Bucket notifications, one of each kind that S3 endpoints send."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ HOST = "100b-default-default"
 def record(
     key: str = "packs/61000/0a.parquet", name: str = "ObjectCreated:Put", **more: Any
 ) -> dict[str, Any]:
-    """What Ceph 16.2's RGW says of one object."""
+    """The record of one object by the RGW of Ceph 16.2."""
     return {
         "eventVersion": "2.2",
         "eventSource": "ceph:s3",
@@ -31,12 +31,12 @@ def record(
     } | more
 
 
-def records(*which: dict[str, Any]) -> bytes:
-    return json.dumps({"Records": which}).encode()
+def records(*items: dict[str, Any]) -> bytes:
+    return json.dumps({"Records": items}).encode()
 
 
 def event_headers(kind: str) -> dict[str, str]:
-    """Those of a CloudEvent in binary mode."""
+    """The headers of a CloudEvent in binary mode."""
     return {
         "content-type": "application/json",
         "ce-specversion": "1.0",

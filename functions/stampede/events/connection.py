@@ -1,0 +1,147 @@
+"""One kept-alive HTTP/1.1 connection. httptools parses the answers; uvicorn too parses with it."""
+
+import asyncio
+from typing import NamedTuple, cast
+
+import httptools
+
+DETAIL_BYTES = 1024  # of an answer's body; Knative keeps as many with a dead letter
+LONGEST_ANSWER = 1 << 20  # bytes; the rest of a longer answer is not read
+
+
+class Response(NamedTuple):
+    """The answer to a POST: its status, header Retry-After, and the beginning of its body."""
+
+    status: int
+    retry_after: str | None
+    detail: bytes
+
+
+class Connection(asyncio.Protocol):
+    """One connection, with one request at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport
+        self._answer: asyncio.Future[Response] | None = None
+        self._gone = False
+        self.idle_since = loop.time()
+
+    async def exchange(self, head: bytes, body: bytes, seconds: float) -> Response:
+        """Send a request and wait for its answer."""
+        self._answer = self._loop.create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._retry_after: str | None = None
+        self._detail, self._received, self._has_headers = b"", 0, False
+        self._ends_with_connection = True
+        self._keep = False
+        self._transport.write(head)
+        if body:
+            self._transport.write(body)  # not copied, however large
+        self._alarm = self._loop.call_later(seconds, self._late, seconds, self._moved)
+        try:
+            return await self._answer
+        finally:
+            self._alarm.cancel()
+            self._answer = None
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may be sent: the last one and its answer are complete."""
+        return self._keep and not self._gone
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._keep = False
+        self._transport.abort()
+
+    @property
+    def _moved(self) -> tuple[int, int]:
+        return self._received, self._transport.get_write_buffer_size()
+
+    def _late(self, seconds: float, moved: tuple[int, int]) -> None:
+        if self._moved != moved:
+            self._alarm = self._loop.call_later(seconds, self._late, seconds, self._moved)
+        else:
+            self._fail(TimeoutError(f"no answer in {seconds:g} s"))
+
+    # -- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._keep = True
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a part of the answer."""
+        if self._answer is None or self._answer.done():
+            self.abort()  # an answer to no request
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(OSError("the answer changes the protocol"))
+        except httptools.HttpParserError as error:
+            self._fail(OSError(f"the answer is not HTTP: {error}"))
+
+    def eof_received(self) -> None:
+        """The server sends no more."""
+        self._end(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is closed."""
+        self._gone = True
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        """The connection ended: so does an answer that has no length of its own."""
+        if self._answer is None or self._answer.done():
+            return
+        if error is None and self._has_headers and self._ends_with_connection:
+            self._finish(keep=False)
+        else:
+            self._fail(ConnectionResetError(f"the connection was cut: {error or 'no answer'}"))
+
+    def _fail(self, error: OSError) -> None:
+        if self._answer and not self._answer.done():
+            self._answer.set_exception(error)
+
+    def _finish(self, keep: bool) -> None:
+        if self._answer and not self._answer.done():
+            self.idle_since = self._loop.time()
+            # A server that answers before it has the whole request reads no further.
+            self._keep = keep and not self._transport.get_write_buffer_size()
+            status = self._parser.get_status_code()
+            self._answer.set_result(Response(status, self._retry_after, self._detail))
+
+    # -- called by the parser
+
+    def on_message_begin(self) -> None:
+        """An answer begins."""
+        if self._answer and self._answer.done():
+            self._keep = False  # a second answer, to no request
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep what matters of one header."""
+        name = name.lower()
+        if name == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+        elif name in (b"content-length", b"transfer-encoding"):
+            self._ends_with_connection = False
+
+    def on_headers_complete(self) -> None:
+        """The body begins."""
+        self._has_headers = True
+
+    def on_body(self, data: bytes) -> None:
+        """Keep the beginning of the body."""
+        if len(self._detail) < DETAIL_BYTES:
+            self._detail += data[: DETAIL_BYTES - len(self._detail)]
+        if self._received > LONGEST_ANSWER:
+            self._finish(keep=False)
+
+    def on_message_complete(self) -> None:
+        """The answer is complete, unless its status is 1xx."""
+        if self._parser.get_status_code() >= 200:  # after 1xx another answer follows
+            self._finish(self._parser.should_keep_alive())

@@ -1,0 +1,105 @@
+"""Starts a worker process, sends it batches, and replaces it when it dies."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from stampede.errors import StampedeError, StoreDown
+from stampede.events.worker import (
+    OUT_OF_MEMORY,
+    BatchFailed,
+    MakeBatchStorer,
+    SpooledBatch,
+    StoredBatch,
+    run_worker,
+)
+from stampede.settings import Settings
+
+# Spawned, not forked: a fork would copy the event loop's threads in an arbitrary state.
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class WorkerDied(BatchFailed):
+    """The worker died of a batch."""
+
+
+class WorkerProcess:
+    """A worker process, replaced whenever it dies.
+
+    Parameters
+    ----------
+    make_batch_storer
+        Makes what stores a batch, in the process.
+    spool
+        The process's own directory, its setting `spool`. Emptied before each start, since a
+        process that dies leaves files in it.
+    """
+
+    def __init__(self, make_batch_storer: MakeBatchStorer, settings: Settings, spool: Path) -> None:
+        self._make_batch_storer = make_batch_storer
+        self._settings = settings.model_copy(update={"spool": spool})
+        self._start()
+
+    def store(self, batch: SpooledBatch) -> StoredBatch:
+        """Store a batch in the process; blocks.
+
+        Raises
+        ------
+        BatchFailed
+            The batch cannot be decoded as a whole, or (`WorkerDied`) kills the process.
+        StoreDown
+            The process took too long: the store's fault, since decoding has its own deadline.
+        """
+        seconds = self._settings.flush_seconds
+        try:
+            self._pipe.send(batch)
+            if not self._pipe.poll(seconds):
+                self._restart()
+                raise StoreDown(f"storing took more than {seconds:g} s")
+            answer = self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise self._death(self._restart()) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process. No batch may be under way."""
+        self._pipe.close()
+        self._process.join(5)
+        self._process.kill()
+
+    def _start(self) -> None:
+        shutil.rmtree(self._settings.spool, ignore_errors=True)
+        self._settings.spool.mkdir(parents=True)
+        self._pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(
+            target=run_worker,
+            args=(theirs, self._make_batch_storer, self._settings, os.getpid()),
+            daemon=True,
+        )
+        self._process.start()
+        theirs.close()
+
+    def _restart(self) -> int:
+        """Replace the process; returns the exit status of the old one."""
+        self._process.join(1)
+        self._process.kill()
+        self._process.join()
+        status = self._process.exitcode
+        self._pipe.close()
+        self._start()
+        return status or 0
+
+    def _death(self, status: int) -> WorkerDied:
+        """Why the process died, and whose fault that is."""
+        if status in (-signal.SIGPROF, -signal.SIGALRM):
+            return WorkerDied("it never ends")
+        if status == OUT_OF_MEMORY:
+            return WorkerDied("it takes too much memory")
+        reason = f"it cost the process its life (status {status})"
+        if status in (-signal.SIGKILL, -signal.SIGTERM):  # not the batch's fault: try again
+            return WorkerDied(reason, StampedeError("the worker was killed from outside"))
+        return WorkerDied(reason)
