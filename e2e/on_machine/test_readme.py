@@ -145,7 +145,7 @@ def audit(reader: Reader) -> str:
 
 def read(reader: Reader) -> None:
     """The curl commands, and what they brought."""
-    alerts = Simulator(1, truth=False).alerts(1000)
+    alerts = Simulator(1, keep_light_curves=False).alerts(1000)
     alert = next(a for a in alerts if a.survey == "lsst" and all(a.fits.values()))
     reader.places |= {"ALERT": str(alert.alert_id), "OBJECT": alert.object_id}
     here = reader.directory

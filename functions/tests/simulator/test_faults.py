@@ -7,7 +7,7 @@ import pytest
 from stampede.alerts.schemas import RUBIN_VERSIONS, parsed, rubin_schema
 from stampede.errors import Undecodable
 from stampede.simulator import Simulator
-from stampede.simulator.faults import FAULTS, spoil
+from stampede.simulator.faults import FAULTS, with_fault
 from tests.support.avro_reading import block_of, decode
 
 REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]
@@ -84,4 +84,4 @@ def test_the_unknown_schema_is_unknown():
 def test_an_unknown_fault_is_refused():
     alert = next(Simulator(1).alerts(1))
     with pytest.raises(ValueError, match="dented"):
-        spoil(alert, "dented")
+        with_fault(alert, "dented")
