@@ -3,15 +3,13 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stampede.cli.options import DATA, Data, progress_console
 from stampede.logs import configure_logs
-
-if TYPE_CHECKING:
-    from stampede_local.plan import SystemPlan
+from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")
 
@@ -25,9 +23,8 @@ def plan_of(
     install: bool,
     replica: str | None = None,
     second_site: bool = False,
-) -> "SystemPlan":
+) -> SystemPlan:
     """The plan that the options describe."""
-
     names = tuple(name.strip() for name in topics.split(",") if name.strip())
     return SystemPlan(data.absolute(), store, kafka, names, port, install, replica, second_site)
 

@@ -35,7 +35,7 @@ def read(survey, body):
 
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
-def test_without_a_fault_the_oracle_reads_it(survey):
+def test_the_oracle_reads_alerts_without_a_fault(survey):
     alert = next(Simulator(6, lsst_share=float(survey == "lsst")).alerts(1))
     assert read(survey, alert.body)
 
@@ -43,7 +43,7 @@ def test_without_a_fault_the_oracle_reads_it(survey):
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
 @pytest.mark.parametrize("fault", REJECTED)
-def test_a_rejected_one_is_really_undecodable(survey, fault, codec):
+def test_an_alert_with_status_400_cannot_be_decoded(survey, fault, codec):
     for alert in spoilt(survey, fault, codec):
         assert alert.fault == fault
         with pytest.raises(Exception) as caught:  # noqa: PT011  fastavro raises what it meets
@@ -53,7 +53,7 @@ def test_a_rejected_one_is_really_undecodable(survey, fault, codec):
 
 @pytest.mark.parametrize("fault", ["no-time", "future", "not-fits"])
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
-def test_the_others_decode(survey, fault):
+def test_alerts_with_other_faults_can_be_decoded(survey, fault):
     for alert in spoilt(survey, fault):
         packet = decode(survey, alert.body)
         lsst = survey == "lsst"
@@ -69,7 +69,7 @@ def test_the_others_decode(survey, fault):
                 assert time == pytest.approx(alert.mjd, abs=0.6)
 
 
-def test_every_fault_has_its_turn():
+def test_every_fault_is_used_in_turn():
     faults = [alert.fault for alert in Simulator(1, corrupt=1).alerts(2 * len(FAULTS))]
     assert faults == [*FAULTS, *FAULTS]
 
