@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import fastavro
 
 from stampede.alerts.schemas import NEWEST_RUBIN, Schema, parsed, rubin_schema
-from stampede.simulator import ztf
+from stampede.simulator import ztf_container
 from stampede.simulator.packets import SimulatedAlert
 
 OLD_RUBIN = 300  # a version that cannot read the bytes of the newest
@@ -71,23 +71,23 @@ def _faulty_lsst(body: bytes, fault: str) -> bytes:
 def _faulty_ztf(body: bytes, fault: str) -> bytes:
     reader = fastavro.reader(io.BytesIO(body))
     (packet,) = cast(list[dict], list(reader))
-    schema, codec = parsed(ztf.schema()), reader.codec
+    schema, codec = parsed(ztf_container.schema()), reader.codec
     match fault:
         case "zeros":
-            return ztf.container(bytes(len(_written(schema, packet))), codec)
+            return ztf_container.container(bytes(len(_written(schema, packet))), codec)
         case "trailing":
-            return ztf.container(_written(schema, packet) + b"\0", codec)
+            return ztf_container.container(_written(schema, packet) + b"\0", codec)
         case "unknown-schema":
             return body.replace(b'"type":"record"', b'"type":"recrod"', 1)
         case "wrong-schema":
-            undeclared = ztf.schema() | {"fields": ztf.schema()["fields"][1:]}
-            return ztf.container(_written(schema, packet), codec, json.dumps(undeclared))
+            undeclared = ztf_container.schema() | {"fields": ztf_container.schema()["fields"][1:]}
+            return ztf_container.container(_written(schema, packet), codec, json.dumps(undeclared))
         case "no-time" | "future" | "not-fits":
             if fault == "not-fits":
                 packet["cutoutScience"] = {"fileName": "science.txt", "stampData": NOT_FITS}
             else:
                 packet["candidate"]["jd"] = TIMES[fault] + 2400000.5
-            return ztf.container(_written(schema, packet), codec)
+            return ztf_container.container(_written(schema, packet), codec)
     return _faulty(body, fault)
 
 

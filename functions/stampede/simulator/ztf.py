@@ -1,13 +1,9 @@
 """Simulated ZTF alerts: schema 4.02, each an Avro object container with the schema inside."""
 
-import json
 import string
-import zlib
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
-import cramjam
 import numpy as np
 
 from stampede.alerts.container import varint
@@ -23,6 +19,7 @@ from stampede.simulator.packets import (
     named_types,
 )
 from stampede.simulator.sky import NJY, ZTF, Exposure, Measurements, Point
+from stampede.simulator.ztf_container import container, schema
 
 KINDS = ("science", "template", "difference")  # in the order of the packet
 CODECS = ("null", "deflate", "snappy")
@@ -32,21 +29,7 @@ ZERO_POINT = 26.275  # AB magnitude of 1 DN
 TAI_UTC = 37 / 86400  # days, since 2017
 NIGHT_ZERO = 57754  # MJD of nid 0
 FAILED = -99999.0  # the value of failed forced photometry
-SYNC = b"stampede-simultr"
 FILTER = {"g": 1, "r": 2, "i": 3}
-
-
-@cache
-def schema() -> dict:
-    """The schema of real ZTF alerts of version 4, with their full names."""
-    text = resources.files("stampede.simulator").joinpath("ztf_schema.json").read_text("utf-8")
-    return json.loads(text)
-
-
-@cache
-def schema_text() -> str:
-    """The schema as text, as it is in the header of every container."""
-    return json.dumps(schema(), separators=(",", ":"))
 
 
 @cache
@@ -58,30 +41,6 @@ def encoders() -> dict:
     made["detection"] = encoder(types["prv_candidate"], **blank)
     made["limit"] = encoder(types["prv_candidate"])
     return made
-
-
-@cache
-def container_header(codec: str, written: str) -> bytes:
-    """A container up to its block (Avro specification, "Object Container Files")."""
-    meta = blob("avro.schema") + blob(written) + blob("avro.codec") + blob(codec)
-    return b"Obj\x01" + varint(2) + meta + b"\x00" + SYNC
-
-
-def container(record: bytes, codec: str = "null", schema: str = "") -> bytes:
-    """An object container of one record, by default with our schema."""
-    match codec:
-        case "deflate":
-            record = zlib.compress(record, 1)[2:-4]  # raw: without zlib's header and checksum
-        case "snappy":
-            checksum = zlib.crc32(record).to_bytes(4, "big")
-            record = bytes(cramjam.snappy.compress_raw(record)) + checksum
-    return (
-        container_header(codec, schema or schema_text())
-        + varint(1)
-        + varint(len(record))
-        + record
-        + SYNC
-    )
 
 
 class Row(NamedTuple):
