@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import SetupError
-from stampede_local.ports import free_port, require_free
+from stampede_local.ports import ServerPorts, free_port, require_free
 from stampede_local.process import Process, wait_until
 
 
@@ -40,3 +40,26 @@ input()
         mine = {free_port() for _ in range(8)}
         assert len(theirs | mine) == 4 + 8
         other.communicate("end\n")
+
+
+def test_a_server_keeps_its_port(tmp_path: Path) -> None:
+    file, usual = tmp_path / "ports.json", free_port(2)
+    ports = ServerPorts(file, {"ceph": usual})
+    assert ports.claim("ceph") == usual
+    ports.save()
+    ports.close()
+    again = ServerPorts(file, {"ceph": free_port(2)})
+    assert again.claim("ceph") == usual
+    again.close()
+
+
+def test_two_systems_do_not_share_a_port(tmp_path: Path) -> None:
+    usual = {"ceph": free_port(2)}
+    first, second = (ServerPorts(tmp_path / name, usual) for name in ("first", "second"))
+    assert first.claim("ceph") == usual["ceph"]
+    assert second.claim("ceph") != usual["ceph"]
+    first.close()
+    third = ServerPorts(tmp_path / "third", usual)
+    assert third.claim("ceph") == usual["ceph"]
+    third.close()
+    second.close()
