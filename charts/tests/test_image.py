@@ -339,6 +339,19 @@ def test_the_image_has_the_version_of_kafka_that_local_kafka_starts() -> None:
     assert [step.sources[0].rpartition("-")[2] for step in jars] == [KAFKA_VERSION]
 
 
+def test_the_stage_that_fetches_kafka_has_all_that_the_installer_imports(tmp_path: Path) -> None:
+    (jars,) = [stage for stage in read(SITE) if stage.name == "jars"]
+    for step in jars.steps:
+        if isinstance(step, Copy):
+            for source in step.sources:
+                Context(ROOT).copy(source, tmp_path / step.target.strip("/") / Path(source).name)
+    code = "from stampede_local import installer; print(installer.__file__)"
+    path = str(tmp_path / "opt" / "jars")
+    command = [sys.executable, "-S", "-c", code]  # without the packages of this environment
+    run = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True)
+    assert run.stdout.startswith(path), run.stderr
+
+
 def test_chart_manifests_and_tool_agree_on_the_tag() -> None:
     import tomllib
 

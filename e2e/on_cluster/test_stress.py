@@ -15,7 +15,7 @@ from stampede.store.conformance import CHECKS
 pytestmark = pytest.mark.timeout(1800)
 
 MANIFEST = ROOT / "manifests" / "stress.yaml"
-STORE = "http://ceph.site.svc:8000/stress"  # a bucket that it has to make
+STORE = "http://ceph.site.svc:8000/stress"  # a bucket that does not exist yet
 LIST = f"""
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -25,7 +25,7 @@ for info in open_objects(Settings(store={STORE!r})).list(""):
 
 
 def commands(directory: Path) -> list[list[str]]:
-    """Those of its head, with what they leave to the user: the store, its keys, `--quick`."""
+    """The commands in its header, with `--quick` and with the store and its keys filled in."""
     text = MANIFEST.read_text()
     quick = directory / "stress.yaml"
     quick.write_text(text.replace("[stress, ", "[stress, --quick, "))
@@ -45,26 +45,26 @@ def commands(directory: Path) -> list[list[str]]:
 def test_stress_as_a_job(release: Release, tmp_path: Path) -> None:
     kubectl = release.cluster.kubectl
     secret, apply, wait, logs, delete = commands(tmp_path)
-    kubectl(*delete, "--ignore-not-found")  # of a run that was killed
+    kubectl(*delete, "--ignore-not-found")  # left over from a killed run
     try:
         kubectl(*secret)
         kubectl(*apply)
         kubectl(*wait, seconds=400)
-        said = kubectl(*logs, seconds=600).output  # to its end
+        output = kubectl(*logs, seconds=600).output  # until it ends
         until(lambda: conditions(release) & {"Complete", "Failed"}, 60, 0.5)
-        assert "Complete" in conditions(release), said
+        assert "Complete" in conditions(release), output
     finally:
         kubectl(*delete, "--ignore-not-found")
-    assert "stress --quick" in said
-    assert f"{STORE}, under stress-" in said
-    met = re.findall(r"^\| stress \| what works \|.*: met \|", said, re.MULTILINE)
-    assert len(met) == len(CHECKS), said
-    assert re.search(r"^\| stored \| \d,\d{3} \| objects \|", said, re.MULTILINE), said
+    assert "stress --quick" in output
+    assert f"{STORE}, under stress-" in output
+    met = re.findall(r"^\| stress \| what works \|.*: met \|", output, re.MULTILINE)
+    assert len(met) == len(CHECKS), output
+    assert re.search(r"^\| stored \| \d,\d{3} \| objects \|", output, re.MULTILINE), output
     assert release.python(LIST) == ""
 
 
 def conditions(release: Release) -> set[str]:
-    """What is true of the Job."""
+    """The conditions of the Job that are true."""
     (job,) = release.get("jobs", "stress")
     found = job["status"].get("conditions", ())
     return {each["type"] for each in found if each["status"] == "True"}

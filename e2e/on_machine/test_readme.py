@@ -145,7 +145,7 @@ def audit(reader: Reader) -> str:
 
 def run_curl_commands(reader: Reader) -> None:
     """Run the curl commands, and check the files they write."""
-    alerts = Simulator(1, truth=False).alerts(1000)
+    alerts = Simulator(1, keep_light_curves=False).alerts(1000)
     alert = next(a for a in alerts if a.survey == "lsst" and all(a.fits.values()))
     reader.places |= {"ALERT": str(alert.alert_id), "OBJECT": alert.object_id}
     here = reader.directory

@@ -10,12 +10,10 @@ import signal
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
-from confluent_kafka import Consumer
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.alerts.columns import KINDS
@@ -28,10 +26,10 @@ from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.ingest_rivals import kafka_rate, per_object_rate, put_rate
 from stampede_bench.load import Load
 from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.kafka import producer
-from stampede_local.oracle import expected_alert
 from stampede_local.process import Process
 from stampede_local.system import System
 
@@ -45,7 +43,6 @@ WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
 LOOK_SECONDS = 0.1
 STALLED_SECONDS = 120.0
-THREADS = 16  # of the rival
 
 
 class Moment(NamedTuple):
@@ -224,50 +221,3 @@ def sizes(subject: str, bucket: S3Objects, total: int) -> Iterator[Figure]:
         yield Figure(
             subject, f"requests for {name}", 1e3 * len(found) / total, "PUT/1,000 alerts", one
         )
-
-
-def kafka_rate(settings: Settings, total: int) -> float:
-    """Records a second of a bare Kafka client that drops them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka,
-            "group.id": f"{settings.group}-drain",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.subscribe([settings.group])  # topics are named like groups here
-    try:
-        found = len(consumer.consume(1, 30))  # joining the group is not measured
-        begin, deadline = time.monotonic(), time.monotonic() + 60
-        while found < total and time.monotonic() < deadline:
-            found += len(consumer.consume(min(500, total - found), 1.0))
-        return found / (time.monotonic() - begin)
-    finally:
-        consumer.close()
-
-
-def put_rate(bucket: S3Objects, packs: list[int], total: int) -> float:
-    """Alerts a second if packs of these sizes were all that had to be stored."""
-    data = memoryview(bytes(max(packs)))
-    begin = time.monotonic()
-    with ThreadPoolExecutor(2) as pool:
-        names = [f"again/{number}" for number in range(len(packs))]
-        list(pool.map(lambda name, size: bucket.put(name, data[:size]), names, packs))
-    return total / (time.monotonic() - begin)
-
-
-def per_object_rate(bucket: S3Objects, alerts: Load) -> float:
-    """Alerts a second of what most brokers do: decode an alert, put each cutout as an object."""
-    messages = alerts.messages[:400]
-
-    def store(message: bytes) -> None:
-        expected = expected_alert(message)
-        assert expected
-        for kind in expected.cutouts:
-            bucket.put(f"single/{expected.alert_id}/{kind}", bytes(15_000))
-
-    begin = time.monotonic()
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(store, messages))
-    return len(messages) / (time.monotonic() - begin)

@@ -85,7 +85,7 @@ def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[Simulate
         lsst_share=float(lsst),
         solar_system=0.0,
         null_cutouts=0.0,
-        truth=False,
+        keep_light_curves=False,
     )
     stream = simulator.alerts(nights * objects * 4)
     for alert in stream:

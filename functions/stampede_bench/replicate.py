@@ -62,24 +62,34 @@ def measure(context: Context) -> Iterator[Figure]:
             keys = fill(first, context.scaled(80, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
-                rounds = []
-                for _ in range(context.scaled(3, 1)):
-                    rates = {}
-                    for trip in trips:
-                        here = near.settings("http", near.port)
-                        there = far.settings(scheme, links[scheme, trip])
-                        ends = (here, there) if direction == "push" else (there, here)
-                        rates[trip] = copied(joined(*ends), keys, second)
-                    subject = f"{direction}, {scheme.upper()}"
-                    context.progress(
-                        f"{subject}: "
-                        + ", ".join(
-                            f"{mbs:.0f} MB/s at {trip} ms" for trip, (mbs, _) in rates.items()
-                        )
-                    )
-                    rounds.append(list(figures(subject, rates)))
-                yield from over_rounds(rounds)
+                far_settings = {trip: far.settings(scheme, links[scheme, trip]) for trip in trips}
+                here = near.settings("http", near.port)
+                settings = {
+                    trip: joined(here, there) if direction == "push" else joined(there, here)
+                    for trip, there in far_settings.items()
+                }
+                subject = f"{direction}, {scheme.upper()}"
+                yield from over_rounds(
+                    [
+                        list(one_round(context, subject, settings, keys, second))
+                        for _ in range(context.scaled(3, 1))
+                    ]
+                )
             clear(first)
+
+
+def one_round(
+    context: Context,
+    subject: str,
+    settings: dict[int, Settings],
+    keys: Sequence[str],
+    target: S3Objects,
+) -> Iterator[Figure]:
+    """Copy everything at each round trip, for which `settings` has those of `replicate`."""
+    rates = {trip: copied(each, keys, target) for trip, each in settings.items()}
+    reached = ", ".join(f"{mbs:.0f} MB/s at {trip} ms" for trip, (mbs, _) in rates.items())
+    context.progress(f"{subject}: {reached}")
+    yield from figures(subject, rates)
 
 
 def figures(subject: str, rates: dict[int, tuple[float, float]]) -> Iterator[Figure]:

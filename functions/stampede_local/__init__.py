@@ -1,4 +1,4 @@
-"""One machine: a local Kafka, a local Ceph, and all functions as supervised processes."""
+"""Stampede on one machine: a local Kafka, a local Ceph, and all functions as processes."""
 
 __all__ = [
     "ceph",

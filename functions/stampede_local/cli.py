@@ -3,15 +3,13 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stampede.cli.options import DATA, Data, progress_console
 from stampede.logs import configure_logs
-
-if TYPE_CHECKING:
-    from stampede_local.plan import SystemPlan
+from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")
 
@@ -25,9 +23,8 @@ def plan_of(
     install: bool,
     replica: str | None = None,
     second_site: bool = False,
-) -> "SystemPlan":
-    """Options as a plan."""
-
+) -> SystemPlan:
+    """The plan that the options describe."""
     names = tuple(name.strip() for name in topics.split(",") if name.strip())
     return SystemPlan(data.absolute(), store, kafka, names, port, install, replica, second_site)
 
@@ -50,7 +47,7 @@ def up(
     replica: Annotated[
         str | None,
         typer.Option(
-            help="store of a second site, to which everything is copied, as for --store (keys in "
+            help="store of a second site, to which everything is copied, like --store (keys in "
             "STAMPEDE_REPLICA_ACCESS_KEY, STAMPEDE_REPLICA_SECRET_KEY)"
         ),
     ] = None,
@@ -65,7 +62,7 @@ def up(
 ) -> None:
     """Run everything on this machine until Ctrl-C; a second `up` finds its data again.
 
-    Your Kafka and S3 endpoint by URL, or a local Kafka and a local Ceph that are installed and
+    Give the URLs of your Kafka and S3 endpoint; otherwise a local Kafka and Ceph are installed and
     started. Then, in another terminal: stampede simulate, stampede ingest, stampede audit.
     """
     from stampede_local import up as local
@@ -87,10 +84,10 @@ def demo(
         bool, typer.Option(help="install Debian packages that are missing (as root)")
     ] = os.geteuid() == 0,
 ) -> None:
-    """Show it: Kafka, Ceph and all functions here, alerts sent, stored, fetched back, compared.
+    """Demonstrate it: start Kafka, Ceph and all functions, send alerts, fetch and compare them.
 
-    With a terminal it stays up for a look until Ctrl-C. The exit status is 0 only if every
-    alert is accounted for and every cutout comes back as it was sent.
+    With a terminal the system then stays up until Ctrl-C. The exit status is 0 only if every alert
+    is accounted for and every cutout comes back as it was sent.
     """
     from stampede_local.demo import demo as run
 

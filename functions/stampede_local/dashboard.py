@@ -1,4 +1,4 @@
-"""One screen: what runs, how fast, what is stored, what is missing."""
+"""The dashboard of `stampede up`: processes, rates, what is stored and what is missing."""
 
 from rich.columns import Columns
 from rich.console import Group, RenderableType
@@ -12,8 +12,8 @@ from stampede_local.system import System
 COLOURS = {State.RUNNING: "green", State.WAITING: "yellow", State.STOPPED: "red"}
 
 
-def screen(view: View, system: System) -> RenderableType:
-    """The view as a person sees it who keeps it open all night."""
+def dashboard(view: View, system: System) -> RenderableType:
+    """A view as a screen of tables."""
     flows = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     for heading in ("function", "alerts/s", "stored", "dead letters", "missing", "lag"):
         flows.add_column(heading, justify="left" if heading == "function" else "right")
@@ -30,32 +30,32 @@ def screen(view: View, system: System) -> RenderableType:
     names = [Text.assemble(("● ", COLOURS[state]), name) for name, state in view.states.items()]
     processes = Table.grid(padding=(0, 3, 0, 0))
     processes.add_row(Text("processes", style="dim"), Columns(names, padding=(0, 2)))
-    places = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
-    for name, value in places_of(system):
-        places.add_row(Text(name, style="dim"), Text(value))
+    addresses = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
+    for name, value in addresses_of(system):
+        addresses.add_row(Text(name, style="dim"), Text(value))
     runs = ", ".join(f"{name} {count:,}" for name, count in view.runs.items())
     last = Text(f"runs: {runs}    Ctrl-C stops", style="dim")
-    return Group(places, "", flows, "", processes, "", last)
+    return Group(addresses, "", flows, "", processes, "", last)
 
 
-def places_of(system: System) -> list[tuple[str, str]]:
-    """Where things are: what to open, what to set."""
-    places = [
+def addresses_of(system: System) -> list[tuple[str, str]]:
+    """The addresses that a user needs."""
+    addresses = [
         ("open", f"{system.urls['read']}/"),
         ("store", system.settings.store),
         ("logs", str(system.plan.data / "logs")),
     ]
     if system.settings.kafka:
         topics = system.settings.topics.replace(",", ", ")
-        places[1:1] = [
+        addresses[1:1] = [
             ("kafka", f"{system.settings.kafka}  topics {topics}"),
             ("send", f"stampede simulate --to kafka://{system.settings.kafka}"),
         ]
-    return places
+    return addresses
 
 
 def line(view: View) -> str:
-    """The view as one line of a log, for where there is no terminal."""
+    """A view as one line, for a log without a terminal."""
     parts = [
         f"{flow.function}: {flow.per_second:,.0f}/s, {flow.stored:,} stored, "
         f"{flow.dead_lettered:,} dead letters, {flow.missing:,} missing"

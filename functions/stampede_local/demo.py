@@ -1,7 +1,6 @@
-"""`stampede demo`: the whole way of an alert on this machine, shown and proved in a minute."""
+"""`stampede demo`: alerts from Kafka to HTTP on this machine, shown and checked in a minute."""
 
 import gzip
-import io
 import json
 import sys
 import threading
@@ -11,43 +10,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
 from stampede.cli.audit import entries_of, report
 from stampede.cli.options import progress_console, results_console
-from stampede.errors import StampedeError
 from stampede.ingest import files
 from stampede.simulator.simulator import Simulator
+from stampede_local.demo_view import show_one
 from stampede_local.kafka import producer
 from stampede_local.oracle import ExpectedAlert, digest, expected_alert
 from stampede_local.plan import SystemPlan
-from stampede_local.status import Watch
+from stampede_local.status import Status
 from stampede_local.system import System
 from stampede_local.up import running_system, show, stopping
 
 STALLED_SECONDS = 90.0
 CHUNK = 200  # ids in one query
-INK = " .:-=+*#%@"
 
 
 def demo(plan: SystemPlan, count: int, alerts_from: Path | None, seed: int) -> int:
-    """Run the demo; the exit status: 0 where nothing is missing."""
+    """Run the demo. Returns the exit status, 0 if nothing is missing or wrong."""
     console, out = progress_console(), results_console()
     if alerts_from:
-        files.find([alerts_from])  # raises now rather than in half a minute
+        files.find([alerts_from])  # raises now, not after half a minute
     with running_system(plan, console) as system, stopping() as stop:
-        topics, truths = send(system, console, count, alerts_from, seed, stop)
+        topics, sent = send(system, console, count, alerts_from, seed, stop)
         if not wait(system, console, topics, stop):
             return 130 if stop.is_set() else 1
         out.rule("the ledger: received = stored + dead letters")
         missing = report(entries_of(system.settings, topics), out)
         out.rule("fetched back over HTTP")
-        wrong = compare(system.urls["read"], truths, out)
-        shown = show_one(system.urls["read"], truths, out)
+        wrong = compare(system.urls["read"], sent, out)
+        shown = show_one(system.urls["read"], sent, out)
         out.rule("look around")
         for path in ("/", *shown):
             out.print(f"{system.urls['read']}{path}", soft_wrap=True)
@@ -64,8 +59,8 @@ def send(
     seed: int,
     stop: threading.Event,
 ) -> tuple[list[str], list[ExpectedAlert]]:
-    """Send the alerts to Kafka; the topics, and the truth about each alert that has one."""
-    truths = []
+    """Send the alerts to Kafka; the topics, and what to expect of each valid alert."""
+    sent = []
     kafka = producer(system.settings.kafka)
     with Progress(
         TextColumn("sending to Kafka"),
@@ -79,18 +74,18 @@ def send(
                 break
             kafka.produce(topic, body)
             kafka.poll(0)
-            if truth := expected_alert(body):
-                truths.append(truth)
+            if alert := expected_alert(body):
+                sent.append(alert)
             progress.advance(task)
         kafka.flush(60)
     console.print(f"         {progress.tasks[0].completed:,.0f} alerts are in Kafka")
-    return list(system.plan.topics), truths
+    return list(system.plan.topics), sent
 
 
 def messages(
     system: System, count: int, alerts_from: Path | None, seed: int
 ) -> Iterator[tuple[str, bytes]]:
-    """Topic and bytes of each alert: simulated, or those on disk."""
+    """Topic and bytes of each alert, simulated or from files."""
     lsst, ztf = system.plan.topics
     if alerts_from is None:
         simulator = Simulator(seed, solar_system=0.05, null_cutouts=0.01)
@@ -102,8 +97,8 @@ def messages(
 
 
 def wait(system: System, console: Console, topics: list[str], stop: threading.Event) -> bool:
-    """Wait until everything in Kafka is accounted for; False where that stalls."""
-    watch = Watch(system)
+    """Wait until everything in Kafka is accounted for. Returns False if that stalls."""
+    status = Status(system)
     with Progress(
         TextColumn("storing         "),
         BarColumn(),
@@ -116,7 +111,7 @@ def wait(system: System, console: Console, topics: list[str], stop: threading.Ev
             entries = entries_of(system.settings, topics)
             expected = sum(entry.high - entry.low for entry in entries)
             done = expected - sum(entry.missing_count for entry in entries)
-            view = watch.look()
+            view = status.read()
             rates = ", ".join(f"{flow.function} {flow.per_second:,.0f}/s" for flow in view.flows)
             text = f"{done:,} of {expected:,} entries in both tables   {rates}"
             progress.update(task, total=expected, completed=done, text=text)
@@ -134,14 +129,14 @@ def wait(system: System, console: Console, topics: list[str], stop: threading.Ev
     return False
 
 
-def compare(read: str, truths: list[ExpectedAlert], out: Console) -> int:
-    """Fetch every cutout and light curve, compare them with what was sent; how many are wrong."""
+def compare(read: str, sent: list[ExpectedAlert], out: Console) -> int:
+    """Fetch all cutouts and light curves and compare them with what was sent; the number wrong."""
     wrong: list[str] = []
-    alerts = {(truth.survey, truth.alert_id): truth for truth in truths}
+    alerts = {(alert.survey, alert.alert_id): alert for alert in sent}
     expected = {
         (survey, alert_id, kind): value
-        for (survey, alert_id), truth in alerts.items()
-        for kind, value in truth.cutouts.items()
+        for (survey, alert_id), alert in alerts.items()
+        for kind, value in alert.cutouts.items()
     }
     found = {}
     for chunk in chunks(sorted({str(alert_id) for _, alert_id in alerts})):
@@ -153,19 +148,19 @@ def compare(read: str, truths: list[ExpectedAlert], out: Console) -> int:
               for (survey, alert_id, kind), value in expected.items()
               if found.get((survey, alert_id, kind)) != value]  # fmt: skip
     points = set()
-    objects = {truth.object_id for truth in truths}
+    objects = {alert.object_id for alert in sent}
     for chunk in chunks(sorted(objects)):
         for row in rows(f"{read}/v1/lightcurves?format=arrow", chunk):
             points.add((row["survey"], row["object_id"], row["source_id"]))
-    wrong += [f"point {truth.alert_id} of the light curve of {truth.object_id}"
-              for truth in alerts.values()
-              if (truth.survey, truth.object_id, truth.alert_id) not in points]  # fmt: skip
+    wrong += [f"point {alert.alert_id} of the light curve of {alert.object_id}"
+              for alert in alerts.values()
+              if (alert.survey, alert.object_id, alert.alert_id) not in points]  # fmt: skip
     out.print(
         f"{len(expected):,} cutouts of {len(alerts):,} alerts, "
         f"light curves of {len(objects):,} objects with {len(points):,} points"
     )
-    for each in wrong[:20]:
-        out.print(f"not as it was sent: {each}", style="bold red")
+    for description in wrong[:20]:
+        out.print(f"not as it was sent: {description}", style="bold red")
     if wrong:
         out.print(f"{len(wrong):,} are not as they were sent", style="bold red")
     else:
@@ -174,7 +169,7 @@ def compare(read: str, truths: list[ExpectedAlert], out: Console) -> int:
 
 
 def rows(url: str, ids: list[str]) -> Iterator[dict]:
-    """Rows of a large query's Arrow answer."""
+    """Rows of the Arrow answer to a query for many ids."""
     body = json.dumps({"ids": ids}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:
@@ -183,75 +178,6 @@ def rows(url: str, ids: list[str]) -> Iterator[dict]:
 
 
 def chunks(ids: list[str]) -> Iterator[list[str]]:
-    """`ids`, some at a time."""
+    """`ids` in lists of `CHUNK`."""
     for at in range(0, len(ids), CHUNK):
         yield ids[at : at + CHUNK]
-
-
-def show_one(read: str, truths: list[ExpectedAlert], out: Console) -> list[str]:
-    """Show a cutout as a picture and a light curve as numbers; the paths to look at."""
-    whole = [truth for truth in truths if len(truth.cutouts) == 3]
-    if not whole:
-        return []
-    per_object: dict[str, int] = {}
-    for truth in whole:
-        per_object[truth.object_id] = per_object.get(truth.object_id, 0) + 1
-    truth = max(whole, key=lambda each: per_object[each.object_id])
-    cutout = f"/v1/alerts/{truth.alert_id}/cutouts/science"
-    curve = f"/v1/objects/{truth.object_id}/lightcurve"
-    paths = [f"/objects/{truth.object_id}", f"{cutout}?format=png&size=300", cutout, curve]
-    try:
-        pictures = [
-            picture(
-                get(f"{read}/v1/alerts/{truth.alert_id}/cutouts/{kind}?format=png"), out.is_terminal
-            )
-            for kind in ("science", "template", "difference")
-        ]
-        points = json.loads(get(f"{read}{curve}"))
-    except (OSError, StampedeError) as error:
-        out.print(f"{read}{curve}: {error}", style="bold red")
-        return paths
-    out.print(f"alert {truth.alert_id} of {truth.survey}: science, template, difference")
-    grid = Table.grid(padding=(0, 2))
-    grid.add_row(*pictures)
-    out.print(grid)
-    out.print(light_curve(truth.object_id, points))
-    return paths
-
-
-def get(url: str) -> bytes:
-    """The body of an answer."""
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return answer.read()
-
-
-def picture(png: bytes, colour: bool, width: int = 32) -> Text:
-    """A picture as text: two pixels a character, the upper as foreground; else as letters."""
-    image = Image.open(io.BytesIO(png)).convert("L").resize((width, width))
-    text = Text()
-    if not colour:
-        letters = [
-            INK[value * len(INK) // 256] for value in image.resize((width, width // 2)).tobytes()
-        ]
-        lines = ("".join(letters[at : at + width]) for at in range(0, len(letters), width))
-        return Text("\n".join(lines))
-    for y in range(0, width, 2):
-        for x in range(width):
-            upper, lower = (image.getpixel((x, y + i)) for i in (0, 1))
-            text.append("▀", f"rgb({upper},{upper},{upper}) on rgb({lower},{lower},{lower})")
-        text.append("\n")
-    return text
-
-
-def light_curve(object_id: str, answer: dict) -> Table:
-    """The last points of a light curve."""
-    points = answer["detections"]
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", title_justify="left")
-    table.title = f"light curve of {object_id}: the last of {len(points)} points"
-    for heading in ("mjd (TAI)", "band", "flux / nJy", "error / nJy", "what"):
-        table.add_column(heading, justify="left" if heading in ("band", "what") else "right")
-    for point in points[-6:]:
-        what = "forced" if point["forced"] else "limit" if point["limit"] else "detection"
-        numbers = ["-" if point[n] is None else f"{point[n]:,.0f}" for n in ("flux", "flux_err")]
-        table.add_row(f"{point['mjd']:.5f}", point["band"], *numbers, what)
-    return table

@@ -1,4 +1,4 @@
-"""What the processes say of themselves and the store of itself, gathered for the screen."""
+"""The status of a running system, from its processes' metrics and from the store."""
 
 import time
 import urllib.request
@@ -21,7 +21,7 @@ Numbers = dict[str, list[tuple[Mapping[str, str], float]]]
 
 
 class Flow(NamedTuple):
-    """One function that takes alerts: what it did, and its table's account."""
+    """A function that takes alerts: its rate, and the account of its table."""
 
     function: str
     per_second: float
@@ -32,15 +32,15 @@ class Flow(NamedTuple):
 
 
 class View(NamedTuple):
-    """All of it at one moment."""
+    """The status at one moment."""
 
     states: dict[str, State]
     flows: list[Flow]
     runs: dict[str, int]
 
 
-class Watch:
-    """Looks at a system again and again."""
+class Status:
+    """Reads the status of a system, again and again."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -49,12 +49,12 @@ class Watch:
         self._before: dict[str, tuple[float, float]] = {}
 
     def entries(self) -> list[ledger.Entry]:
-        """The ledger as the store has it now. Raises `StoreDown`."""
+        """The ledger in the store now. Raises `StoreDown`."""
         accounts = ledger.accounts(self._objects, self._tables)
         return ledger.entries(accounts, ledger.expected(self._objects))
 
-    def look(self) -> View:
-        """Gather everything. Raises `StoreDown`."""
+    def read(self) -> View:
+        """The status now. Raises `StoreDown`."""
         entries = self.entries()
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
@@ -75,7 +75,7 @@ class Watch:
         return View(self._system.supervisor.states(), flows, runs)
 
     def _rate(self, function: str) -> float:
-        """Alerts stored per second since the last look."""
+        """Alerts stored per second since the last call."""
         samples = self._numbers(function).get("stampede_flush_alerts_total", [])
         now, total = time.monotonic(), sum(value for _, value in samples)
         then, before = self._before.get(function, (now, total))
@@ -83,7 +83,7 @@ class Watch:
         return max(0.0, total - before) / (now - then) if now > then else 0.0
 
     def _numbers(self, name: str) -> Numbers:
-        """A process's metrics; none while it does not answer."""
+        """A process's metrics; empty if it does not answer."""
         numbers: Numbers = {}
         if name not in self._system.urls:
             return numbers

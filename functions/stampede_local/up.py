@@ -1,4 +1,4 @@
-"""`stampede up`: everything on this machine, on one screen, until Ctrl-C."""
+"""`stampede up`: everything on this machine, with a dashboard, until Ctrl-C."""
 
 import os
 import queue
@@ -18,17 +18,17 @@ from rich.text import Text
 
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
-from stampede_local.dashboard import line, screen
+from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.process import Process
-from stampede_local.status import View, Watch
+from stampede_local.status import Status, View
 from stampede_local.supervisor import State
 from stampede_local.system import System
 
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0
-TIMES = {"compact": 20.0, "reconcile": 60.0}  # seconds between events to each
+PING_SECONDS = {"compact": 20.0, "reconcile": 60.0}  # between events to each function
 
 
 def up(plan: SystemPlan, console: Console) -> None:
@@ -39,58 +39,58 @@ def up(plan: SystemPlan, console: Console) -> None:
 
 @contextmanager
 def running_system(plan: SystemPlan, console: Console) -> Iterator[System]:
-    """The system, with its timers; what it says goes to the console."""
+    """The system with its timers. Its progress goes to the console."""
     begin = time.monotonic()
 
-    def say(text: str) -> None:
+    def progress(text: str) -> None:
         when = Text(f"{time.monotonic() - begin:6.1f} s", style="dim")
         console.print(when, Text(text), sep="  ", soft_wrap=not console.is_terminal)
 
     def report(process: Process, state: State) -> None:
         if state is State.WAITING:
-            say(f"{process.name} ended with status {process.status}: starting it again")
-            say(f"  its log: {process.log}")
+            progress(f"{process.name} ended with status {process.status}: starting it again")
+            progress(f"  its log: {process.log}")
 
-    with System(plan, say, report) as system, timer(system):
-        say(f"ready: {system.urls['read']}/")
+    with System(plan, progress, report) as system, timer(system):
+        progress(f"ready: {system.urls['read']}/")
         yield system
 
 
 def show(system: System, console: Console, stop: threading.Event) -> None:
-    """The screen, or where there is no terminal a line now and then, until told to stop."""
+    """Show the dashboard, or without a terminal a line now and then, until `stop` is set."""
     if not console.is_terminal:
-        for view in views(system, console, LINE_SECONDS, stop):
+        for view in watch(system, console, LINE_SECONDS, stop):
             console.print(line(view), highlight=False, soft_wrap=True)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        for view in views(system, console, LOOK_SECONDS, stop):
-            live.update(screen(view, system), refresh=True)
+        for view in watch(system, console, LOOK_SECONDS, stop):
+            live.update(dashboard(view, system), refresh=True)
 
 
-def views(
+def watch(
     system: System, console: Console, seconds: float, stop: threading.Event
 ) -> Iterator[View]:
-    """The system as it is, every so many seconds, until told to stop.
+    """A view of the system every few seconds, until `stop` is set.
 
-    It is looked at by a thread of its own: a store that is away is waited for long, and whoever
-    says stop should not wait with it. That it is away is a line on the screen, not its end.
+    A thread of its own reads the status: if the store is away, reading takes long, and `stop`
+    should not wait for that. An error is a line on the console and does not end the watch.
     """
-    seen: queue.SimpleQueue[View] = queue.SimpleQueue()
+    views: queue.SimpleQueue[View] = queue.SimpleQueue()
 
-    def look() -> None:
-        watch = Watch(system)
+    def read() -> None:
+        status = Status(system)
         while not stop.is_set():
             try:
-                seen.put(watch.look())
+                views.put(status.read())
             except StampedeError as error:
                 if not stop.is_set():
                     console.print(error.message, style="yellow", markup=False, highlight=False)
             stop.wait(seconds)
 
-    threading.Thread(target=look, name="watch", daemon=True).start()
+    threading.Thread(target=read, name="watch", daemon=True).start()
     while not stop.is_set():
         with suppress(queue.Empty):
-            yield seen.get(timeout=0.2)
+            yield views.get(timeout=0.2)
 
 
 @contextmanager
@@ -110,17 +110,18 @@ def stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def timer(system: System) -> Iterator[None]:
-    """Sends `compact` and `reconcile` an event now and then, as PingSources do on a cluster."""
+    """Send `compact` and `reconcile` an event now and then, like PingSources on a cluster."""
     stop = threading.Event()
 
-    def ring(name: str, seconds: float) -> None:
+    def ping(name: str, seconds: float) -> None:
         while not stop.wait(seconds):
-            # It may just be starting again; there will be another.
+            # The function may be restarting; it gets another event later.
             with suppress(OSError, HTTPException):
                 send(name, system.urls[name])
 
-    for each in TIMES.items():
-        threading.Thread(target=ring, args=each, name=f"timer of {each[0]}", daemon=True).start()
+    for name, seconds in PING_SECONDS.items():
+        thread_name = f"timer of {name}"
+        threading.Thread(target=ping, args=(name, seconds), name=thread_name, daemon=True).start()
     try:
         yield
     finally:
@@ -128,7 +129,7 @@ def timer(system: System) -> Iterator[None]:
 
 
 def send(name: str, url: str) -> None:
-    """An event of the PingSource of that name."""
+    """Send the event of the PingSource of that name."""
     headers = {
         "ce-specversion": "1.0",
         "ce-type": "dev.knative.sources.ping",
@@ -141,7 +142,7 @@ def send(name: str, url: str) -> None:
 
 @contextmanager
 def temporary_system(data: Path, store: str | None, console: Console) -> Iterator[Running]:
-    """A system without Kafka for one command, such as `stampede ingest`."""
+    """A system without Kafka for one command, for example `stampede ingest`."""
     plan = SystemPlan(data.absolute(), store, None, (), free_port(), install=os.geteuid() == 0)
     with running_system(plan, console) as system:
         yield Running(system.settings, system.urls)

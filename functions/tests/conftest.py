@@ -1,6 +1,6 @@
-"""Real servers for the tests: one Ceph and one Kafka a session, started when a test asks for them.
+"""Real servers for the tests: one Ceph and one Kafka per session, started when a test uses them.
 
-A test that asks is marked ``integration`` by itself; ``-m "not integration"`` leaves them out.
+Tests that use them get the mark ``integration``; ``-m "not integration"`` leaves these tests out.
 """
 
 import os
@@ -21,8 +21,8 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 
-# How long an example takes says how busy the machine is, and nothing of the code. The examples are
-# the same each time; `pytest --hypothesis-profile search` looks for others.
+# No deadlines: the time of an example depends on how busy the machine is. The examples are the same
+# each time; `pytest --hypothesis-profile search` looks for others.
 ANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 hypothesis_settings.register_profile("stampede", derandomize=True, **ANY)
 hypothesis_settings.register_profile("search", **ANY)
@@ -39,26 +39,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def ceph_packages(pytestconfig: pytest.Config) -> None:
-    """Ceph's programs, installed where this runs as root."""
+    """Ceph's programs. Installs them when run as root."""
     installer.ensure(installer.CEPH, install=os.geteuid() == 0, progress=_progress(pytestconfig))
 
 
 @pytest.fixture(scope="session")
 def kafka_packages(pytestconfig: pytest.Config) -> Path:
-    """Kafka's jars, and the Java to run them."""
+    """Kafka's jars, and Java to run them."""
     installer.ensure(installer.KAFKA, install=os.geteuid() == 0, progress=_progress(pytestconfig))
     return installer.kafka_jars(_progress(pytestconfig))
 
 
 def _progress(config: pytest.Config) -> Progress:
-    """Progress to the terminal, past pytest's capture: an installation is never wordless."""
+    """Shows the progress of an installation on the terminal, past pytest's capture."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return lambda line: reporter.write_line(line) if reporter else None
 
 
 @pytest.fixture(scope="session")
 def ceph(ceph_packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCeph]:
-    """An S3 endpoint that forgets everything: `endpoint`, `access_key`, `secret_key`."""
+    """A Ceph whose data is in memory."""
     directory = tmp_path_factory.mktemp("ceph")
     with LocalCeph(directory, free_port(2), "memstore", gigabytes=4) as server:
         yield server
@@ -66,7 +66,7 @@ def ceph(ceph_packages: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def kafka(kafka_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """A Kafka broker: `bootstrap`."""
+    """A Kafka broker."""
     with LocalKafka(tmp_path_factory.mktemp("kafka"), free_port(2)) as server:
         yield server
 
@@ -95,7 +95,7 @@ def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
 
 
 def minio_of(ceph: LocalCeph) -> Minio:
-    """A client of a Ceph."""
+    """An S3 client of a Ceph."""
     return Minio(
         endpoint=ceph.endpoint.removeprefix("http://"),
         access_key=ceph.access_key,

@@ -80,7 +80,7 @@ def simulate(
             duplicates=duplicates,
             corrupt=corrupt,
             codec=codec,
-            truth=False,
+            keep_light_curves=False,
         )
     except ValueError as error:
         raise SetupError(str(error)) from error

@@ -1,7 +1,7 @@
 """Cutouts of a simulated alert: small FITS files of a star, its host galaxy and noise.
 
-Headers are made once, as bytes, and the few numbers that differ are written into them: building
-one by astropy takes longer than the whole alert may. Noise is a slice of one long strip.
+Headers are made once as bytes, and the few numbers that differ are written into them: astropy takes
+longer for one header than a whole alert may take. Noise is a slice of one long strip.
 """
 
 import math
@@ -30,19 +30,19 @@ def card(key: str, value: str | int | float | bool, comment: str = "") -> bytes:
 
 
 def block(cards: list[bytes]) -> bytes:
-    """A header of these cards, filled to whole blocks."""
+    """A header of these cards, padded to whole blocks."""
     header = b"".join(cards) + b"END".ljust(80)
     return header.ljust(-(-len(header) // BLOCK) * BLOCK)
 
 
 def data(array: np.ndarray) -> bytes:
-    """An image as FITS keeps it: big-endian, filled with zeros to whole blocks."""
+    """The data of a FITS image: big-endian, padded with zeros to whole blocks."""
     raw = array.astype(array.dtype.newbyteorder(">")).tobytes()
     return raw.ljust(-(-len(raw) // BLOCK) * BLOCK, b"\0")
 
 
 def size_cards(array_shape: tuple[int, int], bitpix: int) -> list[bytes]:
-    """The cards that say how large an image is."""
+    """The cards of an image's size."""
     height, width = array_shape
     return [
         card("BITPIX", bitpix),
@@ -54,7 +54,7 @@ def size_cards(array_shape: tuple[int, int], bitpix: int) -> list[bytes]:
 
 @cache
 def noise_strip(seed: int) -> np.ndarray:
-    """Standard normal noise, float32, of which each image takes some slice."""
+    """Standard normal noise, float32. Each image takes a slice of it."""
     return np.random.default_rng([seed, 99]).standard_normal(STRIP, dtype=np.float32)
 
 
@@ -72,7 +72,7 @@ def psf(size: int, fwhm: float, x: float, y: float) -> np.ndarray:
     rows, columns = np.mgrid[:size, :size]
     profile = (1 + ((columns - x) ** 2 + (rows - y) ** 2) / core**2) ** -beta
     image = (profile / profile.sum()).astype("f4")
-    image.flags.writeable = False  # shared by all who ask
+    image.flags.writeable = False  # the cached array is shared
     return image
 
 
@@ -85,7 +85,7 @@ def galaxy(size: int, radius: float, axis: float) -> np.ndarray:
 
 
 class Scene:
-    """What lies around one object; the template shows it, each science image shows it anew.
+    """The surroundings of one object, from which its template and its science images are made.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ class Scene:
     host
         Total flux of the host galaxy.
     depth
-        1 sigma of a point source's flux, from which the noise of a pixel follows.
+        1 sigma of a point source's flux, which determines the noise of a pixel.
     fwhm
-        Of the point-spread function, in pixels.
+        Full width at half maximum of the point-spread function, in pixels.
     offset
-        Where in its pixel the source lies, (x, y) from -0.5 to 0.5.
+        Position of the source within its pixel, (x, y) from -0.5 to 0.5.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ WCS = ("CRPIX1", "CRPIX2", "PC1_1", "PC1_2", "PC2_1", "PC2_2", "CRVAL1", "CRVAL2
 
 @cache
 def lsst_header(size: int) -> tuple[bytes, tuple[int, ...]]:
-    """The primary header for that size, and where in it the values of `WCS` begin."""
+    """The primary header for that size, and the offsets of the values of `WCS` in it."""
     cards = [
         card("SIMPLE", True, "conforms to FITS standard"),
         *size_cards((size, size), -32),
@@ -170,7 +170,7 @@ def lsst_tail(size: int, psf_size: int, fwhm: float) -> tuple[bytes, bytes]:
         ]
     )
     middle = (psf_size - 1) / 2
-    # 64 bits wide, but computed in 32: so it compresses as the real ones do (15 KB in all).
+    # 64 bits wide but computed in 32, so that it compresses like real ones (15 KB in all).
     profile = psf(psf_size, fwhm, middle + 0.03, middle - 0.07).astype("f8")
     image = block(
         [
@@ -219,20 +219,20 @@ ZTF_HEADER = block(
 
 
 def ztf_fits(image: np.ndarray) -> bytes:
-    """A cutout as ZTF sends it, except that SIMPLE stands in its right column here."""
+    """A cutout as ZTF sends it, except that SIMPLE is in the right column here."""
     return ZTF_HEADER + data(image)
 
 
 def gzipped(fits: bytes) -> bytes:
-    """A gzip file without a time in it."""
+    """A gzip file without a time stamp."""
     return igzip_lib.compress(fits, 1, igzip_lib.COMP_GZIP)
 
 
-def without_some(
+def drop_cutouts(
     fits: dict[str, bytes | None], share: float, rng: np.random.Generator
 ) -> dict[str, bytes | None]:
-    """The same cutouts; with a chance of `share`, one to three of them None."""
+    """The same cutouts; with a probability of `share`, one to three of them are None."""
     if rng.random() >= share:
         return fits
-    gone = rng.permutation(list(fits))[: rng.integers(1, 4)]
-    return {kind: None if kind in gone else image for kind, image in fits.items()}
+    missing = rng.permutation(list(fits))[: rng.integers(1, 4)]
+    return {kind: None if kind in missing else image for kind, image in fits.items()}

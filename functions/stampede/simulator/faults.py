@@ -1,4 +1,4 @@
-"""Ways to spoil an alert, each with the answers that it must get."""
+"""Faults of an alert, each with the HTTP statuses that the functions must answer."""
 
 import io
 import json
@@ -8,17 +8,19 @@ from typing import NamedTuple, cast
 
 import fastavro
 
-from stampede.alerts.schemas import Schema, parsed
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
-from stampede.simulator import ztf
+from stampede.alerts.schemas import Schema
+from stampede.alerts.schemas import parsed
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN
+from stampede.alerts.surveys.rubin_schemas import rubin_schema
+from stampede.simulator import ztf_container
 from stampede.simulator.packets import SimulatedAlert
 
-OLD_RUBIN = 300  # a version that the bytes of the newest do not fit
+OLD_RUBIN = 300  # a version that cannot read the bytes of the newest
 NOT_FITS = b"This is not a FITS file."
 
 
 class Answer(NamedTuple):
-    """The HTTP status that each function owes to an alert (`stampede.errors`)."""
+    """The HTTP status that each function must answer (see `stampede.errors`)."""
 
     cutouts: int
     lightcurves: int
@@ -32,22 +34,22 @@ FAULTS = {
     "truncated": UNDECODABLE,  # the last third is missing
     "trailing": UNDECODABLE,  # one byte is left over after the record
     "zeros": UNDECODABLE,  # framing and schema, then zeros all through
-    "unknown-schema": UNDECODABLE,  # an id nobody knows; a container whose schema is none
-    "wrong-schema": UNDECODABLE,  # an id or a schema that the bytes do not fit
+    "unknown-schema": UNDECODABLE,  # an unknown id; a container whose schema is invalid
+    "wrong-schema": UNDECODABLE,  # an id or a schema that does not match the bytes
     "no-time": UNUSABLE,  # the time of the observation is NaN
     "future": UNUSABLE,  # observed decades from now
-    "not-fits": Answer(422, 200),  # a cutout that is not FITS; the light curve is well
+    "not-fits": Answer(422, 200),  # a cutout that is not FITS; the light curve is correct
 }
 TIMES = {"no-time": math.nan, "future": 80_000.0}  # MJD; the year 2077
 
 
-def spoil(alert: SimulatedAlert, fault: str) -> SimulatedAlert:
-    """The same alert with that fault."""
-    make = _spoil_lsst if alert.survey == "lsst" else _spoil_ztf
+def with_fault(alert: SimulatedAlert, fault: str) -> SimulatedAlert:
+    """The same alert with that fault. Raises `ValueError` if there is no such fault."""
+    make = _faulty_lsst if alert.survey == "lsst" else _faulty_ztf
     return replace(alert, body=make(alert.body, fault), fault=fault)
 
 
-def _spoil_lsst(body: bytes, fault: str) -> bytes:
+def _faulty_lsst(body: bytes, fault: str) -> bytes:
     frame, record = body[:5], body[5:]
     match fault:
         case "zeros":
@@ -66,33 +68,33 @@ def _spoil_lsst(body: bytes, fault: str) -> bytes:
             else:
                 packet["diaSource"]["midpointMjdTai"] = TIMES[fault]
             return frame + _written(schema, packet)
-    return _spoil_any(body, fault)
+    return _faulty(body, fault)
 
 
-def _spoil_ztf(body: bytes, fault: str) -> bytes:
+def _faulty_ztf(body: bytes, fault: str) -> bytes:
     reader = fastavro.reader(io.BytesIO(body))
     (packet,) = cast(list[dict], list(reader))
-    schema, codec = parsed(ztf.schema()), reader.codec
+    schema, codec = parsed(ztf_container.schema()), reader.codec
     match fault:
         case "zeros":
-            return ztf.container(bytes(len(_written(schema, packet))), codec)
+            return ztf_container.container(bytes(len(_written(schema, packet))), codec)
         case "trailing":
-            return ztf.container(_written(schema, packet) + b"\0", codec)
+            return ztf_container.container(_written(schema, packet) + b"\0", codec)
         case "unknown-schema":
             return body.replace(b'"type":"record"', b'"type":"recrod"', 1)
         case "wrong-schema":
-            undeclared = ztf.schema() | {"fields": ztf.schema()["fields"][1:]}
-            return ztf.container(_written(schema, packet), codec, json.dumps(undeclared))
+            undeclared = ztf_container.schema() | {"fields": ztf_container.schema()["fields"][1:]}
+            return ztf_container.container(_written(schema, packet), codec, json.dumps(undeclared))
         case "no-time" | "future" | "not-fits":
             if fault == "not-fits":
                 packet["cutoutScience"] = {"fileName": "science.txt", "stampData": NOT_FITS}
             else:
                 packet["candidate"]["jd"] = TIMES[fault] + 2400000.5
-            return ztf.container(_written(schema, packet), codec)
-    return _spoil_any(body, fault)
+            return ztf_container.container(_written(schema, packet), codec)
+    return _faulty(body, fault)
 
 
-def _spoil_any(body: bytes, fault: str) -> bytes:
+def _faulty(body: bytes, fault: str) -> bytes:
     match fault:
         case "empty":
             return b""

@@ -19,7 +19,7 @@ from stampede.simulator.packets import (
     encoder,
     named_types,
 )
-from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Point, Sighted
+from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Point
 
 FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
 KINDS = ("difference", "science", "template")  # in the order of the packet
@@ -30,33 +30,34 @@ SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
 
 @cache
 def encoders() -> dict:
-    """One encoder for each record of the schema. What is not simulated is NaN, 0 or False."""
+    """One encoder for each record. Values that are not simulated are NaN, 0 or False."""
     types = named_types(rubin_schema(NEWEST_RUBIN))
     blank = {"float": math.nan, "double": math.nan, "int": 0, "boolean": False}
     return {name: encoder(types[name], **blank) for name in types if name != "alert"}
 
 
-class Follow:
-    """One object followed through the exposures of its field.
+class RubinObject:
+    """One object and its alerts through the exposures of its field.
 
-    Ids are ``1e17 + (seed % 800) * 1e15`` and up, so that each takes nine bytes, as real ones do.
+    Ids start at ``1e17 + (seed % 800) * 1e15``: each takes nine bytes, like real ones.
     """
 
     def __init__(
         self,
         seed: int,
         number: int,
-        seen: Sighted,
+        measurements: Measurements,
         visits: list[Exposure],
         rng: np.random.Generator,
         null_cutouts: float = 0.0,
     ) -> None:
-        self.seen, self.visits, self.rng, self.null_cutouts = seen, visits, rng, null_cutouts
-        self.moves = seen.kind == "mover"
+        self.measurements, self.visits, self.rng = measurements, visits, rng
+        self.null_cutouts = null_cutouts
+        self.moves = measurements.kind == "mover"
         self.base = 10**17 + (seed % 800) * 10**15
         self.number = number + self.moves * 10**10
         self.id = self.base + self.number
-        # Packets say "none" in two ways: null, or 0 and NaN (seen in schema 10.0). So do we.
+        # Real packets have two ways to leave a value out: null, or 0 and NaN (as in schema 10.0).
         self.none: tuple[int | None, float | None] = (0, math.nan) if number % 2 else (None, None)
         self.sources: list[bytes] = []
         self.forced: list[bytes] = []
@@ -64,16 +65,16 @@ class Follow:
         self.first = math.nan
         size = int(rng.choice(SIZES))
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
-        host = 0.0 if self.moves else seen.host
+        host = 0.0 if self.moves else measurements.host
         self.scene = cutouts.Scene(seed, size, host, LSST.depth, FWHM, offset, rng)
         scale, angle = LSST.pixel / 3600, rng.uniform(0, 2 * math.pi)
         c, s = scale * math.cos(angle), scale * math.sin(angle)
         self.pc = (-c, s, s, c)
 
     def point(self, i: int, forced: bool) -> Point:
-        """What is true of the object in exposure `i`."""
-        seen, visit = self.seen, self.visits[i]
-        host = 0.0 if self.moves else seen.host
+        """The expected point of exposure `i`."""
+        measured, visit = self.measurements, self.visits[i]
+        host = 0.0 if self.moves else measured.host
         return Point(
             object_id=str(self.id),
             survey="lsst",
@@ -82,12 +83,12 @@ class Follow:
             source_id=self.base + (5 if forced else 2) * 10**14 + self.number * 1000 + i,
             mjd=visit.mjd,
             band=visit.band,
-            ra=seen.ra if forced else float(seen.ras[i]),
-            dec=seen.dec if forced else float(seen.decs[i]),
-            flux=float(seen.flux[i]),
-            flux_err=float(seen.flux_err[i]),
-            total_flux=float(np.float32(host + seen.flux[i])),
-            total_flux_err=float(seen.flux_err[i]),
+            ra=measured.ra if forced else float(measured.ras[i]),
+            dec=measured.dec if forced else float(measured.decs[i]),
+            flux=float(measured.flux[i]),
+            flux_err=float(measured.flux_err[i]),
+            total_flux=float(np.float32(host + measured.flux[i])),
+            total_flux_err=float(measured.flux_err[i]),
             reliability=None if forced else float(np.float32(0.5 + 0.001 * (i % 500))),
             visit=visit_id(visit, i),
             detector=visit.detector,
@@ -131,7 +132,7 @@ class Follow:
                 "snr": abs(point.flux / point.flux_err),
                 "apFlux": point.flux,
                 "apFluxErr": point.flux_err,
-                "templateFlux": 0.0 if self.moves else self.seen.host,
+                "templateFlux": 0.0 if self.moves else self.measurements.host,
                 "extendedness": 0.1,
                 "reliability": point.reliability,
                 "reliabilityVersion": "simulated",
@@ -147,18 +148,18 @@ class Follow:
 
     @property
     def object_prefix(self) -> bytes:
-        """The diaObject up to the three fields at its end that change with every alert."""
+        """The diaObject without its last three fields, which change with every alert."""
         record = {"diaObjectId": self.id, "validityStartMjdTai": self.first}
-        whole = encoders()["diaObject"](
+        encoded = encoders()["diaObject"](
             record
-            | {"ra": self.seen.ra, "dec": self.seen.dec, "nDiaSources": 0}
+            | {"ra": self.measurements.ra, "dec": self.measurements.dec, "nDiaSources": 0}
             | {"firstDiaSourceMjdTai": None, "lastDiaSourceMjdTai": None}
         )
-        return whole[:-3]
+        return encoded[:-3]
 
     def alert(self, i: int) -> SimulatedAlert | None:
-        """The alert of exposure `i`, if there is a detection; call for each exposure in order."""
-        detected = bool(self.seen.detected[i])
+        """The alert of exposure `i`, or None without a detection. Call it for each in order."""
+        detected = bool(self.measurements.detected[i])
         known = bool(self.sources)
         new_forced = []
         if known and not self.moves:
@@ -175,7 +176,7 @@ class Follow:
         parts = [FRAME, varint(own.source_id), SOME, blob("simulated"), NULL, source]
         history: tuple[Point, ...] = ()
         if self.moves:
-            parts += [NULL, NULL, NULL, *self.body_of_the_solar_system(own)]
+            parts += [NULL, NULL, NULL, *self.solar_system_records(own)]
         else:
             history = (*self.points, *new_forced)
             parts += (
@@ -195,13 +196,13 @@ class Follow:
             alert_id=own.source_id,
             object_id=own.object_id,
             mjd=own.mjd,
-            kind=self.seen.kind,
+            kind=self.measurements.kind,
             fits=fits,
             points=(own, *history),
         )
 
-    def body_of_the_solar_system(self, own: Point) -> list[bytes]:
-        """Its ssSource and its orbit."""
+    def solar_system_records(self, own: Point) -> list[bytes]:
+        """The ssSource and the orbit."""
         designation = f"{2026 + self.number % 9} AA{self.number % 10000}"
         apparition = encoders()["ssSource"](
             {
@@ -230,7 +231,7 @@ class Follow:
         return [SOME, apparition, SOME, orbit]
 
     def cutouts(self, own: Point) -> dict[str, bytes | None]:
-        """The three cutouts around a detection; now and then one or more are missing."""
+        """The three cutouts of a detection. Sometimes one or more are missing."""
         assert own.flux is not None
         assert own.ra is not None
         assert own.dec is not None
@@ -242,10 +243,10 @@ class Follow:
         for kind, image in images.items():
             variance = sky + np.abs(image) * np.float32(0.01 * sky**0.5)
             fits[kind] = cutouts.lsst_fits(kind, image, variance, FWHM, place, self.pc)
-        return cutouts.without_some(fits, self.null_cutouts, self.rng)
+        return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng)
 
 
 def visit_id(visit: Exposure, i: int) -> int:
-    """A visit is numbered by the day and a count: 2026040700201."""
+    """A visit's id: the day and a count, for example 2026040700201."""
     day = date(1858, 11, 17) + timedelta(days=int(visit.mjd))
     return int(f"{day:%Y%m%d}") * 100_000 + i

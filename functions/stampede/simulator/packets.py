@@ -1,7 +1,7 @@
-"""The simulated alert, and the pieces of Avro from which its bytes are put together.
+"""The simulated alert, and the pieces of Avro that make up its bytes.
 
-Each row of a history is encoded once, by fastavro, when it is measured; every later alert of
-the object carries the same bytes. Hence full histories cost nothing but a join.
+fastavro encodes each history row once, when it is measured. Every later alert of the object has the
+same bytes, so that a full history costs only a join.
 """
 
 import io
@@ -15,28 +15,28 @@ from stampede.alerts.container import varint
 from stampede.alerts.schemas import Schema, parsed
 from stampede.simulator.sky import Point
 
-NULL, SOME = b"\x00", b"\x02"  # which branch of the union ["null", type] follows
+NULL, SOME = b"\x00", b"\x02"  # the branch of the union ["null", type]
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAlert:
-    """An alert as sent, and what is true of it.
+    """An alert as sent, and the values that it should give.
 
     Attributes
     ----------
     body
         The message: for LSST in Confluent framing, for ZTF an Avro object container.
     kind
-        What it shows: supernova, variable, agn or mover.
+        Kind of object: supernova, variable, agn or mover.
     fits
-        The FITS file of each cutout, not gzipped; None where the alert carries none.
+        The FITS file of each cutout, not gzipped; None for a missing cutout.
     points
-        Its own point first, then each of its history.
+        The point of the alert itself, then those of its history.
     duplicate
-        The same bytes were sent before.
+        Whether the same bytes were sent before.
     fault
-        What is wrong with it, a key of `stampede.simulator.faults.FAULTS`; then `fits` and
-        `points` tell what was there before it was spoilt.
+        A key of `stampede.simulator.faults.FAULTS`, or None. `fits` and `points` are then those of
+        the alert without the fault.
     """
 
     survey: str
@@ -52,7 +52,7 @@ class SimulatedAlert:
 
 
 def blob(content: bytes | str) -> bytes:
-    """Avro bytes, or a string."""
+    """Avro bytes, or an Avro string."""
     content = content.encode() if isinstance(content, str) else content
     return varint(len(content)) + content
 
@@ -68,7 +68,7 @@ def array(rows: list[bytes]) -> bytes:
 
 
 def named_types(schema: Schema) -> dict[str, Schema]:
-    """Every record of a simplified schema by its name."""
+    """Every record of a simplified schema by name."""
     found: dict[str, Schema] = {}
 
     def walk(part: Schema) -> None:
@@ -90,24 +90,23 @@ def named_types(schema: Schema) -> dict[str, Schema]:
 def encoder(schema: Schema, **blank: object) -> Callable[[dict], bytes]:
     """A function that encodes records of `schema`.
 
-    Fields that a record leaves out are filled in by type: `blank` says with what, null where it
-    does not.
+    A field that a record leaves out gets the value of its type in `blank`, or null.
     """
     prepared = parsed(schema)
 
-    def filling(kind: Schema) -> object:
+    def default(kind: Schema) -> object:
         branches = kind if isinstance(kind, list) else [kind]
         first = next((b for b in branches if b != "null"), "null")
         return blank.get(first) if isinstance(first, str) else None
 
-    filled = {each["name"]: filling(each["type"]) for each in schema["fields"]}
+    defaults = {each["name"]: default(each["type"]) for each in schema["fields"]}
 
     def encode(record: dict) -> bytes:
-        unknown = record.keys() - filled.keys()
+        unknown = record.keys() - defaults.keys()
         if unknown:
             raise KeyError(f"{schema['name']} has no {sorted(unknown)}")
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, prepared, filled | record)
+        fastavro.schemaless_writer(out, prepared, defaults | record)
         return out.getvalue()
 
     return encode

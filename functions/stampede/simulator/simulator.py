@@ -1,4 +1,4 @@
-"""The simulator: a reproducible stream of alerts, and the truth about it."""
+"""The simulator: a reproducible stream of alerts, and the light curves that they should give."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stampede.simulator import lsst, ztf
-from stampede.simulator.faults import FAULTS, spoil
+from stampede.simulator.faults import FAULTS, with_fault
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.sky import (
     LSST,
@@ -18,51 +18,50 @@ from stampede.simulator.sky import (
     SHAPES,
     ZTF,
     Exposure,
+    Measurements,
     Point,
-    Sighted,
     Survey,
     exposures,
-    sight,
+    measure,
 )
 
-# What makes a follower of one object: (seed, number, what it is, the exposures, random numbers).
-Follow = Callable[[int, int, Sighted, list[Exposure], np.random.Generator], Any]
+# Makes the simulated object of a survey: (seed, number, measurements, exposures, random numbers).
+MakeObject = Callable[[int, int, Measurements, list[Exposure], np.random.Generator], Any]
 
-RECENT = 64  # a duplicate repeats one of so many alerts
+RECENT = 64  # a duplicate repeats one of the last RECENT alerts
 
 
 class Simulator:
-    """Alerts of an invented sky, the same for the same arguments and the same libraries.
+    """Alerts of an invented sky: the same arguments and libraries give the same alerts.
 
-    Each survey's alerts come in order of time, field by field: when the nights of one field are
-    over, the next field begins in the first night again. All lie between 2025-11-21 and
-    2026-10-27.
+    Each survey's alerts come field by field, and in order of time within a field: the next field
+    starts in the first night again. All times are between 2025-11-21 and 2026-10-27.
 
     Parameters
     ----------
     seed
-        Another seed, another sky. Object ids and Rubin's alert ids of two seeds differ where the
-        seeds differ modulo 800; ZTF's candids tell the time, so two seeds may share a few.
+        Another seed gives another sky. If two seeds differ modulo 800, so do their object ids and
+        Rubin's alert ids. ZTF's candids contain the time, so two seeds may share some of them.
     objects
-        How many objects a field has.
+        Number of objects in a field.
     nights
-        For how many nights a field is followed; histories grow with it.
+        Number of nights for which a field is observed; histories grow with it.
     lsst_share
-        Share of the messages that are Rubin's; the rest are ZTF's.
+        Share of Rubin's messages; the rest are ZTF's.
     solar_system
         Share of Rubin's alerts that show an object of the solar system.
     null_cutouts
-        Share of the alerts that lack one cutout or more.
+        Share of alerts that lack one cutout or more.
     duplicates
         Share of the messages that repeat an earlier one, byte for byte.
     corrupt
-        Share of the messages that are spoilt, each by the next of `faults`.
+        Share of messages with a fault; `faults` are used in turn.
     faults
-        Which faults, by name.
+        Names of faults.
     codec
-        Of ZTF's containers: null, deflate or snappy.
-    truth
-        Keep what `light_curve` needs: some 300 bytes per point.
+        Codec of ZTF's containers: null, deflate or snappy.
+    keep_light_curves
+        Keep the points for `light_curve`, some 300 bytes each.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Simulator:
         corrupt: float = 0.0,
         faults: tuple[str, ...] = tuple(FAULTS),
         codec: str = "null",
-        truth: bool = True,
+        keep_light_curves: bool = True,
     ) -> None:
         if not 1 <= nights <= MOST_NIGHTS:
             raise ValueError(f"nights must be 1 to {MOST_NIGHTS}, not {nights}")
@@ -99,57 +98,57 @@ class Simulator:
         self.lsst_share, self.solar_system = lsst_share, solar_system
         self.duplicates, self.corrupt, self.faults = duplicates, corrupt, faults
         self._rng = np.random.default_rng([seed, 0])
-        rubin = partial(lsst.Follow, null_cutouts=null_cutouts)
-        zwicky = partial(ztf.Follow, null_cutouts=null_cutouts, codec=codec)
+        rubin = partial(lsst.RubinObject, null_cutouts=null_cutouts)
+        zwicky = partial(ztf.ZtfObject, null_cutouts=null_cutouts, codec=codec)
         kinds = tuple(SHAPES)
         self._objects = stream(LSST, kinds, seed, objects, nights, rubin)
         self._movers = stream(LSST, ("mover",), seed, objects, nights, rubin)
         self._ztf = stream(ZTF, kinds, seed, objects, nights, zwicky)
         self._recent: deque[SimulatedAlert] = deque(maxlen=RECENT)
-        self._spoilt = 0
-        self._truth: dict[str, dict[tuple, Point]] | None = {} if truth else None
+        self._faulty = 0
+        self._curves: dict[str, dict[tuple, Point]] | None = {} if keep_light_curves else None
 
     def alerts(self, count: int) -> Iterator[SimulatedAlert]:
-        """The next `count` messages; another call goes on where this one ended."""
+        """The next `count` messages; another call continues after them."""
         for _ in range(count):
             yield self._next()
 
     def light_curve(self, object_id: str) -> list[Point]:
-        """Every point of that object which the alerts so far told of, in order of time."""
-        if self._truth is None:
-            raise ValueError("made with truth=False")
-        points = self._truth.get(object_id, {}).values()
+        """Every point of that object in the alerts so far, in order of time."""
+        if self._curves is None:
+            raise ValueError("made with keep_light_curves=False")
+        points = self._curves.get(object_id, {}).values()
         return sorted(points, key=lambda point: (point.mjd, point.forced, point.limit))
 
     @property
     def object_ids(self) -> list[str]:
-        """Every object that the alerts so far told of."""
-        return list(self._truth or {})
+        """Every object in the alerts so far."""
+        return list(self._curves or {})
 
     def _next(self) -> SimulatedAlert:
         if self._recent and self._rng.random() < self.duplicates:
-            again = self._recent[self._rng.integers(len(self._recent))]
-            return replace(again, duplicate=True)
-        alert = self._fresh()
+            earlier = self._recent[self._rng.integers(len(self._recent))]
+            return replace(earlier, duplicate=True)
+        alert = self._new_alert()
         if self.faults and self._rng.random() < self.corrupt:
-            fault = self.faults[self._spoilt % len(self.faults)]
-            self._spoilt += 1
-            alert = spoil(alert, fault)
+            fault = self.faults[self._faulty % len(self.faults)]
+            self._faulty += 1
+            alert = with_fault(alert, fault)
         self._recent.append(alert)
         if alert.fault is None or FAULTS[alert.fault].lightcurves < 300:
-            self._tell(alert)
+            self._keep_points(alert)
         return alert
 
-    def _tell(self, alert: SimulatedAlert) -> None:
-        if self._truth is None:
+    def _keep_points(self, alert: SimulatedAlert) -> None:
+        if self._curves is None:
             return
-        curve = self._truth.setdefault(alert.object_id, {})
+        curve = self._curves.setdefault(alert.object_id, {})
         for point in alert.points:
-            # ZTF's history lacks the score of the alert itself: the fuller point is kept.
+            # ZTF's history lacks the score that the alert itself has: keep the point with a score.
             if point.reliability is not None or point.key not in curve:
                 curve[point.key] = point
 
-    def _fresh(self) -> SimulatedAlert:
+    def _new_alert(self) -> SimulatedAlert:
         if self._rng.random() >= self.lsst_share:
             return next(self._ztf)
         moves = self._rng.random() < self.solar_system
@@ -157,18 +156,18 @@ class Simulator:
 
 
 def stream(
-    survey: Survey, kinds: tuple[str, ...], seed: int, objects: int, nights: int, follow: Follow
+    survey: Survey, kinds: tuple[str, ...], seed: int, objects: int, nights: int, make: MakeObject
 ) -> Iterator[SimulatedAlert]:
-    """A survey's alerts without end: field after field, each in order of time."""
+    """An endless stream of a survey's alerts: field after field, each in order of time."""
     for field in count():
-        # The kind of object is part of the seed: movers are not where the others are.
+        # The number of kinds is in the seed, so that fields of movers differ from other fields.
         rng = np.random.default_rng([seed, survey.number, len(kinds), field])
         visits = exposures(survey, nights, rng)
-        followed = [
-            follow(seed, field * objects + i, sight(survey, kind, visits, nights, rng), visits, rng)
+        observed = [
+            make(seed, field * objects + i, measure(survey, kind, visits, nights, rng), visits, rng)
             for i, kind in enumerate(rng.choice(kinds, objects).tolist())
         ]
         for i in range(len(visits)):
-            for each in followed:
-                if (alert := each.alert(i)) is not None:
+            for one in observed:
+                if (alert := one.alert(i)) is not None:
                     yield alert

@@ -1,7 +1,7 @@
 """A small sky that is known exactly: objects, exposures, and what each exposure measures.
 
-The sky is seen in fields. A field is a number of objects that share their exposures for some
-nights; it follows from a seed alone, so the same seed gives the same sky.
+The sky consists of fields. The objects of a field share their exposures for some nights. A field
+follows from the seed alone, so the same seed gives the same sky.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 FIRST_NIGHT = 61000  # MJD TAI; 2025-11-21
-MOST_NIGHTS = 340  # ends before November 2026: nothing comes from the future
+MOST_NIGHTS = 340  # ends before November 2026, so that no alert is from the future
 THRESHOLD = 5.0  # a detection is this many sigma, either sign
 
 NJY = 31.4  # AB magnitude of 1 nJy (Oke & Gunn 1983)
@@ -19,10 +19,10 @@ COLOUR = {"u": 0.5, "g": 0.9, "r": 1.0, "i": 1.05, "z": 0.95, "y": 0.8}
 
 @dataclass(frozen=True)
 class Survey:
-    """How a survey looks at the sky; fluxes in nJy, angles in arcseconds, times in days."""
+    """How a survey observes; fluxes in nJy, angles in arcseconds, times in days."""
 
     name: str
-    number: int  # tells the random numbers of the surveys apart
+    number: int  # part of the seed, so that surveys have different random numbers
     bands: str
     depth: float  # 1 sigma of one measurement
     brightest: float  # magnitude of the brightest and faintest peaks
@@ -39,7 +39,7 @@ ZTF = Survey("ztf", 2, "gr", 4600.0, 15.5, 20.0, 0.5, 0.2, 30.0, 0.1, 1.012)
 
 
 class Point(NamedTuple):
-    """One point of a true light curve, in the terms of `stampede.alerts.columns.DETECTION`."""
+    """An expected point of a light curve, with the columns of `alerts.columns.DETECTION`."""
 
     object_id: str
     survey: str
@@ -60,7 +60,7 @@ class Point(NamedTuple):
 
     @property
     def key(self) -> tuple:
-        """What makes it the same point in every alert, as `columns.DETECTION_KEY`."""
+        """Identifies the point in every alert that has it, like `columns.DETECTION_KEY`."""
         return self[:5]
 
 
@@ -73,8 +73,8 @@ class Exposure(NamedTuple):
 
 
 @dataclass
-class Sighted:
-    """An object and what every exposure of its field measures there (arrays over exposures)."""
+class Measurements:
+    """An object and its measurements in every exposure of its field (arrays over exposures)."""
 
     kind: str
     ra: float
@@ -88,7 +88,7 @@ class Sighted:
 
 
 def exposures(survey: Survey, nights: int, rng: np.random.Generator) -> list[Exposure]:
-    """Two exposures, in two bands if there are, in every clear night; in order of time."""
+    """Two exposures in every clear night, in two bands if possible, in order of time."""
     found = []
     for night in np.flatnonzero(rng.random(nights) < survey.clear):
         bands = rng.permutation(list(survey.bands))[:2]
@@ -129,16 +129,16 @@ def mover(mjd: np.ndarray, nights: int, rng: np.random.Generator) -> np.ndarray:
     return np.ones(len(mjd))
 
 
-def sight(
+def measure(
     survey: Survey, kind: str, visits: list[Exposure], nights: int, rng: np.random.Generator
-) -> Sighted:
+) -> Measurements:
     """Put an object of that kind on the sky and measure it in every exposure, with noise."""
     mjd = np.array([visit.mjd for visit in visits])
     peak = 10 ** ((NJY - rng.uniform(survey.brightest, survey.faintest)) / 2.5)
     shape = SHAPES.get(kind, mover)(mjd, nights, rng)
     true = peak * shape * np.array([COLOUR[visit.band] for visit in visits])
     error = np.hypot(survey.depth * rng.uniform(0.8, 1.3, len(mjd)), 0.005 * true)
-    # What a packet carries is 32 bits wide; measured that way here, so that truth is exact.
+    # Packets carry 32 bits. Round here as well, so that the expected values are exact.
     flux = (true + error * rng.standard_normal(len(mjd))).astype(np.float32)
     error = error.astype(np.float32)
     ra, dec = rng.uniform(0, 360), rng.uniform(-60, 10) if survey is LSST else rng.uniform(-25, 80)
@@ -147,7 +147,7 @@ def sight(
     jitter = survey.jitter / 3600 * rng.standard_normal((2, len(mjd)))
     decs = dec + motion[1] * elapsed / 10 + jitter[1]
     ras = (ra + (motion[0] * elapsed + jitter[0]) / np.cos(np.radians(dec))) % 360
-    return Sighted(
+    return Measurements(
         kind=kind,
         ra=float(ra),
         dec=float(dec),

@@ -1,4 +1,4 @@
-"""Where alerts go: Kafka, a folder of Avro files, or one tar file."""
+"""Write alerts to Kafka, to a folder of Avro files, or to a tar file."""
 
 import tarfile
 from collections import Counter
@@ -11,40 +11,40 @@ from confluent_kafka import KafkaException, Message, Producer
 from stampede.errors import SetupError
 from stampede.simulator.packets import SimulatedAlert
 
-Tell = Callable[[SimulatedAlert], None]
+OnWritten = Callable[[SimulatedAlert], None]
 
 TOPICS = {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
-ANSWER_SECONDS = 30.0  # a Kafka that does not answer for so long is none
-DELIVERY_SECONDS = 300  # one that was there is waited for: it may be starting again
+ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
+DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
 LARGEST = 16 << 20  # bytes of a message; larger than any alert
 
 
-def silent(alert: SimulatedAlert) -> None:
-    """Tell nobody."""
+def ignore(alert: SimulatedAlert) -> None:
+    """Do nothing when an alert is written."""
 
 
-def write(alerts: Iterable[SimulatedAlert], target: str, tell: Tell = silent) -> int:
-    """Write all alerts to `target`, return how many; `tell` hears of each once it is written.
+def write(alerts: Iterable[SimulatedAlert], target: str, on_written: OnWritten = ignore) -> int:
+    """Write all alerts to `target`, and call `on_written` for each. Returns their number.
 
     Parameters
     ----------
     target
-        ``kafka://HOST:PORT`` (topics `TOPICS`, others by ``?lsst=NAME&ztf=NAME``), a name that
+        ``kafka://HOST:PORT`` (topics `TOPICS`, or others with ``?lsst=NAME&ztf=NAME``), a name that
         ends in ``.tar``, or a folder.
 
     Raises
     ------
     SetupError
-        Where the target cannot be written to.
+        The target cannot be written to.
     """
     if target.startswith("kafka://"):
         parts = urlsplit(target)
-        return to_kafka(alerts, parts.netloc, TOPICS | dict(parse_qsl(parts.query)), tell)
+        return to_kafka(alerts, parts.netloc, TOPICS | dict(parse_qsl(parts.query)), on_written)
     if "://" in target:
         raise SetupError(f"cannot write to {target}: give kafka://HOST:PORT, FILE.tar or a folder")
     try:
         to_files = to_tar if target.endswith(".tar") else to_folder
-        return to_files(alerts, Path(target), tell)
+        return to_files(alerts, Path(target), on_written)
     except OSError as error:
         raise SetupError(f"cannot write to {target}: {error.strerror}") from error
 
@@ -53,11 +53,11 @@ def to_kafka(
     alerts: Iterable[SimulatedAlert],
     bootstrap: str,
     topics: dict[str, str] = TOPICS,
-    tell: Tell = silent,
+    on_written: OnWritten = ignore,
 ) -> int:
-    """Send alerts to the topic of their survey, without a key as Rubin does, and wait for all.
+    """Send alerts to the topic of their survey, without keys, as Rubin does, and wait for all.
 
-    Raises `SetupError` where Kafka did not take them all.
+    Raises `SetupError` if Kafka did not take all of them.
     """
     written = 0
     failures: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def to_kafka(
             "message.timeout.ms": DELIVERY_SECONDS * 1000,
             "queue.buffering.max.kbytes": 256 << 10,
             "linger.ms": 5,
-            "log_level": 0,  # what fails is told by the delivery reports
+            "log_level": 0,  # the delivery reports have the failures
         }
     )
 
@@ -78,7 +78,7 @@ def to_kafka(
             failures[str(error)] += 1
             return
         written += 1
-        tell(alert)
+        on_written(alert)
 
     def send(alert: SimulatedAlert) -> None:
         def report(error: object, message: Message) -> None:
@@ -87,7 +87,7 @@ def to_kafka(
         while True:
             try:
                 producer.produce(topics[alert.survey], alert.body, on_delivery=report)
-            except BufferError:  # the queue is full: let some of it go
+            except BufferError:  # the queue is full: let Kafka take a part of it
                 producer.poll(0.1)
             else:
                 producer.poll(0)
@@ -108,22 +108,24 @@ def to_kafka(
     return written
 
 
-def to_folder(alerts: Iterable[SimulatedAlert], folder: Path, tell: Tell = silent) -> int:
-    """Write each alert to ``<alert_id>.avro``; a duplicate to ``<alert_id>.again1.avro``."""
+def to_folder(
+    alerts: Iterable[SimulatedAlert], folder: Path, on_written: OnWritten = ignore
+) -> int:
+    """Write each alert to ``<alert_id>.avro``, a duplicate to ``<alert_id>.again1.avro``."""
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
     for name, alert in named(alerts):
         (folder / name).write_bytes(alert.body)
         written += 1
-        tell(alert)
+        on_written(alert)
     return written
 
 
-def to_tar(alerts: Iterable[SimulatedAlert], path: Path, tell: Tell = silent) -> int:
-    """Write alerts as the files of one tar, named as in a folder; same alerts, same tar."""
+def to_tar(alerts: Iterable[SimulatedAlert], path: Path, on_written: OnWritten = ignore) -> int:
+    """Write alerts as files of a tar, with the names that `to_folder` gives. Reproducible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = 0
-    with path.open("wb") as tar:  # not by TarFile, which keeps a record of every file in memory
+    with path.open("wb") as tar:  # not with TarFile, which keeps every member in memory
         for name, alert in named(alerts):
             info = tarfile.TarInfo(name)
             info.size = len(alert.body)
@@ -131,17 +133,17 @@ def to_tar(alerts: Iterable[SimulatedAlert], path: Path, tell: Tell = silent) ->
             tar.write(alert.body)
             tar.write(bytes(-info.size % tarfile.BLOCKSIZE))
             written += 1
-            tell(alert)
+            on_written(alert)
         tar.write(bytes(2 * tarfile.BLOCKSIZE))
     return written
 
 
 def named(alerts: Iterable[SimulatedAlert]) -> Iterable[tuple[str, SimulatedAlert]]:
-    """Each alert with a file name of its own."""
-    again: Counter[int] = Counter()
+    """Each alert with a unique file name."""
+    copies: Counter[int] = Counter()
     for alert in alerts:
         name = str(alert.alert_id)
         if alert.duplicate:
-            again[alert.alert_id] += 1
-            name += f".again{again[alert.alert_id]}"
+            copies[alert.alert_id] += 1
+            name += f".again{copies[alert.alert_id]}"
         yield f"{name}.avro", alert

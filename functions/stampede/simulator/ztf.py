@@ -1,13 +1,9 @@
 """Simulated ZTF alerts: schema 4.02, each an Avro object container with the schema inside."""
 
-import json
 import string
-import zlib
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
-import cramjam
 import numpy as np
 
 from stampede.alerts.container import varint
@@ -22,7 +18,8 @@ from stampede.simulator.packets import (
     encoder,
     named_types,
 )
-from stampede.simulator.sky import NJY, ZTF, Exposure, Point, Sighted
+from stampede.simulator.sky import NJY, ZTF, Exposure, Measurements, Point
+from stampede.simulator.ztf_container import container, schema
 
 KINDS = ("science", "template", "difference")  # in the order of the packet
 CODECS = ("null", "deflate", "snappy")
@@ -31,27 +28,13 @@ FWHM = 2.0  # pixels
 ZERO_POINT = 26.275  # AB magnitude of 1 DN
 TAI_UTC = 37 / 86400  # days, since 2017
 NIGHT_ZERO = 57754  # MJD of nid 0
-FAILED = -99999.0  # what forced photometry that failed says
-SYNC = b"stampede-simultr"
+FAILED = -99999.0  # the value of failed forced photometry
 FILTER = {"g": 1, "r": 2, "i": 3}
 
 
 @cache
-def schema() -> dict:
-    """Names and types of a real ZTF alert of version 4, with the full names that it uses."""
-    text = resources.files("stampede.simulator").joinpath("ztf_schema.json").read_text("utf-8")
-    return json.loads(text)
-
-
-@cache
-def schema_text() -> str:
-    """The schema as the head of every container carries it."""
-    return json.dumps(schema(), separators=(",", ":"))
-
-
-@cache
 def encoders() -> dict:
-    """One encoder for each record; what is not simulated is -999, as ZTF says it, or null."""
+    """One encoder for each record. Values that are not simulated are -999, as in ZTF, or null."""
     types = named_types(simplify(schema()))
     blank = {"float": -999.0, "double": -999.0, "int": 0, "long": 0, "string": "null"}
     made = {name: encoder(types[name], **blank) for name in ("candidate", "fp_hist")}
@@ -60,52 +43,29 @@ def encoders() -> dict:
     return made
 
 
-@cache
-def container_header(codec: str, written: str) -> bytes:
-    """All of a container before its block (Avro specification, "Object Container Files")."""
-    meta = blob("avro.schema") + blob(written) + blob("avro.codec") + blob(codec)
-    return b"Obj\x01" + varint(2) + meta + b"\x00" + SYNC
-
-
-def container(record: bytes, codec: str = "null", schema: str = "") -> bytes:
-    """An object container of one record, with our schema where none is given."""
-    match codec:
-        case "deflate":
-            record = zlib.compress(record, 1)[2:-4]  # raw: without zlib's header and checksum
-        case "snappy":
-            checksum = zlib.crc32(record).to_bytes(4, "big")
-            record = bytes(cramjam.snappy.compress_raw(record)) + checksum
-    return (
-        container_header(codec, schema or schema_text())
-        + varint(1)
-        + varint(len(record))
-        + record
-        + SYNC
-    )
-
-
 class Row(NamedTuple):
-    """A row of a history: when, its bytes, and what is true of it."""
+    """A history row: its time, its bytes, and the expected point."""
 
     mjd: float
     body: bytes
     point: Point
 
 
-class Follow:
-    """One object followed through the exposures of its field."""
+class ZtfObject:
+    """One object and its alerts through the exposures of its field."""
 
     def __init__(
         self,
         seed: int,
         number: int,
-        seen: Sighted,
+        measurements: Measurements,
         visits: list[Exposure],
         rng: np.random.Generator,
         null_cutouts: float = 0.0,
         codec: str = "null",
     ) -> None:
-        self.seen, self.visits, self.rng, self.number = seen, visits, rng, number
+        self.measurements, self.visits, self.rng = measurements, visits, rng
+        self.number = number
         self.null_cutouts, self.codec = null_cutouts, codec
         self.id = f"ZTF25{letters(number * 1000 + seed % 800)}"
         self.candidates: list[Row] = []
@@ -113,7 +73,7 @@ class Follow:
         self.detections = 0
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
         self.to_counts = 10 ** ((ZERO_POINT - NJY) / 2.5)
-        host, depth = seen.host * self.to_counts, ZTF.depth * self.to_counts
+        host, depth = measurements.host * self.to_counts, ZTF.depth * self.to_counts
         self.scene = cutouts.Scene(seed, cutouts.ZTF_SIZE, host, depth, FWHM, offset, rng)
         template = cutouts.ztf_fits(self.scene.template)
         self.template = template, cutouts.gzipped(template)
@@ -129,23 +89,23 @@ class Follow:
             source_id=pid(visit) * 1_000_000 + self.number % 1_000_000,
             mjd=visit.mjd,
             band=visit.band,
-            ra=float(self.seen.ras[i]),
-            dec=float(self.seen.decs[i]),
-            flux=float(self.seen.flux[i]),
-            flux_err=float(self.seen.flux_err[i]),
+            ra=float(self.measurements.ras[i]),
+            dec=float(self.measurements.decs[i]),
+            flux=float(self.measurements.flux[i]),
+            flux_err=float(self.measurements.flux_err[i]),
             reliability=float(np.float32(0.5 + 0.001 * (i % 500))),
             visit=pid(visit),
             detector=visit.detector,
         )
 
     def exposure(self, i: int) -> dict:
-        """The fields that tell of exposure `i`, shared by every kind of row."""
+        """The fields of exposure `i` that every kind of row has."""
         visit = self.visits[i]
         return {
             "jd": visit.mjd - TAI_UTC + 2400000.5,
             "fid": FILTER[visit.band],
             "pid": pid(visit),
-            "diffmaglim": limit(float(self.seen.flux_err[i])),
+            "diffmaglim": limit(float(self.measurements.flux_err[i])),
             "programid": 1,
             "field": 505,
             "rcid": visit.detector,
@@ -171,14 +131,14 @@ class Follow:
 
     def forced_row(self, i: int) -> Row:
         """Forced photometry on exposure `i`; one in ten fails."""
-        flux, error = float(self.seen.flux[i]), float(self.seen.flux_err[i])
+        flux, error = float(self.measurements.flux[i]), float(self.measurements.flux_err[i])
         failed = i % 10 == 7
         record = {
             "forcediffimflux": FAILED if failed else flux * self.to_counts,
             "forcediffimfluxunc": FAILED if failed else error * self.to_counts,
             "procstatus": "61" if failed else "0",
-            "ranr": self.seen.ra,
-            "decnr": self.seen.dec,
+            "ranr": self.measurements.ra,
+            "decnr": self.measurements.dec,
             "exptime": ZTF.exposure,
         }
         point = self.point(i)._replace(
@@ -193,9 +153,9 @@ class Follow:
         return Row(point.mjd, encoders()["fp_hist"](self.exposure(i) | record), point)
 
     def candidate_row(self, i: int) -> Row:
-        """What later alerts say of exposure `i`: a detection, or else a limit."""
+        """The row of exposure `i` in later alerts: a detection or an upper limit."""
         point = self.point(i)
-        if self.seen.detected[i]:
+        if self.measurements.detected[i]:
             record = self.exposure(i) | self.measured(point)
             return Row(point.mjd, encoders()["detection"](record), point._replace(reliability=None))
         point = point._replace(
@@ -210,8 +170,8 @@ class Follow:
         return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)
 
     def alert(self, i: int) -> SimulatedAlert | None:
-        """The alert of exposure `i`, if there is a detection; call for each exposure in order."""
-        alert = self.detection(i) if self.seen.detected[i] else None
+        """The alert of exposure `i`, or None without a detection. Call it for each in order."""
+        alert = self.detection(i) if self.measurements.detected[i] else None
         self.candidates.append(self.candidate_row(i))
         self.forced.append(self.forced_row(i))
         return alert
@@ -227,7 +187,11 @@ class Follow:
             self.exposure(i)
             | self.measured(own)
             | {"drb": own.reliability, "drbversion": "simulated"}
-            | {"ranr": self.seen.ra, "decnr": self.seen.dec, "exptime": ZTF.exposure}
+            | {
+                "ranr": self.measurements.ra,
+                "decnr": self.measurements.dec,
+                "exptime": ZTF.exposure,
+            }
             | {"ndethist": self.detections, "ncovhist": i + 1, "nmtchps": 1, "rfid": 505120100}
             | {"jdstartref": 2458000.5, "jdendref": 2458100.5, "nframesref": 15, "nmatches": 300}
         )
@@ -249,13 +213,13 @@ class Follow:
             alert_id=own.source_id,
             object_id=self.id,
             mjd=own.mjd,
-            kind=self.seen.kind,
+            kind=self.measurements.kind,
             fits=fits,
             points=(own, *(row.point for row in (*candidates, *forced))),
         )
 
     def cutouts(self, own: Point) -> tuple[dict[str, bytes | None], dict[str, bytes]]:
-        """The three cutouts, and gzipped; now and then one or more are missing."""
+        """The three cutouts, plain and gzipped. Sometimes one or more are missing."""
         assert own.flux is not None
         science, difference = map(
             cutouts.ztf_fits, self.scene.images(own.flux * self.to_counts, self.rng)
@@ -271,7 +235,7 @@ class Follow:
             "template": template_stamp,
             "difference": cutouts.gzipped(difference),
         }
-        return cutouts.without_some(fits, self.null_cutouts, self.rng), stamps
+        return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng), stamps
 
 
 def pid(visit: Exposure) -> int:
@@ -287,7 +251,7 @@ def limit(error: float) -> float:
 
 
 def letters(number: int) -> str:
-    """A number in seven or more letters, as ZTF names its objects."""
+    """A number as seven or more letters, like the names of ZTF's objects."""
     name = ""
     while number or len(name) < 7:
         number, digit = divmod(number, 26)

@@ -9,7 +9,7 @@ from stampede_bench.registry import measure_of
 
 @pytest.fixture
 def measure(tmp_path: Path) -> Callable[..., dict[tuple[str, str], Figure]]:
-    """Runs a benchmark in its smallest form; its figures by subject and name."""
+    """Runs a benchmark in its smallest form. Returns its figures by subject and name."""
 
     def run(name: str, real: Path | None = None) -> dict[tuple[str, str], Figure]:
         context = Context(True, tmp_path, lambda _: None, real, scale=0.005)

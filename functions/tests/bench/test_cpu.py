@@ -16,7 +16,7 @@ def work(seconds: float) -> None:
         pass
 
 
-def test_the_kernel_is_read_as_psutil_reads_it() -> None:
+def test_cpu_times_agree_with_psutil() -> None:
     before = psutil.Process().cpu_times()
     stat = dict(processes())[os.getpid()]
     after = psutil.Process().cpu_times()
@@ -25,7 +25,7 @@ def test_the_kernel_is_read_as_psutil_reads_it() -> None:
     assert stat.seconds <= after.user + after.system + TICK
 
 
-def test_a_worker_is_told_from_its_parent() -> None:
+def test_workers_count_apart_from_their_parent() -> None:
     pipe, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
     child.start()

@@ -13,7 +13,7 @@ def reader(directory: Path) -> BatchDecoder:
     return make_batch_decoder(directory)
 
 
-def test_each_stage_has_a_figure_and_each_figure_is_a_time(measure) -> None:
+def test_each_stage_has_a_figure(measure) -> None:
     found = measure("decode")
     subjects = {subject for subject, _ in found}
     assert len(subjects) == 6  # three loads, two functions
@@ -35,17 +35,17 @@ def test_each_stage_has_a_figure_and_each_figure_is_a_time(measure) -> None:
 def test_simulated_alerts_are_as_large_as_real_ones_and_of_different_objects(
     survey: str, rows: int, tmp_path: Path
 ) -> None:
-    given = load.simulated(survey, 40, rows)
-    assert len({object_id for _, object_id in given.ids}) > 30
-    points = reader(tmp_path).detections(given.messages).rows.num_rows
+    alerts = load.simulated(survey, 40, rows)
+    assert len({object_id for _, object_id in alerts.ids}) > 30
+    points = reader(tmp_path).detections(alerts.messages).rows.num_rows
     assert points / 40 == pytest.approx(rows, rel=0.3)
-    assert {"lsst": 140_000, "ztf": 60_000}[survey] < given.size < 200_000
+    assert {"lsst": 140_000, "ztf": 60_000}[survey] < alerts.size < 200_000
 
 
 def test_short_cutouts_are_still_fits(tmp_path: Path) -> None:
-    given = load.short_cutouts(5, 100)
-    assert given.size < 100_000
-    decoded = reader(tmp_path).cutouts(given.messages)
+    alerts = load.short_cutouts(5, 100)
+    assert alerts.size < 100_000
+    decoded = reader(tmp_path).cutouts(alerts.messages)
     assert decoded.faults == [None] * 5
     assert decoded.rows["fits"].null_count == 0
 
@@ -57,8 +57,8 @@ def test_short_cutouts_are_still_fits(tmp_path: Path) -> None:
 def test_real_alerts_repeated_are_different_alerts_of_different_objects(
     place: int, tmp_path: Path
 ) -> None:
-    given = list(load.real(REAL, 210))[place]
-    decoded = reader(tmp_path).cutouts(given.messages)
+    alerts = list(load.real(REAL, 210))[place]
+    decoded = reader(tmp_path).cutouts(alerts.messages)
     assert decoded.faults == [None] * 210
     for name in ("alert_id", "object_id"):
         assert len(decoded.rows[name].unique()) == 210

@@ -1,8 +1,8 @@
-"""What must not grow unseen: bytes and requests of an alert, and CPU time beside a rival's.
+"""Bounds on the bytes and requests of an alert, and on CPU time in units of fastavro's.
 
-Counts are the same on every machine, and ratios within one run nearly so, where rates are not.
-Each bound leaves a tenth or, of CPU time, a half: a change that breaks one is a clear loss, to be
-mended or, where it buys something, to be written down together with the new bound.
+Counts are the same on every machine, and ratios within one run nearly so; rates are not. Bounds are
+a tenth above the measured value, for CPU time a half. A change that breaks one is a clear loss: fix
+it or, if the loss is worth it, write down why together with the new bound.
 """
 
 import random
@@ -30,15 +30,15 @@ from tests.support.watched_objects import Watched
 
 pytestmark = pytest.mark.integration  # some seconds
 
-ALERTS = 300  # a flush, as `Settings.in_flight` makes them
+ALERTS = 300  # a flush, see `Settings.in_flight`
 HISTORY = 50  # rows
-# Of fastavro's CPU time, all that a worker does, and the reading of records alone.
+# In units of fastavro's CPU time: all the work of a worker, and decoding the records alone.
 MOST_CPU = {"cutouts": {"lsst": 0.8, "ztf": 0.45}, "lightcurves": {"lsst": 0.5, "ztf": 0.45}}
 MOST_READING = 0.25
 
 
 @pytest.fixture(scope="module", params=["lsst", "ztf"])
-def given(request: pytest.FixtureRequest) -> Load:
+def alerts(request: pytest.FixtureRequest) -> Load:
     return load.simulated(request.param, ALERTS, HISTORY)
 
 
@@ -51,13 +51,13 @@ def objects() -> Watched:
 def flush(
     objects: Watched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[object, Load, int], None]:
-    """Has a function store all alerts, in so many flushes."""
+    """Lets a function store all alerts in this many flushes."""
 
-    def run(function, given: Load, flushes: int) -> None:
+    def run(function, alerts: Load, flushes: int) -> None:
         monkeypatch.setattr(function, "open_objects", lambda settings: objects)
         work = function.make_batch_storer(Settings(spool=tmp_path))
         for number in range(flushes):
-            messages = given.messages[number::flushes]
+            messages = alerts.messages[number::flushes]
             positions = [Position("topic", 0, n * flushes + number) for n in range(len(messages))]
             assert work(Batch(messages, positions, False)).verdicts == [None] * len(messages)
 
@@ -68,8 +68,10 @@ def bytes_of(objects: Watched, prefix: str) -> int:
     return sum(info.size for info in objects.inner.list(prefix))
 
 
-def test_a_flush_of_cutouts_is_two_requests_and_the_images_bytes(given, objects, flush) -> None:
-    flush(cutouts, given, 1)
+def test_a_flush_of_cutouts_takes_two_requests_and_little_more_than_the_images(
+    alerts, objects, flush
+) -> None:
+    flush(cutouts, alerts, 1)
     assert [operation for operation, _ in objects.calls] == ["put", "put"]
     (pack,) = objects.inner.list("packs/")
     rows, _ = read_rows(objects.inner.get(pack.key))
@@ -78,17 +80,17 @@ def test_a_flush_of_cutouts_is_two_requests_and_the_images_bytes(given, objects,
     assert bytes_of(objects, "tables/cutouts/") <= 50 * ALERTS
 
 
-def test_a_flush_of_light_curves_is_two_requests_and_little(given, objects, flush) -> None:
-    flush(lightcurves, given, 1)
+def test_a_flush_of_light_curves_takes_two_requests_and_few_bytes(alerts, objects, flush) -> None:
+    flush(lightcurves, alerts, 1)
     assert [operation for operation, _ in objects.calls] == ["put", "put"]
     assert bytes_of(objects, "") <= 1_450 * ALERTS  # measured: 1,306 LSST, 1,013 ZTF
 
 
-def test_reading_asks_the_store_little(given, objects, flush) -> None:
-    flush(cutouts, given, 8)
-    flush(lightcurves, given, 8)
+def test_reads_take_few_requests(alerts, objects, flush) -> None:
+    flush(cutouts, alerts, 8)
+    flush(lightcurves, alerts, 8)
     lookup = Lookup(objects, Settings(refresh_seconds=3600))
-    picked = random.Random(1).sample(given.ids, 50)
+    picked = random.Random(1).sample(alerts.ids, 50)
 
     def requests(work: Callable) -> float:
         before = len(objects.calls)
@@ -102,20 +104,20 @@ def test_reading_asks_the_store_little(given, objects, flush) -> None:
     def light_curve(_: int, object_id: str) -> pa.Table:
         return lookup.light_curves([object_id])
 
-    requests(cutout), requests(light_curve)  # the index is in memory then
+    requests(cutout), requests(light_curve)  # puts the index into memory
     assert requests(cutout) == 1
     assert requests(light_curve) == 0
-    # All that there is: neighbours come in one request.
+    # All alerts: neighbours come in one request.
     before = len(objects.calls)
-    places = lookup.locations([alert_id for alert_id, _ in given.ids])
-    assert sum(data is not None for _, data in lookup.all_fits(places)) >= len(given.ids)
-    assert len(objects.calls) - before <= len(KINDS) * len(given.ids) / 50
+    places = lookup.locations([alert_id for alert_id, _ in alerts.ids])
+    assert sum(data is not None for _, data in lookup.all_fits(places)) >= len(alerts.ids)
+    assert len(objects.calls) - before <= len(KINDS) * len(alerts.ids) / 50
     lookup.close()
 
 
-def test_compaction_writes_each_byte_once_a_level(given, objects, flush) -> None:
-    flush(cutouts, given, 8)
-    flush(lightcurves, given, 8)
+def test_compaction_writes_each_byte_once_a_level(alerts, objects, flush) -> None:
+    flush(cutouts, alerts, 8)
+    flush(lightcurves, alerts, 8)
     for spec in (CUTOUTS, DETECTIONS):
         prefix = f"tables/{spec.name}/"
         inputs = {info.key for info in objects.inner.list(prefix)}
@@ -129,17 +131,17 @@ def test_compaction_writes_each_byte_once_a_level(given, objects, flush) -> None
         assert len(objects.calls) - before <= 12 * len(inputs)
 
 
-def test_decoding_is_much_cheaper_than_with_fastavro(given) -> None:
-    """CPU time of all that a worker does, in units of fastavro's for the record alone.
+def test_decoding_is_much_cheaper_than_with_fastavro(alerts) -> None:
+    """CPU time of a worker, in units of fastavro's for decoding the records alone.
 
-    The least of some rounds: what others do on the machine makes it more, never less. LSST's
-    cutouts are deflated, which fastavro does not do.
+    The minimum of five rounds, since other processes only add to it. A worker also deflates LSST's
+    cutouts, which fastavro does not.
     """
-    few = given._replace(messages=given.messages[:100])
-    list(decode.stages(few))  # memory is had from the kernel once
+    few = alerts._replace(messages=alerts.messages[:100])
+    list(decode.stages(few))  # warm up: the kernel gives memory once
     figures = [figure for _ in range(5) for figure in decode.stages(few)]
     for function, most in MOST_CPU.items():
-        for name, bound in (("all", most[given.survey]), (decode.READ, MOST_READING)):
+        for name, bound in (("all", most[alerts.survey]), (decode.READ, MOST_READING)):
             found = [
                 figure.ratio
                 for figure in figures

@@ -41,16 +41,16 @@ def test_it_keeps_its_data_and_leaves_no_process(tmp_path: Path) -> None:
 
     server.start()
     put(minio_of(server), "second", b"2" * 20_000)
-    for process in server.processes:  # as when the power goes
+    for process in server.processes:  # like a power failure
         process.kill()
 
-    with LocalCeph(tmp_path / "a", free_port(2), gigabytes=2) as again:  # another port even
+    with LocalCeph(tmp_path / "a", free_port(2), gigabytes=2) as again:  # on another port
         client = minio_of(again)
         assert get(client, "first") == b"1" * 20_000
         assert get(client, "second") == b"2" * 20_000
 
 
-def test_a_second_one_beside_the_first(ceph: LocalCeph, tmp_path: Path) -> None:
+def test_two_clusters_run_side_by_side(ceph: LocalCeph, tmp_path: Path) -> None:
     first = minio_of(ceph)
     if not first.bucket_exists(bucket_name="sky"):
         first.make_bucket(bucket_name="sky")
@@ -71,10 +71,10 @@ def test_a_taken_port_is_refused_before_anything_is_touched(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failing_daemon_says_why(tmp_path: Path) -> None:
+def test_a_failed_daemon_is_reported_with_its_log(tmp_path: Path) -> None:
     server = LocalCeph(tmp_path, free_port(2))
     identity = {"fsid": str(uuid.uuid4()), "mon_port": server.port + 1, "store": "bluestore"}
-    (tmp_path / "cluster.json").write_text(json.dumps(identity))  # but there is no monitor's data
+    (tmp_path / "cluster.json").write_text(json.dumps(identity))  # but the monitor has no data
     with pytest.raises(SetupError, match=r"(?s)ceph-mon ended with status .*does not exist"):
         server.start()
     assert not any(process.running for process in server.processes)

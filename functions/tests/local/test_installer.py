@@ -21,18 +21,20 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return make
 
 
-def test_what_is_here_is_not_installed() -> None:
+def test_present_programs_are_not_installed() -> None:
     installer.ensure({"sh": "dash"}, install=True, progress=pytest.fail)
 
 
-def test_without_consent_it_says_the_command() -> None:
+def test_without_consent_the_error_has_the_command() -> None:
     with pytest.raises(SetupError) as caught:
         installer.ensure({"sh": "dash", "no-such-program": "some-package"})
     assert "lacks no-such-program." in caught.value.message
     assert "apt-get install --yes --no-install-recommends some-package" in caught.value.message
 
 
-def test_with_consent_it_installs_and_talks(program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_consent_it_installs_and_reports_progress(
+    program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     program("apt-get", 'echo "$@"; echo Setting up some-package')
     lines: list[str] = []
@@ -40,7 +42,9 @@ def test_with_consent_it_installs_and_talks(program, monkeypatch: pytest.MonkeyP
     assert lines == ["installing some-package (about 20 s)", "  Setting up some-package"]
 
 
-def test_a_failed_installation_shows_its_end(program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_installation_is_reported_with_its_output(
+    program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     program("apt-get", "echo E: no network >&2; exit 100")
     with pytest.raises(SetupError, match=r"(?s)`apt-get update` failed.*E: no network"):
@@ -53,7 +57,7 @@ def test_an_old_java_is_refused(program) -> None:
         installer.kafka_jars()
 
 
-def test_jars_are_fetched_whole_once_or_not_at_all(program, tmp_path: Path) -> None:
+def test_jars_are_fetched_once_and_completely_or_not_at_all(program, tmp_path: Path) -> None:
     program("java", "echo 'openjdk version \"21.0.1\"' >&2")
     fetch = 'for a in "$@"; do case $a in -DoutputDirectory=*) d=${a#*=};; esac; done; mkdir $d'
     program("mvn", f"{fetch}; touch $d/half.jar; echo no network; exit 1")

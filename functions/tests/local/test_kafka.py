@@ -51,7 +51,7 @@ def test_a_large_alert_goes_through(kafka: LocalKafka, topic: str) -> None:
 
 
 @pytest.mark.usefixtures("kafka_packages")
-def test_a_failing_broker_says_why(tmp_path: Path) -> None:
+def test_a_failed_broker_is_reported_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text(
         "version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"

@@ -13,29 +13,29 @@ from minio import Minio
 from stampede_local.ports import free_port
 from tests.local.test_kafka import consume, produce
 
-# An address of this machine that is not 127.0.0.1, as a pod's is not.
+# Another address of this machine than 127.0.0.1, like a pod's.
 ELSEWHERE = "127.0.0.2"
 
 
 @contextmanager
 def site(name: str, data: Path, **env: object) -> Iterator[subprocess.Popen[str]]:
-    """A container's process, from when it answers."""
-    given = {name: str(value) for name, value in env.items()}
+    """The process of a container, once its server answers."""
+    variables = {name: str(value) for name, value in env.items()}
     with subprocess.Popen(
         [sys.executable, "-m", "stampede_local.site_server", name],
-        env=os.environ | given | {"SITE_DATA": str(data)},
+        env=os.environ | variables | {"SITE_DATA": str(data)},
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stderr
         try:
-            said = ""
+            output = ""
             for line in process.stderr:
-                said += line
+                output += line
                 if " at " in line:
                     break
             else:
-                pytest.fail(said)
+                pytest.fail(output)
             yield process
         finally:
             if process.poll() is None:
@@ -43,34 +43,34 @@ def site(name: str, data: Path, **env: object) -> Iterator[subprocess.Popen[str]
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit status, and what it said at last."""
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said
+    """Exit status, and the last output."""
+    _, output = process.communicate(timeout=60)
+    return process.returncode, output
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("kafka_packages")
-def test_kafka_is_reached_where_it_says_and_finds_its_data(tmp_path: Path) -> None:
+def test_kafka_is_reached_at_its_advertised_addresses_and_keeps_its_data(tmp_path: Path) -> None:
     port = free_port(4)
-    ways = [f"{ELSEWHERE}:{port + 2}", f"localhost:{port + 3}"]
-    env = {"SITE_PORT": port, "SITE_ADVERTISED": ",".join(ways)}
+    addresses = [f"{ELSEWHERE}:{port + 2}", f"localhost:{port + 3}"]
+    env = {"SITE_PORT": port, "SITE_ADVERTISED": ",".join(addresses)}
     with site("kafka", tmp_path, **env) as process:
-        produce(ways[0], "alerts", [b"one"])
-        produce(ways[1], "alerts", [b"two"])
+        produce(addresses[0], "alerts", [b"one"])
+        produce(addresses[1], "alerts", [b"two"])
         process.send_signal(signal.SIGTERM)
         assert ended(process)[0] == 0
     with site("kafka", tmp_path, **env) as process:
-        assert consume(ways[1], "alerts", 2) == [b"one", b"two"]
+        assert consume(addresses[1], "alerts", 2) == [b"one", b"two"]
         (java,) = psutil.Process(process.pid).children()
         java.kill()
-        status, said = ended(process)
+        status, output = ended(process)
         assert status == 1
-        assert "kafka ended with status -9" in said
+        assert "kafka ended with status -9" in output
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("ceph_packages")
-def test_ceph_is_reached_from_elsewhere_with_the_keys_it_was_given(tmp_path: Path) -> None:
+def test_ceph_is_reached_at_another_address_with_the_configured_keys(tmp_path: Path) -> None:
     port = free_port(2)
     keys = {"STAMPEDE_ACCESS_KEY": "somebody", "STAMPEDE_SECRET_KEY": "somebody's own"}
     with site("ceph", tmp_path, SITE_PORT=port, **keys) as process:

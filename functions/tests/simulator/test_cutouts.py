@@ -44,7 +44,7 @@ def test_lsst_cutouts_are_fits_like_the_real_ones(lsst):
     assert {(30, 30), (102, 102)} <= shapes
 
 
-def test_lsst_coordinates_put_the_source_where_the_light_is(lsst):
+def test_lsst_coordinates_point_to_the_source(lsst):
     checked = 0
     for alert in lsst:
         source = decode("lsst", alert.body)["diaSource"]
@@ -118,5 +118,5 @@ def test_a_template_stays_the_same(ztf):
     assert len(set(templates.values())) == len(templates) > 3
 
 
-def test_every_exposure_has_noise_of_its_own(lsst):
+def test_every_exposure_has_its_own_noise(lsst):
     assert len({alert.fits["difference"] for alert in lsst}) == len(lsst)

@@ -4,7 +4,8 @@ import pytest
 
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
-from stampede.simulator.faults import FAULTS, spoil
+from stampede.simulator.faults import FAULTS
+from stampede.simulator.faults import with_fault
 from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import read_record
 from tests.support.avro_reading import decode
@@ -27,7 +28,7 @@ def read(survey, body):
 
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
-def test_without_a_fault_the_oracle_reads_it(survey):
+def test_the_oracle_reads_alerts_without_a_fault(survey):
     alert = next(Simulator(6, lsst_share=float(survey == "lsst")).alerts(1))
     assert read(survey, alert.body)
 
@@ -35,7 +36,7 @@ def test_without_a_fault_the_oracle_reads_it(survey):
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
 @pytest.mark.parametrize("fault", REJECTED)
-def test_a_rejected_one_is_really_undecodable(survey, fault, codec):
+def test_an_alert_with_status_400_cannot_be_decoded(survey, fault, codec):
     for alert in spoilt(survey, fault, codec):
         assert alert.fault == fault
         with pytest.raises(Exception) as caught:  # noqa: PT011  fastavro raises what it meets
@@ -45,7 +46,7 @@ def test_a_rejected_one_is_really_undecodable(survey, fault, codec):
 
 @pytest.mark.parametrize("fault", ["no-time", "future", "not-fits"])
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
-def test_the_others_decode(survey, fault):
+def test_alerts_with_other_faults_can_be_decoded(survey, fault):
     for alert in spoilt(survey, fault):
         packet = decode(survey, alert.body)
         lsst = survey == "lsst"
@@ -61,7 +62,7 @@ def test_the_others_decode(survey, fault):
                 assert time == pytest.approx(alert.mjd, abs=0.6)
 
 
-def test_every_fault_has_its_turn():
+def test_every_fault_is_used_in_turn():
     faults = [alert.fault for alert in Simulator(1, corrupt=1).alerts(2 * len(FAULTS))]
     assert faults == [*FAULTS, *FAULTS]
 
@@ -76,4 +77,4 @@ def test_the_unknown_schema_is_unknown():
 def test_an_unknown_fault_is_refused():
     alert = next(Simulator(1).alerts(1))
     with pytest.raises(ValueError, match="dented"):
-        spoil(alert, "dented")
+        with_fault(alert, "dented")

@@ -37,9 +37,9 @@ def test_light_curves_and_cutouts(reader):
             curves[row["object_id"]][key] = row
     assert curves.keys() == set(simulator.object_ids)
     for object_id, curve in curves.items():
-        truth = simulator.light_curve(object_id)
-        assert curve.keys() == {point.key for point in truth}
-        for point in truth:
+        expected = simulator.light_curve(object_id)
+        assert curve.keys() == {point.key for point in expected}
+        for point in expected:
             row = curve[point.key]
             assert not row["withdrawn"]
             for name, value in point._asdict().items():
@@ -59,7 +59,7 @@ def test_light_curves_and_cutouts(reader):
 
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
-def test_every_fault_gets_its_answer(reader, survey):
+def test_every_fault_gets_its_status(reader, survey):
     simulator = Simulator(12, objects=5, lsst_share=float(survey == "lsst"), corrupt=0.5)
     alerts = list(simulator.alerts(100))
     assert {alert.fault for alert in alerts} == {None, *FAULTS}

@@ -18,7 +18,7 @@ from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import TOPICS, write
 
 
-def some(count=40, **options):
+def make_alerts(count=40, **options):
     return list(Simulator(8, objects=5, duplicates=0.1, corrupt=0.1, **options).alerts(count))
 
 
@@ -30,17 +30,17 @@ def app():
 
 
 def test_folder_holds_every_message(tmp_path):
-    alerts, told = some(), []
+    alerts, written = make_alerts(), []
     alerts += [replace(alerts[0], duplicate=True)] * 2
-    assert write(alerts, str(tmp_path / "new" / "alerts"), told.append) == len(alerts)
-    assert told == alerts
+    assert write(alerts, str(tmp_path / "new" / "alerts"), written.append) == len(alerts)
+    assert written == alerts
     files = {path.name: path.read_bytes() for path in (tmp_path / "new" / "alerts").iterdir()}
     assert Counter(files.values()) == Counter(alert.body for alert in alerts)
     assert all(files[f"{a.alert_id}.avro"] == a.body for a in alerts)
 
 
-def test_tar_holds_every_message_and_is_the_same_every_time(tmp_path):
-    alerts = some()
+def test_a_tar_holds_every_message_and_is_reproducible(tmp_path):
+    alerts = make_alerts()
     for name in ("a.tar", "b.tar"):
         assert write(alerts, str(tmp_path / name)) == len(alerts)
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
@@ -50,21 +50,21 @@ def test_tar_holds_every_message_and_is_the_same_every_time(tmp_path):
     assert len({member.name for member in members}) == len(alerts)
 
 
-def test_what_cannot_be_written_is_said(tmp_path):
+def test_a_target_that_cannot_be_written_to_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="file"):
-        write(some(1), str(tmp_path / "file" / "folder"))
+        write(make_alerts(1), str(tmp_path / "file" / "folder"))
     with pytest.raises(SetupError, match="s3://"):
-        write(some(1), "s3://bucket")
+        write(make_alerts(1), "s3://bucket")
 
 
 def test_kafka_takes_every_message_without_a_key(kafka):
-    alerts = some(60)
+    alerts = make_alerts(60)
     lsst, ztf = f"lsst-{os.getpid()}", f"ztf-{os.getpid()}"
-    told = []
+    written = []
     target = f"kafka://{kafka.bootstrap}?lsst={lsst}&ztf={ztf}"
-    assert write(alerts, target, told.append) == len(alerts)
-    assert Counter(a.body for a in told) == Counter(a.body for a in alerts)
+    assert write(alerts, target, written.append) == len(alerts)
+    assert Counter(a.body for a in written) == Counter(a.body for a in alerts)
     for survey, topic in (("lsst", lsst), ("ztf", ztf)):
         sent = Counter(a.body for a in alerts if a.survey == survey)
         messages = drain(kafka.bootstrap, topic, sum(sent.values()))
@@ -86,10 +86,10 @@ def drain(bootstrap, topic, count):
     return messages
 
 
-def test_kafka_that_is_not_there_is_said(monkeypatch):
+def test_a_kafka_that_does_not_answer_is_an_error(monkeypatch):
     monkeypatch.setattr("stampede.simulator.write.ANSWER_SECONDS", 1)
     with pytest.raises(SetupError, match=r"Kafka at 127\.0\.0\.1:1: .*_TRANSPORT"):
-        write(some(3), "kafka://127.0.0.1:1")
+        write(make_alerts(3), "kafka://127.0.0.1:1")
 
 
 def test_command(app, tmp_path):
@@ -105,7 +105,7 @@ def test_command(app, tmp_path):
 @pytest.mark.parametrize(
     "wrong", [["--alerts", "0"], ["--nights", "341"], ["--corrupt", "2"], ["--codec", "zip"]]
 )
-def test_command_refuses_what_cannot_be(app, tmp_path, wrong):
+def test_command_refuses_invalid_options(app, tmp_path, wrong):
     result = CliRunner().invoke(app, [*wrong, "--to", str(tmp_path / "x.tar")])
     assert result.exit_code != 0
     assert not (tmp_path / "x.tar").exists()

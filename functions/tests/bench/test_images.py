@@ -1,0 +1,11 @@
+from stampede.store.memory import MemoryObjects
+from stampede.store.tables import CUTOUTS, Table
+from stampede_bench.images import CUTOUT_BYTES, images, store
+
+
+def test_the_index_points_to_the_latest_pack() -> None:
+    objects = MemoryObjects()
+    table = Table(objects, CUTOUTS, threads=1)
+    keys = [store(objects, table, images(0, 6, CUTOUT_BYTES, night), night) for night in (1, 2)]
+    table.refresh()
+    assert set(table.lookup([0, 1])["pack"].to_pylist()) == {keys[1]}

@@ -1,0 +1,12 @@
+import pytest
+
+
+@pytest.mark.usefixtures("ceph_packages")
+def test_read_compares_latencies_with_those_of_the_store(measure) -> None:
+    found = measure("read")
+    for threads in (1, 8):
+        subject = f"a cutout by id, warm, {threads} at a time"
+        assert found[subject, "p99"].value >= found[subject, "p50"].value > 0
+        assert found[subject, "p50"].rival.value > 0
+        assert found[subject, "CPU of read"].value > 0
+    assert [figure for figure in found.values() if figure.name == "a cutout by id meanwhile, p99"]

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from stampede.settings import Settings
+from stampede.store.conformance import CHECKS
+from stampede.store.memory import MemoryObjects
+from stampede_bench import stress
+from stampede_bench.bucket import open_bucket
+from stampede_bench.figures import Context
+from tests.support.two_sites import environment
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_memory_store_passes_the_checks_of_an_endpoint(check) -> None:
+    check(MemoryObjects(), "a/")
+
+
+class Wrong(MemoryObjects):
+    """Says every object is one byte shorter than it is."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        return super().get(key, start, length)[:-1]
+
+
+def test_a_faulty_endpoint_fails_the_checks() -> None:
+    context = Context(True, Path(), lambda _: None)
+    found = {figure.name: figure.met for figure in stress.works(context, Wrong())}
+    assert not found["What is put is got, whatever the name and the bytes"]
+    assert not found["A range is those bytes; beyond the end there are none"]
+    assert found["The etag of a PUT is the MD5 of its bytes"]
+
+
+def test_stress_counts_every_request_and_leaves_nothing(
+    measure, bucket: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(bucket).items():
+        monkeypatch.setenv(f"STAMPEDE_{name}", value)
+    monkeypatch.setattr(stress, "CLIENTS", (1, 20))
+    found = measure("stress")
+    assert {figure.met for (subject, _), figure in found.items() if subject == "what works"} == {
+        True
+    }
+    many = next(subject for subject, name in found if name == "stored")
+    assert found[many, "stored"].value == 60
+    assert found[many, "rate of the last 20"].rival.value > 0
+    shares = [figure.value for (of, name), figure in found.items() if name.startswith("took")]
+    assert sum(shares) == pytest.approx(100)
+    for at_once in ("1", "20"):
+        for what in ("PUT", "GET"):
+            subject = f"{what} of 15,000 bytes, {at_once} at once"
+            assert found[subject, "failed"].value == 0
+            assert found[subject, "p100"].value >= found[subject, "p50"].value > 0
+    assert not list(open_bucket(bucket).list(""))

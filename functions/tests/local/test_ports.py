@@ -1,0 +1,65 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import SetupError
+from stampede_local.ports import ServerPorts, free_port, require_free
+from stampede_local.process import Process, wait_until
+
+
+def test_a_taken_port_is_refused(tmp_path: Path) -> None:
+    port = free_port()
+    serve = ["-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    require_free(port)
+    server = Process("server", [sys.executable, "-u", *serve], tmp_path / "log")
+    server.start()
+    try:
+        wait_until(lambda: "Serving" in server.tail(), server)
+        with pytest.raises(SetupError, match=f"port {port} "):
+            require_free(port)
+    finally:
+        server.stop()
+
+
+def test_no_two_processes_get_the_same_port(monkeypatch) -> None:
+    """Two processes take their ports from the same twenty and share none."""
+    ports = range(20_000, 20_020)
+    code = f"""
+from stampede_local import ports
+ports._PORTS = range({ports.start}, {ports.stop})
+print(*(ports.free_port(2) for _ in range(2)), flush=True)
+input()
+"""
+    monkeypatch.setattr("stampede_local.ports._PORTS", ports)
+    monkeypatch.setattr("stampede_local.ports._given", set())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
+        theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
+        mine = {free_port() for _ in range(8)}
+        assert len(theirs | mine) == 4 + 8
+        other.communicate("end\n")
+
+
+def test_a_server_keeps_its_port(tmp_path: Path) -> None:
+    file, usual = tmp_path / "ports.json", free_port(2)
+    ports = ServerPorts(file, {"ceph": usual})
+    assert ports.claim("ceph") == usual
+    ports.save()
+    ports.close()
+    again = ServerPorts(file, {"ceph": free_port(2)})
+    assert again.claim("ceph") == usual
+    again.close()
+
+
+def test_two_systems_do_not_share_a_port(tmp_path: Path) -> None:
+    usual = {"ceph": free_port(2)}
+    first, second = (ServerPorts(tmp_path / name, usual) for name in ("first", "second"))
+    assert first.claim("ceph") == usual["ceph"]
+    assert second.claim("ceph") != usual["ceph"]
+    first.close()
+    third = ServerPorts(tmp_path / "third", usual)
+    assert third.claim("ceph") == usual["ceph"]
+    third.close()
+    second.close()
