@@ -110,7 +110,9 @@ def quantity(text: str) -> int:
 def test_copies_of_triggers_are_current(directory: str) -> None:
     """Chart and Python package need copies: packages do not keep links to files outside."""
     wanted = (ROOT / "eventing" / "triggers.yaml").read_bytes()
-    assert (ROOT / directory / "triggers.yaml").read_bytes() == wanted, "run `make format` to copy triggers.yaml"
+    assert (ROOT / directory / "triggers.yaml").read_bytes() == wanted, (
+        "run `make format` to copy triggers.yaml"
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
