@@ -1,10 +1,10 @@
-# Every command sets up what it needs, says what it does, and is harmless to run again.
-# The Python environment is .venv, made from the hashed requirements files.
+# Every command installs what it needs, prints what it does, and can be repeated safely.
+# The Python environment .venv is made from the hashed requirements files.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two at a time: much of what tests do is wait for servers.
+# Run two tests at a time: they mostly wait for servers.
 PYTEST := $(BIN)/python -m pytest --durations 12 --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
@@ -13,12 +13,12 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-ba
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/stampede ## run it all here: 2,000 simulated alerts, or ALERTS=PATH for yours
+demo: $(VENV)/stampede ## run everything here with 2,000 simulated alerts, or yours with ALERTS=PATH
 	@$(BIN)/stampede demo $(if $(ALERTS),--alerts-from "$(ALERTS)",) $(OPTIONS)
 
-check: lint units ## the quick loop: format, lint, types, unit tests, the chart
+check: lint units ## quick checks: format, lint, types, unit tests, the chart
 
-test: units servers ## all tests on this machine: units, a real Ceph and Kafka, all of it with things killed under it
+test: units servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e tools charts
@@ -34,30 +34,30 @@ servers: $(VENV)/dev
 	@tools/need chromium
 	$(PYTEST) -m integration --no-loadscope-reorder e2e/on_machine functions/tests
 
-e2e: $(VENV)/dev ## the same system on a real cluster, made here if there is none
+e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium
 	@$(BIN)/python -m e2e.on_cluster build
 	$(BIN)/python -m pytest --durations 12 e2e/on_cluster
 
-e2e-up: $(VENV)/dev ## a cluster with Knative, a small Ceph and Kafka; nothing is pulled
+e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pulls no images
 	@$(BIN)/python -m e2e.on_cluster
 
-e2e-down: $(VENV)/dev ## take that cluster down, with all that was in it
+e2e-down: $(VENV)/dev ## stop that cluster and delete its state
 	@$(BIN)/python -m e2e.cluster down --wipe
 
-bench: $(VENV)/dev ## measure: build/bench.json and build/bench.md
+bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md
 	$(BIN)/stampede bench
 
-format: $(VENV)/dev ## format, mend what the linter can mend, copy the Triggers to where they are shipped
+format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
 	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
 	$(BIN)/ruff format functions e2e tools charts
 	$(BIN)/ruff check --fix functions e2e tools charts
 
-lock: $(VENV)/dev ## pin anew: requirements.txt, requirements-dev.txt
+lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.txt
 	$(PIP) --quiet pip-tools
 	tools/lock $(BIN)
 
-clean: ## remove what these commands made here: the environment, the demo's data, results
+clean: ## delete the environment, the demo's data and results
 	rm -rf $(VENV) .stampede build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
@@ -72,7 +72,7 @@ $(VENV)/stampede: requirements.txt pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev: requirements-dev.txt pyproject.toml | $(BIN)/python
-	@echo "installing Python packages with the tests' own, pinned and hashed (about 90 s)"
+	@echo "installing Python packages for development, pinned and hashed (about 90 s)"
 	@$(PIP) --quiet --require-hashes --requirement requirements-dev.txt
 	@$(PIP) --quiet --no-deps --editable .
 	@touch $@ $(VENV)/stampede

@@ -29,7 +29,7 @@ def exported() -> dict[str, set[str]]:
     for collector, names in REGISTRY._collector_to_names.items():
         for name in names:
             if name.startswith("stampede_") and not name.endswith("_created"):
-                found[name] = set(collector._labelnames)
+                found[name] = set(collector._labelnames)  # type: ignore[attr-defined]
     return found
 
 
@@ -67,6 +67,7 @@ def selected(query: str) -> list[tuple[str, set[str]]]:
             grouped.append(node.modifier.labels if node.modifier else [])
         elif isinstance(node, promql.VectorSelector):
             labels = {each.name for each in node.matchers.matchers}
+            assert node.name
             found.append((node.name, labels.union(*grouped)))
 
     def leave(node: promql.Expr) -> None:

@@ -86,12 +86,12 @@ def check(variables: dict[str, str | None]) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_worker_has_memory_for_its_spool(case: str) -> None:
-    """What lies in the spool counts as the pod's own memory."""
+    """Files in the spool count as the pod's memory."""
     for name in ALERT_FUNCTIONS:
         spec = functions(case)[name]["spec"]["template"]["spec"]
         (container,) = spec["containers"]
-        where = environment(container)["STAMPEDE_SPOOL"]
-        (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == where)
+        spool = environment(container)["STAMPEDE_SPOOL"]
+        (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == spool)
         (volume,) = (v for v in spec["volumes"] if v["name"] == mount["name"])
         assert volume["emptyDir"]["medium"] == "Memory"
         limit = quantity(container["resources"]["limits"]["memory"])
@@ -100,67 +100,75 @@ def test_a_worker_has_memory_for_its_spool(case: str) -> None:
 
 def quantity(text: str) -> int:
     """Bytes of a Kubernetes quantity."""
-    number, unit = re.fullmatch(r"([0-9]+)(Ki|Mi|Gi|Ti)?", text).groups()
+    match = re.fullmatch(r"([0-9]+)(Ki|Mi|Gi|Ti)?", text)
+    assert match, text
+    number, unit = match.groups()
     return int(number) * 1024 ** (["", "Ki", "Mi", "Gi", "Ti"].index(unit or ""))
 
 
-@pytest.mark.parametrize("place", ["charts/stampede/files", "functions/stampede/events"])
-def test_triggers_are_shipped_as_they_are(place: str) -> None:
-    """Charts and Python packages hold files of their own: links out of them do not travel well."""
+@pytest.mark.parametrize("directory", ["charts/stampede/files", "functions/stampede/events"])
+def test_copies_of_triggers_are_current(directory: str) -> None:
+    """Chart and Python package need copies: packages do not keep links to files outside."""
     wanted = (ROOT / "eventing" / "triggers.yaml").read_bytes()
-    assert (ROOT / place / "triggers.yaml").read_bytes() == wanted, "make format copies them"
+    assert (ROOT / directory / "triggers.yaml").read_bytes() == wanted, (
+        "run `make format` to copy triggers.yaml"
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_triggers_are_those_of_eventing(case: str) -> None:
     name, broker = fullname(case), values(case).get("broker", {}).get("name") or fullname(case)
-    there = functions(case)
+    existing = functions(case)
     expected = {}
     for trigger in yaml.safe_load_all((ROOT / "eventing" / "triggers.yaml").read_text()):
         function = trigger["spec"]["subscriber"]["ref"]["name"].removeprefix("stampede-")
         trigger["spec"]["broker"] = broker
         trigger["spec"]["subscriber"]["ref"]["name"] = f"{name}-{function}"
-        if function in there:
+        if function in existing:
             expected[trigger["metadata"]["name"].replace("stampede", name, 1)] = trigger["spec"]
-    made = {which: each["spec"] for which, each in objects(case, "Trigger").items()}
-    assert made == expected
+    actual = {name: each["spec"] for name, each in objects(case, "Trigger").items()}
+    assert actual == expected
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_function_that_takes_alerts_has_a_source_of_every_topic(case: str) -> None:
+def test_each_alert_function_has_a_source_for_every_topic(case: str) -> None:
     wanted = {
         (function, topic)
         for source in values(case).get("sources", {}).values()
         for function in ALERT_FUNCTIONS
         for topic in source["topics"]
     }
-    fed, groups = set(), {}
+    covered: set[tuple[str, str]] = set()
+    groups: dict[tuple[str, ...], set[str]] = {}
     for each in [
         *objects(case, "ContainerSource").values(),
         *objects(case, "KafkaSource").values(),
     ]:
         function = each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
-        topics, group = reads(each)
-        fed |= {(function, topic) for topic in topics}
+        topics, group = topics_and_group(each)
+        covered |= {(function, topic) for topic in topics}
         groups.setdefault((function, *topics), set()).add(group)
-    assert fed == wanted
-    # One group for each function and source: shared by its replicas, and by nobody else.
+    assert covered == wanted
+    # Each function and source has its own group, which only its replicas share.
     assert all(len(each) == 1 for each in groups.values())
     assert len({group for each in groups.values() for group in each}) == len(groups)
 
 
-def reads(source: Object) -> tuple[list[str], str]:
+def topics_and_group(source: Object) -> tuple[list[str], str]:
     """Topics and consumer group of a source of either kind."""
     spec = source["spec"]
     if source["kind"] == "KafkaSource":
         return spec["topics"], spec["consumerGroup"]
     (container,) = spec["template"]["spec"]["containers"]
     variables = environment(container)
-    return variables["STAMPEDE_TOPICS"].split(","), variables["STAMPEDE_GROUP"]
+    topics, group = variables["STAMPEDE_TOPICS"], variables["STAMPEDE_GROUP"]
+    assert topics
+    assert group
+    return topics.split(","), group
 
 
-def test_a_kafka_source_says_all_of_its_delivery() -> None:
-    """A dead-letter sink alone would mean no second try; the defaults would be one by one."""
+def test_a_kafka_source_sets_all_fields_of_its_delivery() -> None:
+    """With only a dead-letter sink there would be no retry. By default, delivery is ordered."""
     made = objects("kafkasource", "KafkaSource")
     assert made
     for source in made.values():
