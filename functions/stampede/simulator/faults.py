@@ -8,10 +8,8 @@ from typing import NamedTuple, cast
 
 import fastavro
 
-from stampede.alerts.schemas import Schema
-from stampede.alerts.schemas import parsed
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN
-from stampede.alerts.surveys.rubin_schemas import rubin_schema
+from stampede.alerts.schemas import Schema, parsed
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
 from stampede.simulator import ztf_container
 from stampede.simulator.packets import SimulatedAlert
 

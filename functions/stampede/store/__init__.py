@@ -1,6 +1,7 @@
 """The store: immutable packs and tables of sorted runs in an object store."""
 
 __all__ = [
+    "address",
     "bucket_notifications",
     "cache",
     "compaction",

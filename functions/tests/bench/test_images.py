@@ -1,5 +1,6 @@
 from stampede.store.memory import MemoryObjects
-from stampede.store.tables import CUTOUTS, Table
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
 from stampede_bench.images import CUTOUT_BYTES, images, store
 
 

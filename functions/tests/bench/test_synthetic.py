@@ -4,7 +4,8 @@ import pyarrow.compute as pc
 import pytest
 
 from stampede.store.memory import MemoryObjects
-from stampede.store.tables import CUTOUTS, DETECTIONS, Table, TableSpec
+from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables import Table
 from stampede_bench import synthetic
 
 

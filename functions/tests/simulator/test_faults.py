@@ -4,8 +4,7 @@ import pytest
 
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
-from stampede.simulator.faults import FAULTS
-from stampede.simulator.faults import with_fault
+from stampede.simulator.faults import FAULTS, with_fault
 from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import read_record
 from tests.support.avro_reading import decode
