@@ -29,7 +29,7 @@ def purge_stored(objects: Objects) -> Purged:
     return done
 
 
-def test_a_purge_removes_what_is_stored_and_no_more(objects) -> None:
+def test_a_purge_removes_stored_letters_only(objects) -> None:
     whole = bury(objects, event(1), event(2))
     part = bury(objects, event(3), event(4), event(None))
     none = bury(objects, event(5))
@@ -51,7 +51,7 @@ def test_a_purge_removes_what_is_stored_and_no_more(objects) -> None:
 
 
 class Dying(MemoryObjects):
-    """Fails at a call, as where the process is killed just before it."""
+    """Fails after so many calls, as if the process were killed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def test_a_purge_that_dies_anywhere_loses_nothing(
 
 
 class Purging(MemoryObjects):
-    """Is purged while it is listed: when a listing has come to `at`, and before it goes on."""
+    """A purge runs in the middle of a listing, before its object number `at`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def test_the_ledger_misses_nothing_during_a_purge(at: int) -> None:
     }
 
 
-def test_what_does_not_read_as_it_was_written_deletes_nothing() -> None:
+def test_a_store_that_changes_bytes_makes_the_purge_delete_nothing() -> None:
     class Lying(MemoryObjects):
         def put(self, key: str, data: bytes | memoryview) -> None:
             super().put(key, bytes(data[:-1]) if lying else data)

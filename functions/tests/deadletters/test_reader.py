@@ -25,7 +25,7 @@ def objects() -> MemoryObjects:
     return MemoryObjects()
 
 
-def test_the_newest_first_then_by_offset_each_once(tmp_path: Path) -> None:
+def test_the_newest_object_first_then_by_offset_each_letter_once(tmp_path: Path) -> None:
     objects = DirectoryObjects(tmp_path)
     bury(objects, event(2), event(11), event(1))
     bury(objects, event(2, reason="later"), event(300), event(None), table="detections")
@@ -38,7 +38,7 @@ def test_the_newest_first_then_by_offset_each_once(tmp_path: Path) -> None:
     assert len(ids(objects)) == 7
 
 
-def test_a_topic_made_anew_hides_no_letter(objects) -> None:
+def test_a_topic_created_again_hides_no_letter(objects) -> None:
     bury(objects, event(1))
     bury(objects, Event(event(1).attributes, b"another alert"))
     assert ids(objects) == ["cutouts/alerts/0/1"] * 2
@@ -57,7 +57,7 @@ def test_a_letter_is_what_was_sent(objects) -> None:
 
 
 class Counting(MemoryObjects):
-    """Knows what was read from its beginning."""
+    """Records the keys of the objects that are read from their beginning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,18 +69,18 @@ class Counting(MemoryObjects):
         return super().get(key, start, length)
 
 
-def test_for_one_letter_footers_are_read_and_one_object() -> None:
+def test_one_letter_needs_the_footers_and_one_object() -> None:
     objects = Counting()
     keys = [
-        bury(objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, some)))
-        for some in (range(n, n + 3) for n in range(0, 30, 3))
+        bury(objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, batch)))
+        for batch in (range(n, n + 3) for n in range(0, 30, 3))
     ]
     assert ids(objects, None, frozenset(["cutouts/alerts/0/13"])) == ["cutouts/alerts/0/13"]
     assert objects.whole == [keys[4]]
 
 
-def odd_objects() -> Iterator[tuple[str, bytes, str]]:
-    """Key, bytes and what is said of it."""
+def damaged_objects() -> Iterator[tuple[str, bytes, str]]:
+    """Key, bytes, and the error that names the object."""
     key, data = write_letters("cutouts", [event(1)])
     yield key, data[:-1], "does not read as it was stored"
     yield "deadletters/cutouts/notes.txt", b"", "is not the key of an object"
@@ -92,22 +92,22 @@ def odd_objects() -> Iterator[tuple[str, bytes, str]]:
     yield f"deadletters/cutouts/{name}.parquet", sink.getvalue(), "does not have the columns"
 
 
-@pytest.mark.parametrize(("key", "data", "said"), list(odd_objects()))
-def test_an_odd_object_is_named_and_hides_no_other(objects, key: str, data: bytes, said: str):
+@pytest.mark.parametrize(("key", "data", "message"), list(damaged_objects()))
+def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: bytes, message: str):
     bury(objects, event(7))
     store(objects, 7)
     objects.put(key, data)
     for choice in (DeadLetterFilter(), DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/7"]))):
         reader = DeadLetterReader(objects, choice)
         assert [letter.id for letter in reader.letters()] == ["cutouts/alerts/0/7"]
-        with pytest.raises(Damaged, match=f"{key}.* {said}"):
+        with pytest.raises(Damaged, match=f"{key}.* {message}"):
             reader.check()
     reader = DeadLetterReader(objects)
     assert purge(objects, reader, lambda *at: True) == Purged(1, 0)
     assert [info.key for info in objects.list("deadletters/")] == [key]
 
 
-def test_an_object_that_is_gone_meanwhile_is_named(objects) -> None:
+def test_an_object_deleted_since_the_listing_is_named(objects) -> None:
     key, other = bury(objects, event(1)), bury(objects, event(2))
     reader = DeadLetterReader(objects)
     objects.delete(key)
@@ -116,7 +116,7 @@ def test_an_object_that_is_gone_meanwhile_is_named(objects) -> None:
         reader.check()
 
 
-def test_ids_that_there_are_not(objects) -> None:
+def test_unknown_and_impossible_ids(objects) -> None:
     bury(objects, event(1))
     reader = DeadLetterReader(
         objects, DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/1", "cutouts/alerts/0/2"]))
