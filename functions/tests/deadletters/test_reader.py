@@ -17,7 +17,7 @@ from stampede.events.event import Event
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
-from tests.deadletters.letters import bury, event, ids, store
+from tests.deadletters.letters import event, ids, put_letters, put_run
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def objects() -> MemoryObjects:
 
 def test_the_newest_object_first_then_by_offset_each_letter_once(tmp_path: Path) -> None:
     objects = DirectoryObjects(tmp_path)
-    bury(objects, event(2), event(11), event(1))
-    bury(objects, event(2, reason="later"), event(300), event(None), table="detections")
-    bury(objects, event(11), event(0))
+    put_letters(objects, event(2), event(11), event(1))
+    put_letters(objects, event(2, reason="later"), event(300), event(None), table="detections")
+    put_letters(objects, event(11), event(0))
     assert ids(objects, "cutouts") == [f"cutouts/alerts/0/{n}" for n in (0, 11, 1, 2)]
     *others, nowhere = ids(objects, "detections")
     assert others == ["detections/alerts/0/2", "detections/alerts/0/300"]
@@ -39,13 +39,13 @@ def test_the_newest_object_first_then_by_offset_each_letter_once(tmp_path: Path)
 
 
 def test_a_topic_created_again_hides_no_letter(objects) -> None:
-    bury(objects, event(1))
-    bury(objects, Event(event(1).attributes, b"another alert"))
+    put_letters(objects, event(1))
+    put_letters(objects, Event(event(1).attributes, b"another alert"))
     assert ids(objects) == ["cutouts/alerts/0/1"] * 2
 
 
 def test_a_letter_is_what_was_sent(objects) -> None:
-    bury(objects, event(5))
+    put_letters(objects, event(5))
     (letter,) = DeadLetterReader(objects).letters()
     assert isinstance(letter, DeadLetter)
     assert (letter.data, letter.code, letter.reason) == (event(5).data, "400", "no alert")
@@ -72,7 +72,9 @@ class Counting(MemoryObjects):
 def test_one_letter_needs_the_footers_and_one_object() -> None:
     objects = Counting()
     keys = [
-        bury(objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, batch)))
+        put_letters(
+            objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, batch))
+        )
         for batch in (range(n, n + 3) for n in range(0, 30, 3))
     ]
     assert ids(objects, None, frozenset(["cutouts/alerts/0/13"])) == ["cutouts/alerts/0/13"]
@@ -94,8 +96,8 @@ def damaged_objects() -> Iterator[tuple[str, bytes, str]]:
 
 @pytest.mark.parametrize(("key", "data", "message"), list(damaged_objects()))
 def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: bytes, message: str):
-    bury(objects, event(7))
-    store(objects, 7)
+    put_letters(objects, event(7))
+    put_run(objects, 7)
     objects.put(key, data)
     for choice in (DeadLetterFilter(), DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/7"]))):
         reader = DeadLetterReader(objects, choice)
@@ -108,7 +110,7 @@ def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: b
 
 
 def test_an_object_deleted_since_the_listing_is_named(objects) -> None:
-    key, other = bury(objects, event(1)), bury(objects, event(2))
+    key, other = put_letters(objects, event(1)), put_letters(objects, event(2))
     reader = DeadLetterReader(objects)
     objects.delete(key)
     assert [letter.object.key for letter in reader.letters()] == [other]
@@ -117,7 +119,7 @@ def test_an_object_deleted_since_the_listing_is_named(objects) -> None:
 
 
 def test_unknown_and_impossible_ids(objects) -> None:
-    bury(objects, event(1))
+    put_letters(objects, event(1))
     reader = DeadLetterReader(
         objects, DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/1", "cutouts/alerts/0/2"]))
     )
