@@ -37,7 +37,7 @@ class DeadLetterFilter(NamedTuple):
             and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
         )
 
-    def offsets(self) -> StoredOffsets | None:
+    def offsets(self) -> Mapping[str, Coverage] | None:
         """Offsets of the ids, by table; None if offsets alone do not select the letters.
 
         Raises `SetupError` for an id that no letter can have.

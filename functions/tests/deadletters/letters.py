@@ -21,13 +21,13 @@ def event(offset: int | None, topic: str = "alerts", reason: str = "no alert") -
     return Event(attributes, random.Random(offset).randbytes(20))
 
 
-def bury(objects: Objects, *events: Event, table: str = "cutouts") -> str:
+def put_letters(objects: Objects, *events: Event, table: str = "cutouts") -> str:
     key, data = write_letters(table, events)
     objects.put(key, data)
     return key
 
 
-def store(objects: Objects, *offsets: int, table: str = "cutouts") -> None:
+def put_run(objects: Objects, *offsets: int, table: str = "cutouts") -> None:
     """A run without rows: its coverage is what counts here."""
     rows = pa.Table.from_pylist([], schema=TABLES[table].schema)
     Table(objects, TABLES[table]).append(rows, Coverage.of({("alerts", 0): offsets}))

@@ -13,7 +13,7 @@ from stampede.errors import StoreDown
 from stampede.store import ledger
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
-from tests.deadletters.letters import bury, event, ids, store
+from tests.deadletters.letters import event, ids, put_letters, put_run
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def purge_stored(objects: Objects) -> Purged:
     return done
 
 
-def test_a_purge_removes_what_is_stored_and_no_more(objects) -> None:
-    whole = bury(objects, event(1), event(2))
-    part = bury(objects, event(3), event(4), event(None))
-    none = bury(objects, event(5))
-    other = bury(objects, event(1), table="detections")
-    store(objects, 1, 2, 3)
+def test_a_purge_removes_stored_letters_only(objects) -> None:
+    whole = put_letters(objects, event(1), event(2))
+    part = put_letters(objects, event(3), event(4), event(None))
+    none = put_letters(objects, event(5))
+    other = put_letters(objects, event(1), table="detections")
+    put_run(objects, 1, 2, 3)
     before = ledger.entries(ledger.accounts(objects))
     assert purge_stored(objects) == Purged(3, 4)
     assert ledger.entries(ledger.accounts(objects)) == before
@@ -51,7 +51,7 @@ def test_a_purge_removes_what_is_stored_and_no_more(objects) -> None:
 
 
 class Dying(MemoryObjects):
-    """Fails at a call, as where the process is killed just before it."""
+    """Fails after so many calls, as if the process were killed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,8 +85,8 @@ def test_a_purge_that_dies_anywhere_loses_nothing(
 ) -> None:
     objects = Dying()
     for batch in batches:
-        bury(objects, *map(event, batch))
-    store(objects, *done)
+        put_letters(objects, *map(event, batch))
+    put_run(objects, *done)
     before = ledger.entries(ledger.accounts(objects))
     stays = {f"cutouts/alerts/0/{n}" for n in set().union(*batches) - done}
     stored = stored_offsets(objects)
@@ -105,7 +105,7 @@ def test_a_purge_that_dies_anywhere_loses_nothing(
 
 
 class Purging(MemoryObjects):
-    """Is purged while it is listed: when a listing has come to `at`, and before it goes on."""
+    """A purge runs in the middle of a listing, before its object number `at`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Purging(MemoryObjects):
 def test_the_ledger_misses_nothing_during_a_purge(at: int) -> None:
     objects = Purging()
     for n in range(6):
-        bury(objects, event(n), event(10 + n), event(20 + n))
+        put_letters(objects, event(n), event(10 + n), event(20 + n))
     objects.at = at
     held = ledger.dead_lettered(objects, "cutouts")
     assert objects.at == -1
@@ -141,14 +141,14 @@ def test_the_ledger_misses_nothing_during_a_purge(at: int) -> None:
     }
 
 
-def test_what_does_not_read_as_it_was_written_deletes_nothing() -> None:
+def test_a_store_that_changes_bytes_makes_the_purge_delete_nothing() -> None:
     class Lying(MemoryObjects):
         def put(self, key: str, data: bytes | memoryview) -> None:
             super().put(key, bytes(data[:-1]) if lying else data)
 
     lying, objects = False, Lying()
-    key = bury(objects, event(1), event(2))
-    store(objects, 1)
+    key = put_letters(objects, event(1), event(2))
+    put_run(objects, 1)
     lying = True
     with pytest.raises(StoreDown, match="nothing was deleted"):
         purge_stored(objects)

@@ -17,7 +17,7 @@ from stampede.events.event import Event
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
-from tests.deadletters.letters import bury, event, ids, store
+from tests.deadletters.letters import event, ids, put_letters, put_run
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def objects() -> MemoryObjects:
     return MemoryObjects()
 
 
-def test_the_newest_first_then_by_offset_each_once(tmp_path: Path) -> None:
+def test_the_newest_object_first_then_by_offset_each_letter_once(tmp_path: Path) -> None:
     objects = DirectoryObjects(tmp_path)
-    bury(objects, event(2), event(11), event(1))
-    bury(objects, event(2, reason="later"), event(300), event(None), table="detections")
-    bury(objects, event(11), event(0))
+    put_letters(objects, event(2), event(11), event(1))
+    put_letters(objects, event(2, reason="later"), event(300), event(None), table="detections")
+    put_letters(objects, event(11), event(0))
     assert ids(objects, "cutouts") == [f"cutouts/alerts/0/{n}" for n in (0, 11, 1, 2)]
     *others, nowhere = ids(objects, "detections")
     assert others == ["detections/alerts/0/2", "detections/alerts/0/300"]
@@ -38,14 +38,14 @@ def test_the_newest_first_then_by_offset_each_once(tmp_path: Path) -> None:
     assert len(ids(objects)) == 7
 
 
-def test_a_topic_made_anew_hides_no_letter(objects) -> None:
-    bury(objects, event(1))
-    bury(objects, Event(event(1).attributes, b"another alert"))
+def test_a_topic_created_again_hides_no_letter(objects) -> None:
+    put_letters(objects, event(1))
+    put_letters(objects, Event(event(1).attributes, b"another alert"))
     assert ids(objects) == ["cutouts/alerts/0/1"] * 2
 
 
 def test_a_letter_is_what_was_sent(objects) -> None:
-    bury(objects, event(5))
+    put_letters(objects, event(5))
     (letter,) = DeadLetterReader(objects).letters()
     assert isinstance(letter, DeadLetter)
     assert (letter.data, letter.code, letter.reason) == (event(5).data, "400", "no alert")
@@ -57,7 +57,7 @@ def test_a_letter_is_what_was_sent(objects) -> None:
 
 
 class Counting(MemoryObjects):
-    """Knows what was read from its beginning."""
+    """Records the keys of the objects that are read from their beginning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,18 +69,20 @@ class Counting(MemoryObjects):
         return super().get(key, start, length)
 
 
-def test_for_one_letter_footers_are_read_and_one_object() -> None:
+def test_one_letter_needs_the_footers_and_one_object() -> None:
     objects = Counting()
     keys = [
-        bury(objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, some)))
-        for some in (range(n, n + 3) for n in range(0, 30, 3))
+        put_letters(
+            objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, batch))
+        )
+        for batch in (range(n, n + 3) for n in range(0, 30, 3))
     ]
     assert ids(objects, None, frozenset(["cutouts/alerts/0/13"])) == ["cutouts/alerts/0/13"]
     assert objects.whole == [keys[4]]
 
 
-def odd_objects() -> Iterator[tuple[str, bytes, str]]:
-    """Key, bytes and what is said of it."""
+def damaged_objects() -> Iterator[tuple[str, bytes, str]]:
+    """Key, bytes, and the error that names the object."""
     key, data = write_letters("cutouts", [event(1)])
     yield key, data[:-1], "does not read as it was stored"
     yield "deadletters/cutouts/notes.txt", b"", "is not the key of an object"
@@ -92,23 +94,23 @@ def odd_objects() -> Iterator[tuple[str, bytes, str]]:
     yield f"deadletters/cutouts/{name}.parquet", sink.getvalue(), "does not have the columns"
 
 
-@pytest.mark.parametrize(("key", "data", "said"), list(odd_objects()))
-def test_an_odd_object_is_named_and_hides_no_other(objects, key: str, data: bytes, said: str):
-    bury(objects, event(7))
-    store(objects, 7)
+@pytest.mark.parametrize(("key", "data", "message"), list(damaged_objects()))
+def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: bytes, message: str):
+    put_letters(objects, event(7))
+    put_run(objects, 7)
     objects.put(key, data)
     for choice in (DeadLetterFilter(), DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/7"]))):
         reader = DeadLetterReader(objects, choice)
         assert [letter.id for letter in reader.letters()] == ["cutouts/alerts/0/7"]
-        with pytest.raises(Damaged, match=f"{key}.* {said}"):
+        with pytest.raises(Damaged, match=f"{key}.* {message}"):
             reader.check()
     reader = DeadLetterReader(objects)
     assert purge(objects, reader, lambda *at: True) == Purged(1, 0)
     assert [info.key for info in objects.list("deadletters/")] == [key]
 
 
-def test_an_object_that_is_gone_meanwhile_is_named(objects) -> None:
-    key, other = bury(objects, event(1)), bury(objects, event(2))
+def test_an_object_deleted_since_the_listing_is_named(objects) -> None:
+    key, other = put_letters(objects, event(1)), put_letters(objects, event(2))
     reader = DeadLetterReader(objects)
     objects.delete(key)
     assert [letter.object.key for letter in reader.letters()] == [other]
@@ -116,8 +118,8 @@ def test_an_object_that_is_gone_meanwhile_is_named(objects) -> None:
         reader.check()
 
 
-def test_ids_that_there_are_not(objects) -> None:
-    bury(objects, event(1))
+def test_unknown_and_impossible_ids(objects) -> None:
+    put_letters(objects, event(1))
     reader = DeadLetterReader(
         objects, DeadLetterFilter(ids=frozenset(["cutouts/alerts/0/1", "cutouts/alerts/0/2"]))
     )

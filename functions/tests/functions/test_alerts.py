@@ -1,4 +1,4 @@
-"""cutouts and lightcurves, as processes: what is sent is stored, what is bad is named."""
+"""cutouts and lightcurves, as processes: good alerts are stored, bad ones get a reason."""
 
 import base64
 import gzip
@@ -42,7 +42,7 @@ def table_of(served, name: str) -> Table:
 
 
 @pytest.mark.integration
-def test_cutouts_come_back_as_they_were(serve) -> None:
+def test_cutouts_come_back_unchanged(serve) -> None:
     served = serve("cutouts")
     messages = [lsst(seed) for seed in range(20)] + [made_alerts.ztf_alert(c) for c in range(1, 20)]
     assert {answer.status for answer in send_all(served, messages)} == {204}
@@ -89,14 +89,14 @@ def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
 
 
 def long_history() -> bytes:
-    """100,000 rows of history in a container of a few hundred kilobytes: deflate is good at it."""
+    """100,000 rows of history in a container that deflate makes a few hundred kilobytes."""
     row = made_alerts.ztf_record()["candidate"] | {"jd": 2459000.5}
     rows = [row | {"candid": n} for n in range(100_000)]
     return made_alerts.ztf_alert(7, codec="deflate", prv_candidates=rows)
 
 
 def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
-    """Message, status, and what the answer says."""
+    """Message, status, and text in the answer, by name."""
     good = lsst(1)
     nan = made_alerts.contained(
         [made_alerts.ztf_record(math.nan)], made_alerts.ztf_schema(candid="double")
@@ -128,7 +128,6 @@ def test_bad_input_among_good(serve, function: str) -> None:
     if function == "cutouts":
         record = made_alerts.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
         bad["not FITS"] = made_alerts.confluent(record, 1101), 422, "is not FITS"
-    # A token replaces something in this one that only looks like an image.
     misleading = made_alerts.rubin_record(1101, 5) | {
         "cutoutScience": made_alerts.FITS + bytes(20_000)
     }
@@ -164,7 +163,7 @@ def test_a_history_of_100000_rows(serve, function: str) -> None:
 
 
 @pytest.mark.integration
-def test_what_is_no_event(serve) -> None:
+def test_requests_without_an_event(serve) -> None:
     served = serve("cutouts")
     bare = served.http.request("POST", served.url, body=lsst(1))
     assert (bare.status, b"no ce- headers" in bare.data) == (400, True)
@@ -176,7 +175,7 @@ def test_what_is_no_event(serve) -> None:
 
 @pytest.mark.integration
 def test_sigterm_drains(serve) -> None:
-    """What was sent before is answered and stored, though the flush had not begun."""
+    """Events sent before are answered and stored, though no batch had begun."""
     served = serve("cutouts", LINGER_MS=10_000)
     messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:
@@ -202,7 +201,7 @@ def held(served) -> float:
 
 
 @pytest.mark.integration
-def test_store_down_is_503_and_nothing_is_claimed(serve, tmp_path) -> None:
+def test_store_down_is_503(serve, tmp_path) -> None:
     served = serve("cutouts", STORE="http://127.0.0.1:1/bucket")
     answer = served.post(0, lsst(0))
     assert answer.status == 503
@@ -220,7 +219,7 @@ def test_store_down_is_503_and_nothing_is_claimed(serve, tmp_path) -> None:
         ("/////w==", "/////w=="),
     ],
 )
-def test_the_reason_of_a_dead_letter_is_for_people(answer: str | None, reason: str | None) -> None:
+def test_the_reason_of_a_dead_letter_is_readable(answer: str | None, reason: str | None) -> None:
     assert reason_of(answer) == reason
 
 
@@ -251,7 +250,7 @@ def test_dead_letters_keep_bytes_attributes_and_reason(serve) -> None:
 
 
 @pytest.mark.integration
-def test_what_is_far_too_large_for_a_function_is_a_dead_letter_all_the_same(serve) -> None:
+def test_an_alert_too_large_for_a_function_is_still_a_dead_letter(serve) -> None:
     served = serve("deadletters", MAX_ALERT_BYTES=1000)
     assert served.post(7, bytes(5_000_000), "/cutouts").status == 204
     objects = open_objects(served.settings)

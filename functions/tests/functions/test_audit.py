@@ -41,7 +41,7 @@ def missing(entries) -> dict:
     return {(e.table, e.topic, e.partition): e.missing for e in entries if e.missing}
 
 
-def test_all_that_kafka_has_is_expected_of_both_tables(objects, settings, topic) -> None:
+def test_both_tables_must_have_all_that_kafka_has(objects, settings, topic) -> None:
     produce(settings, topic, {0: 10, 2: 5})
     store(objects, "cutouts", {(topic, 0): range(10), (topic, 2): range(5)})
     store(objects, "detections", {(topic, 0): [*range(3), *range(5, 10)], (topic, 2): range(4)})
@@ -55,7 +55,7 @@ def test_all_that_kafka_has_is_expected_of_both_tables(objects, settings, topic)
     }
 
 
-def test_nothing_stored_is_all_missing(objects, settings, topic) -> None:
+def test_with_nothing_stored_all_is_missing(objects, settings, topic) -> None:
     produce(settings, topic, {1: 3})
     assert missing(audit(objects, settings, [topic])) == {
         (table, topic, 1): [(0, 3)] for table in TABLES
@@ -72,13 +72,15 @@ def test_watermarks(settings, topic) -> None:
     }
 
 
-def test_everything_is_kafka_s_topics_and_whatever_else_there_is(objects, settings, topic) -> None:
+def test_everything_is_the_given_topics_and_all_others_in_the_store(
+    objects, settings, topic
+) -> None:
     produce(settings, topic, {0: 1})
     expect(objects, "files-night-1", 2)
     for table in TABLES:
         store(objects, table, {(topic, 0): [0], ("files-night-1", 0): [0, 1], ("old", 0): [5]})
-    some = audit(objects, settings, [topic])
-    assert {each.topic for each in some} == {topic}
+    named = audit(objects, settings, [topic])
+    assert {each.topic for each in named} == {topic}
     every = audit(objects, settings, [topic], everything=True)
     assert {each.topic for each in every} == {topic, "files-night-1", "old"}
     assert not missing(every)
@@ -89,7 +91,7 @@ def test_an_unknown_topic_is_named(objects, settings) -> None:
         audit(objects, settings.model_copy(), ["no-such-topic"])
 
 
-def test_the_second_site_is_held_against_the_first_and_kafka(objects, settings, topic) -> None:
+def test_the_second_site_is_compared_with_the_first_and_kafka(objects, settings, topic) -> None:
     produce(settings, topic, {0: 10})
     second = MemoryObjects()
     for table in TABLES:
@@ -109,7 +111,7 @@ def test_the_second_site_is_held_against_the_first_and_kafka(objects, settings, 
     }
 
 
-def test_what_is_not_there_yet_is_named_by_kind() -> None:
+def test_missing_objects_are_counted_by_kind() -> None:
     objects = MemoryObjects()
     for number in range(5):
         objects.put(f"packs/60000/{number}", bytes(10))
@@ -132,7 +134,7 @@ def test_files_need_no_kafka(objects) -> None:
     assert audit(objects, nowhere, []) == found
 
 
-def test_a_kafka_that_is_away_is_said_in_one_line(
+def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("stampede.functions.audit.ANSWER_SECONDS", 0.5)

@@ -1,4 +1,4 @@
-"""The local broker and the relay before it, as processes; their receivers are the test's own."""
+"""The local broker and the notification relay, as processes; the tests receive their events."""
 
 import json
 import socket
@@ -71,7 +71,7 @@ class Subscribers:
         return self.at[name]
 
     def broker(self, *triggers: dict, there: tuple[str, ...] = ()) -> Served:
-        """Its Triggers; the subscribers of these names are there."""
+        """A broker with these Triggers, and the named subscribers."""
         self._path.write_text(yaml.safe_dump_all(triggers))
         return self.broker_of(self._path, *there)
 
@@ -95,7 +95,7 @@ def send(broker: Served, key: str, kind: str = STORED) -> tuple[int, str]:
 
 
 def answering(*statuses: int):
-    """The last of them again and again."""
+    """Answer with these statuses in turn, then always with the last."""
 
     def answer(_: Received, times: int) -> Reply:
         status = statuses[min(times, len(statuses)) - 1]
@@ -104,7 +104,7 @@ def answering(*statuses: int):
     return answer
 
 
-def test_an_event_goes_to_all_it_is_for_and_to_nobody_else(subscribers) -> None:
+def test_an_event_goes_to_every_matching_trigger_and_to_no_other(subscribers) -> None:
     broker = subscribers.broker(
         trigger("a", "packs/"),
         trigger("b", "packs/"),
@@ -118,7 +118,7 @@ def test_an_event_goes_to_all_it_is_for_and_to_nobody_else(subscribers) -> None:
     assert subscribers.got("c") == ["tables/2"]
 
 
-def test_it_arrives_as_it_was_sent(subscribers) -> None:
+def test_an_event_arrives_unchanged(subscribers) -> None:
     broker = subscribers.broker(trigger("a", "packs/"), there=("a",))
     send(broker, "packs/1")
     (got,) = subscribers["a"].accepted
@@ -127,7 +127,7 @@ def test_it_arrives_as_it_was_sent(subscribers) -> None:
     assert {name: got.headers.get(name) for name in sent} == sent
 
 
-def test_tried_again_as_the_trigger_says(subscribers) -> None:
+def test_retries_are_those_of_the_trigger(subscribers) -> None:
     subscribers["a"].answer = answering(503, 500, 204)
     broker = subscribers.broker(trigger("a", "packs/", retry=2), there=("a",))
     begin = time.monotonic()
@@ -136,22 +136,22 @@ def test_tried_again_as_the_trigger_says(subscribers) -> None:
     assert len(subscribers["a"].requests) == 3
 
 
-def test_whoever_sent_it_keeps_it_until_every_subscriber_has_it(subscribers) -> None:
+def test_an_event_is_accepted_only_when_every_subscriber_has_it(subscribers) -> None:
     subscribers["a"].answer = answering(503, 503, 204)
     broker = subscribers.broker(
         trigger("a", "packs/", retry=1), trigger("b", "packs/"), there=("a", "b")
     )
-    status, said = send(broker, "packs/1")
+    status, detail = send(broker, "packs/1")
     assert status == 500
-    assert "Trigger a: " in said
-    assert "503: so it is" in said
+    assert "Trigger a: " in detail
+    assert "503: so it is" in detail
     assert subscribers.got("b") == ["packs/1"]
     assert send(broker, "packs/1")[0] == 202
     assert subscribers.got("a") == ["packs/1"]
     assert subscribers.got("b") == ["packs/1"] * 2
 
 
-def test_a_subscriber_that_is_not_there(subscribers) -> None:
+def test_a_subscriber_that_is_down(subscribers) -> None:
     subscribers["a"].__exit__()
     broker = subscribers.broker(trigger("a", "packs/", retry=1), there=("a",))
     assert send(broker, "packs/1")[0] == 500
@@ -165,23 +165,23 @@ def test_a_subscriber_that_does_not_answer_in_time(subscribers) -> None:
     subscribers["a"].delay = 40
     broker = subscribers.broker(trigger("a", "packs/", timeout="PT0.5S"), there=("a",))
     begin = time.monotonic()
-    status, said = send(broker, "packs/1")
+    status, detail = send(broker, "packs/1")
     assert status == 500
-    assert "no answer within" in said
+    assert "no answer within" in detail
     assert time.monotonic() - begin < 600
 
 
-def test_refused_for_good_is_dropped_and_told(subscribers) -> None:
-    """Trying it again would block whoever sent it, and what comes after it, for ever."""
+def test_a_refused_event_is_dropped_and_logged(subscribers) -> None:
+    """A retry would block the sender, and its later events, for ever."""
     subscribers["a"].answer = answering(400)
     broker = subscribers.broker(trigger("a", "packs/", retry=5), there=("a",))
     assert send(broker, "packs/1")[0] == 202
     assert len(subscribers["a"].requests) == 1
     log = [json.loads(line) for line in broker.process.tail().splitlines()]
-    (told,) = [line for line in log if line["event"] == "event dropped"]
-    assert told["trigger"] == "a"
-    assert told["subject"] == "packs/1"
-    assert told["reason"] == "so it is"
+    (line,) = [line for line in log if line["event"] == "event dropped"]
+    assert line["trigger"] == "a"
+    assert line["subject"] == "packs/1"
+    assert line["reason"] == "so it is"
     metrics = broker.http.request("GET", f"{broker.url}/metrics").data.decode()
     assert 'stampede_broker_events_total{outcome="dropped",trigger="a"} 1.0' in metrics
 
@@ -210,7 +210,7 @@ def test_dead_letters_that_are_down_too(subscribers) -> None:
     assert send(broker, "packs/1")[0] == 500
 
 
-def test_adding_a_trigger_is_adding_a_function(subscribers, tmp_path: Path) -> None:
+def test_a_new_trigger_adds_a_function(subscribers, tmp_path: Path) -> None:
     """What eventing/README.md promises: no code changes."""
     ours = Settings().triggers.read_text()
     more = tmp_path / "more.yaml"
@@ -223,14 +223,14 @@ def test_adding_a_trigger_is_adding_a_function(subscribers, tmp_path: Path) -> N
     assert len(subscribers.got("replicate")) == 2
 
 
-def test_a_trigger_whose_subscriber_is_not_here_waits_for_it(subscribers) -> None:
+def test_a_trigger_without_its_subscriber_is_skipped(subscribers) -> None:
     broker = subscribers.broker_of(Settings().triggers, "thumbnails")
     assert send(broker, "packs/61000/0a.parquet")[0] == 202
     assert '"subscriber": "none here"' in broker.process.tail()
     assert subscribers.got("thumbnails") == ["packs/61000/0a.parquet"]
 
 
-def test_what_is_no_event_is_refused(subscribers) -> None:
+def test_a_request_without_an_event_is_refused(subscribers) -> None:
     broker = subscribers.broker_of(Settings().triggers)
     answer = broker.http.request("POST", broker.url, body=b"{}", headers=JSON)
     assert answer.status == 400
@@ -251,7 +251,7 @@ def post(relay: Served, headers: dict[str, str], body: bytes):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_relay_takes_every_dialect(relay, dialect: str) -> None:
+def test_the_relay_accepts_every_dialect(relay, dialect: str) -> None:
     relay, sink = relay
     assert post(relay, *DIALECTS[dialect]).status == 204
     (got,) = sink.accepted
@@ -261,7 +261,7 @@ def test_the_relay_takes_every_dialect(relay, dialect: str) -> None:
     assert json.loads(got.body)["s3"] == record()["s3"]
 
 
-def test_the_relay_says_who_it_is_to_a_broker_that_asks(serve, tmp_path: Path) -> None:
+def test_the_relay_identifies_itself_to_a_broker_that_requires_it(serve, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
 
@@ -273,13 +273,13 @@ def test_the_relay_says_who_it_is_to_a_broker_that_asks(serve, tmp_path: Path) -
         assert post(relay, JSON, records(record("a"))).status == 204
         token.write_text("renewed\n")
         assert post(relay, JSON, records(record("b"))).status == 204
-        said = [each.headers["authorization"] for each in broker.accepted]
-        assert said == ["Bearer first", "Bearer renewed"]
+        tokens = [each.headers["authorization"] for each in broker.accepted]
+        assert tokens == ["Bearer first", "Bearer renewed"]
         token.unlink()
         assert post(relay, JSON, records(record("c"))).status == 503
 
 
-def test_the_relay_sends_each_record_and_only_what_was_stored(relay) -> None:
+def test_the_relay_sends_each_record_of_a_stored_object(relay) -> None:
     relay, sink = relay
     body = records(record("a"), record("b", "ObjectRemoved:Delete"), record("c"))
     assert post(relay, JSON, body).status == 204
@@ -296,7 +296,7 @@ def test_the_relay_refuses_garbage(relay) -> None:
     assert not sink.requests
 
 
-def test_the_relay_says_no_only_after_a_while(relay) -> None:
+def test_the_relay_refuses_only_after_its_hold(relay) -> None:
     relay, sink = relay
     sink.__exit__()
     begin = time.monotonic()
@@ -309,7 +309,7 @@ def test_the_relay_says_no_only_after_a_while(relay) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
-def test_whatever_the_broker_answers_is_no_hot_retry(relay, status: int) -> None:
+def test_no_answer_of_the_broker_makes_the_relay_retry_at_once(relay, status: int) -> None:
     relay, sink = relay
     sink.answer = answering(status)
     begin = time.monotonic()
@@ -318,7 +318,7 @@ def test_whatever_the_broker_answers_is_no_hot_retry(relay, status: int) -> None
     assert len(sink.requests) <= 10
 
 
-def test_a_slow_broker_is_waited_for(relay) -> None:
+def test_the_relay_waits_for_a_slow_broker(relay) -> None:
     relay, sink = relay
     sink.delay = 2.5
     assert post(relay, JSON, records(record("a"))).status == 204
@@ -333,8 +333,8 @@ def test_all_or_none_of_a_notification(relay) -> None:
     assert post(relay, JSON, records(record("a"), record("b"))).status == 503
 
 
-def test_a_socket_that_outlives_the_relay_refuses_nobody(tmp_path: Path) -> None:
-    """As in `stampede up`: Ceph would never come again to where it was refused once."""
+def test_a_socket_that_outlives_the_relay_refuses_no_connection(tmp_path: Path) -> None:
+    """As in `stampede up`: Ceph never retries an endpoint that refused it once."""
     with Receiver() as sink, socket.create_server(("127.0.0.1", free_port())) as held:
         url = "http://{}:{}".format(*held.getsockname())
         relay = Process(

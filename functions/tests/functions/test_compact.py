@@ -1,4 +1,4 @@
-"""compact, as it runs: one pass at an event, and what it shows of levels and bytes."""
+"""compact, as a process: an event starts a pass, whose metrics show levels and bytes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`stampede deadletters` on what running functions refused: look, mend, send again, remove."""
+"""`stampede deadletters` with running functions: list, repair, replay, purge."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ from tests.support.receiver import Received, Receiver, Reply
 pytestmark = pytest.mark.integration
 
 UNKNOWN = 1202  # a schema id that is not built in
-NAMING = CloudEventHeaders("default", "test", {})
+EVENT_HEADERS = CloudEventHeaders("default", "test", {})
 
 
 def record(offset: int, value: bytes) -> Record:
@@ -46,7 +46,7 @@ def unknown(seed: int) -> bytes:
 
 
 def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
-    """What a source does with them."""
+    """Deliver records as a source does."""
 
     async def run() -> None:
         stop, settings = asyncio.Event(), Settings()
@@ -56,13 +56,15 @@ def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
                 Sink("dead letters", letters, session, stop, 0.01),
                 0,
             )
-            await asyncio.gather(*(to.deliver(NAMING.headers(each), each) for each in records))
+            await asyncio.gather(
+                *(to.deliver(EVENT_HEADERS.headers(each), each) for each in records)
+            )
 
     asyncio.run(run())
 
 
 class System:
-    """What `stampede up` leaves for other commands to find: here, processes of the test."""
+    """The file that `stampede up` writes for other commands; the functions are the test's."""
 
     def __init__(self, data: Path, store: str) -> None:
         self.data, self.store = data, store
@@ -128,10 +130,10 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def test_refused_mended_replayed_stored_purged(
+def test_refused_repaired_replayed_stored_purged(
     serve: Callable, system: System, registry: str, tmp_path: Path
 ) -> None:
-    """The whole life of a dead letter, with one beside it for which nothing can be done."""
+    """The whole life of a dead letter, beside one that stays a dead letter."""
     letters, before = serve("deadletters"), serve("cutouts")
     good = [made_alerts.ztf_alert(n) for n in range(1, 4)]
     refused = [unknown(seed) for seed in range(5)]
@@ -154,7 +156,9 @@ def test_refused_mended_replayed_stored_purged(
         assert word in letter
     assert (tmp_path / "alert").read_bytes() == refused[1]
 
-    system.urls["cutouts"] = before.url  # as it was: refused again, and no second letter
+    system.urls["cutouts"] = (
+        before.url
+    )  # unchanged: it refuses again, and there is no second letter
     again = system.deadletters("replay", "cutouts/ztf-alerts/3/4", status=1)
     assert "refused again: cutouts/ztf-alerts/3/4: 400: " in again
     assert "unknown schema id 1202" in again
@@ -193,8 +197,10 @@ def oracle_record(message: bytes) -> dict:
     return oracle.read_record(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
 
 
-def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System) -> None:
-    """A thousand letters, of both tables; bounds raised; each table's function gets its own."""
+def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
+    serve: Callable, system: System
+) -> None:
+    """A thousand letters of both tables: the function of each table gets its own."""
     letters = serve("deadletters")
     alerts = []
     for n in range(500):
@@ -222,16 +228,16 @@ def test_what_was_in_the_future_is_not_for_ever(serve: Callable, system: System)
     assert list(system.objects.list("deadletters/")) == []
 
 
-def test_the_event_is_as_it_was(serve: Callable, system: System) -> None:
-    """Every attribute but those of the error, and every byte."""
+def test_a_replayed_event_is_unchanged(serve: Callable, system: System) -> None:
+    """Every attribute except those of the error, and every byte."""
     bodies = [b"", b"\0\xff not an alert", bytes(3_000_000)]
     with Receiver() as first, Receiver(lambda event, times: (400, b"no", {})) as refusing:
         deliver([record(n, body) for n, body in enumerate(bodies)], first.url, "http://127.0.0.1:1")
         letters = f"{serve('deadletters').url}/cutouts"
         deliver([record(n, body) for n, body in enumerate(bodies)], refusing.url, letters)
     with Receiver() as sink:
-        said = system.deadletters("replay", "--table", "cutouts", "--sink", sink.url, status=1)
-        assert "3 were accepted, but are not in this store" in said
+        output = system.deadletters("replay", "--table", "cutouts", "--sink", sink.url, status=1)
+        assert "3 were accepted, but are not in this store" in output
     assert events(sink) == events(first)
     assert "kafkaheaderxnight" in next(iter(events(sink).values()))[0]
 
@@ -260,16 +266,16 @@ def test_ctrl_c_while_replaying(serve: Callable, system: System) -> None:
             while not sink.accepted:
                 assert run.poll() is None
             run.send_signal(2)
-            said, _ = run.communicate(timeout=120)
-        assert run.returncode == 130, said
-        assert "Traceback" not in said
-        assert "stopped; run the same again" in said
+            output, _ = run.communicate(timeout=120)
+        assert run.returncode == 130, output
+        assert "Traceback" not in output
+        assert "stopped; run the same again" in output
         assert 0 < len(sink.accepted) < 400
         assert sink.most_at_once <= Settings().in_flight // 4
     assert len(system.listed()) == 400
 
 
-def test_purge_of_everything_asks(serve: Callable, system: System) -> None:
+def test_a_purge_of_everything_asks_first(serve: Callable, system: System) -> None:
     letters = f"{serve('deadletters').url}/cutouts"
     with Receiver(refuse) as refusing:
         deliver([record(n, b"alert") for n in range(10)], refusing.url, letters)
@@ -288,8 +294,8 @@ def refuse(event: Received, times: int) -> Reply:
     return 400, base64.b64encode(event.id.encode()), {}
 
 
-def test_what_cannot_be_is_told_in_one_line(system: System) -> None:
-    for arguments, said in [
+def test_wrong_arguments_are_one_line(system: System) -> None:
+    for arguments, output in [
         (("replay",), "give IDs, --all, --table or --reason"),
         (("replay", "--all", "--sink", "http://x"), "say which with --table"),
         (("replay", "--table", "cutouts", "--sink", "x"), "--sink is no http(s) URL: x"),
@@ -299,4 +305,4 @@ def test_what_cannot_be_is_told_in_one_line(system: System) -> None:
         (("replay", "cutouts/alerts/0/7"), "there is no dead letter cutouts/alerts/0/7"),
         (("list", "packs"), "no table 'packs'"),
     ]:
-        assert said in system.deadletters(*arguments, status=2)
+        assert output in system.deadletters(*arguments, status=2)

@@ -1,7 +1,7 @@
-"""The examples of `eventing/` sent to the functions' doors, as processes.
+"""The examples of `eventing/` sent to the functions, as processes.
 
-Those of a KafkaSource are written by its data plane's rules. That a KafkaSource's events and our
-own source's make the same store is the point.
+The examples of a KafkaSource follow the rules of its data plane. A KafkaSource's events and those
+of our own source must make the same store.
 """
 
 import base64
@@ -53,7 +53,7 @@ def test_alerts_of_a_kafka_source_are_stored_as_our_own_sources(serve, tmp_path,
 
 
 def contents(objects: Objects, function: str) -> list[object]:
-    """What is stored of the examples: the images' bytes, or the points."""
+    """What is stored of the examples: the bytes of the images, or the points."""
     heads = [oracle.head(example(name).body) for name in ALERTS]
     table = Table(objects, TABLES[function])
     if function == "lightcurves":
@@ -75,8 +75,8 @@ def contents(objects: Objects, function: str) -> list[object]:
     return sorted(stored.items())
 
 
-def test_a_dead_letter_of_a_kafka_source_is_kept(serve) -> None:
-    """What makes it one is what `cutouts` says of it."""
+def test_a_dead_letter_of_a_kafka_source_is_stored(serve) -> None:
+    """Its error is the one that `cutouts` answers."""
     letter = example(LETTER)
     plain = {name: text for name, text in letter.headers.items() if "knativeerror" not in name}
     refused = post(serve("cutouts"), plain, letter.body)
@@ -86,30 +86,33 @@ def test_a_dead_letter_of_a_kafka_source_is_kept(serve) -> None:
     served = serve("deadletters")
     served.url += "/cutouts"
     assert post(served, *letter).status == 204
-    kept = letters(open_objects(served.settings), "cutouts")
+    stored = letters(open_objects(served.settings), "cutouts")
     reason = json.loads(refused.data)["detail"]
-    assert kept == {("lsst-alerts", 3, 43): Letter("400", reason, letter.body)}
+    assert stored == {("lsst-alerts", 3, 43): Letter("400", reason, letter.body)}
 
 
-def test_the_event_of_a_stored_pack_is_taken(serve, tmp_path) -> None:
+def test_the_event_of_a_stored_pack_is_accepted(serve, tmp_path) -> None:
     served = serve("cutouts", LINGER_MS=500)
     for name in ALERTS:
         assert post(served, *example(name)).status == 204
     objects = open_objects(served.settings)
     for pack in [info.key for info in objects.list("packs/")]:
-        told, key = example(STORED), example(STORED).headers["ce-subject"]
-        sent = told.headers | {"ce-subject": pack}, told.body.replace(key.encode(), pack.encode())
+        stored, key = example(STORED), example(STORED).headers["ce-subject"]
+        sent = (
+            stored.headers | {"ce-subject": pack},
+            stored.body.replace(key.encode(), pack.encode()),
+        )
         for function in ("thumbnails", "replicate"):
-            door = serve(function, REPLICA=f"file://{tmp_path}/replica")
-            assert post(door, *sent).status == 204
+            app = serve(function, REPLICA=f"file://{tmp_path}/replica")
+            assert post(app, *sent).status == 204
         assert (tmp_path / "replica" / pack).read_bytes() == objects.get(pack)
     assert Table(objects, THUMBNAILS).coverage() == COVERAGE
 
 
-def test_the_relay_sends_what_it_is_told(serve) -> None:
-    told = example(STORED)
+def test_the_relay_sends_the_event_that_it_receives(serve) -> None:
+    stored = example(STORED)
     with Receiver() as broker:
         served = serve("notifications", SINK=broker.url)
-        assert post(served, *told).status == 204
+        assert post(served, *stored).status == 204
     (sent,) = broker.accepted
-    assert event_of(sent.headers, sent.body).attributes == told.event.attributes
+    assert event_of(sent.headers, sent.body).attributes == stored.event.attributes

@@ -1,4 +1,4 @@
-"""reconcile: everything is found and repaired with no notification at all."""
+"""reconcile: finds and repairs everything without any notification."""
 
 import os
 import time
@@ -36,7 +36,7 @@ __all__ = ["second_ceph", "sites"]  # fixtures
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Two sites that are directories; nothing is too young to be looked at."""
+    """Two sites that are directories; no object is too young to be checked."""
     return Settings(
         store=f"file://{tmp_path}/first", replica=f"file://{tmp_path}/second", grace_seconds=0
     )
@@ -53,7 +53,7 @@ def one_pass(settings: Settings, *steps: str, **how: bool) -> tuple[Counter, lis
 
 
 @pytest.mark.parametrize("kafka", [True, False])
-def test_a_pack_without_its_run_gets_the_very_run_it_lacks(settings: Settings, kafka: bool) -> None:
+def test_a_pack_without_its_run_gets_exactly_that_run(settings: Settings, kafka: bool) -> None:
     objects = open_objects(settings)
     put_all(objects, range(10))
     pack = put_pack(objects, range(10, 20), kafka=kafka)
@@ -68,20 +68,20 @@ def test_a_pack_without_its_run_gets_the_very_run_it_lacks(settings: Settings, k
     assert one_pass(settings, "packs") == ({}, [])
 
 
-def test_alerts_that_came_again_into_another_pack_are_not_indexed_twice(settings: Settings) -> None:
+def test_alerts_resent_into_another_pack_are_not_indexed_twice(settings: Settings) -> None:
     objects = open_objects(settings)
     put_pack(objects, range(5))
     put_all(objects, range(10))
     assert one_pass(settings, "packs")[0] == {}
 
 
-def test_a_flush_under_way_is_left_alone(settings: Settings) -> None:
+def test_a_pack_of_a_batch_in_progress_is_not_touched(settings: Settings) -> None:
     put_pack(open_objects(settings), range(5))
     patient = settings.model_copy(update={"grace_seconds": 60})
     assert one_pass(patient, "packs", "thumbnails")[0] == {}
 
 
-def test_old_packs_are_looked_into_only_if_asked(settings: Settings, tmp_path: Path) -> None:
+def test_old_packs_are_checked_only_with_everything(settings: Settings, tmp_path: Path) -> None:
     pack = put_pack(open_objects(settings), range(5))
     then = time.time() - 3 * 86400
     os.utime(tmp_path / "first" / pack.key, (then, then))
@@ -89,7 +89,7 @@ def test_old_packs_are_looked_into_only_if_asked(settings: Settings, tmp_path: P
     assert one_pass(settings, "packs", everything=True)[0] == {"unindexed": 1}
 
 
-def test_packs_in_order_are_looked_into_once(settings: Settings, monkeypatch) -> None:
+def test_packs_in_order_are_checked_once(settings: Settings, monkeypatch) -> None:
     objects = open_objects(settings)
     put_all(objects, range(5))
     reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}))
@@ -100,7 +100,7 @@ def test_packs_in_order_are_looked_into_once(settings: Settings, monkeypatch) ->
     assert reconciler.run() == {}
 
 
-def test_what_is_no_pack_is_named_and_stops_nothing(settings: Settings) -> None:
+def test_an_object_that_is_no_pack_is_named_and_stops_nothing(settings: Settings) -> None:
     objects = open_objects(settings)
     bad = f"packs/{TODAY}/{'0' * 32}.parquet"
     objects.put(bad, b"not Parquet at all")
@@ -108,7 +108,7 @@ def test_what_is_no_pack_is_named_and_stops_nothing(settings: Settings) -> None:
     reconciler = Reconciler(settings.model_copy(update={"reconcile": "packs"}), found.append)
     reconciler.run()
     assert set(found) == {Finding("damaged", bad, False), Finding("unindexed", pack.key, True)}
-    assert reconciler.run() == {"damaged": 1}  # until somebody sees to it
+    assert reconciler.run() == {"damaged": 1}  # until a person removes it
 
 
 def test_a_damaged_pack_is_not_indexed_and_stops_nothing(settings: Settings) -> None:
@@ -123,7 +123,7 @@ def test_a_damaged_pack_is_not_indexed_and_stops_nothing(settings: Settings) -> 
     assert len(Table(objects, CUTOUTS).lookup(range(12))) == 27
 
 
-def test_a_pack_without_thumbnails_is_told_to_the_broker(settings: Settings) -> None:
+def test_the_event_of_a_pack_without_thumbnails_is_sent_again(settings: Settings) -> None:
     objects = open_objects(settings)
     done, pack = put_all(objects, range(3)), put_all(objects, range(3, 6))
     Thumbnails(settings).make(done.key)
@@ -139,7 +139,9 @@ def test_a_pack_without_thumbnails_is_told_to_the_broker(settings: Settings) -> 
         assert len(broker.requests) == 1
 
 
-def test_it_says_who_it_is_to_a_broker_that_asks(settings: Settings, tmp_path: Path) -> None:
+def test_it_identifies_itself_to_a_broker_that_requires_it(
+    settings: Settings, tmp_path: Path
+) -> None:
     put_all(open_objects(settings), range(3))
     (token := tmp_path / "token").write_text("mine\n")
     with Receiver() as broker:
@@ -171,7 +173,7 @@ def test_a_broker_that_refuses_one_event_gets_the_others(settings: Settings) -> 
         assert len({event.headers["ce-subject"] for event in broker.requests}) == 5
 
 
-def test_a_broker_that_is_down_does_not_keep_the_rest_undone(settings: Settings) -> None:
+def test_with_the_broker_down_the_other_steps_run(settings: Settings) -> None:
     put_all(open_objects(settings), range(3))
     to = settings.model_copy(update={"sink": f"http://127.0.0.1:{free_port()}"})
     with pytest.raises(BrokerDown):
@@ -196,7 +198,7 @@ def test_retention_is_the_same_at_both_sites(settings: Settings) -> None:
     for site in (objects, second):
         assert keys(site, "packs/") == [young.key]
         assert len(keys(site, "thumbnails/")) == 1
-        # What was there is still known, and accounted for.
+        # The index still knows the deleted packs, and accounts for them.
         assert len(Table(site, CUTOUTS).lookup(range(6))) == 18
         with pytest.raises(NotFound):
             site.head(old.key)
@@ -204,7 +206,7 @@ def test_retention_is_the_same_at_both_sites(settings: Settings) -> None:
     assert one_pass(limited, "packs", "thumbnails", "retention", "replica")[0] == {}
 
 
-def test_the_second_site_keeps_no_run_that_was_merged(settings: Settings) -> None:
+def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
     objects, second = open_objects(settings), open_replica(settings)
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
@@ -241,7 +243,7 @@ def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: P
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_what_it_looks_after_is_chosen(settings: Settings) -> None:
+def test_an_unknown_step_is_an_error(settings: Settings) -> None:
     with pytest.raises(SetupError, match="STAMPEDE_RECONCILE: no everything; there are packs"):
         one_pass(settings, "packs", "everything")
 
@@ -257,8 +259,8 @@ def ping(served) -> int:
     return served.http.request("POST", served.url, body=b"{}", headers=headers).status
 
 
-def test_with_notifications_off_all_comes_right(serve, sites: Settings) -> None:
-    """On two real S3 endpoints, the process only told that time has passed."""
+def test_without_notifications_everything_is_repaired(serve, sites: Settings) -> None:
+    """On two real S3 endpoints: the process gets only the event of a timer."""
     objects, second = open_objects(sites), open_replica(sites)
     for number in range(3):
         put_all(objects, range(3 * number, 3 * number + 3))
@@ -276,16 +278,16 @@ def test_with_notifications_off_all_comes_right(serve, sites: Settings) -> None:
     assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 11.0' in metrics
 
 
-def test_a_second_site_that_is_away_is_told_and_the_first_repaired(serve, bucket: Settings) -> None:
+def test_with_the_second_site_down_the_first_is_repaired(serve, bucket: Settings) -> None:
     objects = open_objects(bucket)
     pack = put_pack(objects, range(3))
-    away = f"http://127.0.0.1:{free_port()}/away"
-    served = serve("reconcile", **environment(bucket), GRACE_SECONDS=0, REPLICA=away)
+    down = f"http://127.0.0.1:{free_port()}/away"
+    served = serve("reconcile", **environment(bucket), GRACE_SECONDS=0, REPLICA=down)
     assert ping(served) == 503
     assert Table(objects, CUTOUTS).lookup([0])["pack"].to_pylist()[0] == pack.key
 
 
-def test_a_store_that_is_away_is_told(settings: Settings) -> None:
+def test_a_store_that_is_down_is_an_error(settings: Settings) -> None:
     nowhere = settings.model_copy(update={"store": f"http://127.0.0.1:{free_port()}/nowhere"})
     with pytest.raises(StoreDown):
         one_pass(nowhere, "packs")

@@ -34,7 +34,7 @@ __all__ = ["second_ceph", "sites"]  # fixtures
 MIB = 1 << 20
 
 
-def tell(served, key: str) -> int:
+def send_event(served, key: str) -> int:
     """The event of an object, as the Broker sends it."""
     event = stored_event("stampede", "us-east-1", key)
     answer = served.http.request(
@@ -63,12 +63,12 @@ QUESTIONS = [
 ]
 
 
-def test_what_was_stored_is_read_at_the_second_site(serve, sites: Settings) -> None:
-    """In whatever order its events come, and twice."""
+def test_the_second_site_reads_as_the_first(serve, sites: Settings) -> None:
+    """With the events in any order, and each twice."""
     keys = fill(open_objects(sites))
     served = serve("replicate", **environment(sites))
     for key in (*reversed(keys), *keys):
-        assert tell(served, key) == 204
+        assert send_event(served, key) == 204
     assert all_same(sites)
     second = Settings(
         store=sites.replica,
@@ -84,37 +84,37 @@ def test_what_was_stored_is_read_at_the_second_site(serve, sites: Settings) -> N
     assert {status for status, _ in answers[1]} == {200}
 
 
-def test_a_second_site_that_is_away_is_503_until_it_is_back(
+def test_a_second_site_that_is_down_is_503_until_it_is_up(
     serve, sites: Settings, second_ceph: LocalCeph
 ) -> None:
     keys = fill(open_objects(sites))
     served = serve("replicate", **environment(sites))
     second_ceph.gateway.stop()
     try:
-        assert {tell(served, key) for key in keys} == {503}
+        assert {send_event(served, key) for key in keys} == {503}
     finally:
         second_ceph.gateway.start()
     wait_until(second_ceph.answers, second_ceph.gateway)
-    assert {tell(served, key) for key in keys} == {204}
+    assert {send_event(served, key) for key in keys} == {204}
     assert all_same(sites)
 
 
 def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
-    """Every run is merged and deleted, with no grace, while its events are on their way."""
+    """Every run is merged and deleted without grace, while its events are in flight."""
     objects = open_objects(sites)
     served = serve("replicate", **environment(sites))
     tables = [Table(objects, spec) for spec in TABLES.values()]
-    told: list[int] = []
+    statuses: list[int] = []
     with ThreadPoolExecutor(4) as pool:
         for number in range(12):
             put_all(objects, range(2 * number, 2 * number + 2))
             for info in list(objects.list("")):
-                pool.submit(lambda key=info.key: told.append(tell(served, key)))
+                pool.submit(lambda key=info.key: statuses.append(send_event(served, key)))
             for table in tables:
                 compact(table, datetime.now(UTC), fanout=2, grace=timedelta())
             if number % 4 == 3:
                 Reconciler(sites.model_copy(update={"reconcile": "replica"})).run()
-    assert set(told) == {204}
+    assert set(statuses) == {204}
     for spec in TABLES.values():
         compact(Table(objects, spec), datetime.now(UTC), fanout=2, grace=timedelta())
     one = sites.model_copy(update={"reconcile": "replica,leftovers", "grace_seconds": 0})
@@ -128,7 +128,7 @@ def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
     assert {i.key for i in objects.list("")} <= {i.key for i in second.list("")}
 
 
-def test_a_killed_process_leaves_nothing_half(serve, sites: Settings) -> None:
+def test_a_killed_process_leaves_no_partial_object(serve, sites: Settings) -> None:
     """It dies in the middle of large copies; another does them."""
     objects, sizes = open_objects(sites), [40 * MIB, 41 * MIB]
     for size in sizes:
@@ -136,14 +136,16 @@ def test_a_killed_process_leaves_nothing_half(serve, sites: Settings) -> None:
     served = serve("replicate", **environment(sites))
     with ThreadPoolExecutor(2) as pool:
         for size in sizes:
-            pool.submit(tell, served, f"alerts/ztf/{size}").add_done_callback(lambda done: None)
+            pool.submit(send_event, served, f"alerts/ztf/{size}").add_done_callback(
+                lambda done: None
+            )
         uploads = open_replica(sites)
         while not uploads._minio._list_multipart_uploads(uploads.bucket).uploads:
             pass
         served.process.kill()
     assert {info.size for info in open_replica(sites).list("")} <= set(sizes)
     again = serve("replicate", **environment(sites))
-    assert {tell(again, f"alerts/ztf/{size}") for size in sizes} == {204}
+    assert {send_event(again, f"alerts/ztf/{size}") for size in sizes} == {204}
     assert all_same(sites)
 
 
@@ -153,7 +155,7 @@ def test_a_large_object_takes_little_memory(serve, sites: Settings) -> None:
     most = []
     for size in sizes:
         objects.put(f"alerts/ztf/{size}", bytes(size))
-        assert tell(served, f"alerts/ztf/{size}") == 204
+        assert send_event(served, f"alerts/ztf/{size}") == 204
         most.append(most_memory(served))
     assert all_same(sites)
     print(
@@ -163,14 +165,14 @@ def test_a_large_object_takes_little_memory(serve, sites: Settings) -> None:
     assert most[-1] - most[1] < 24 * MIB
 
 
-def test_many_large_objects_at_once_take_no_more_than_they_may(serve, sites: Settings) -> None:
+def test_many_large_objects_at_once_stay_within_copy_bytes(serve, sites: Settings) -> None:
     objects, keys = open_objects(sites), [f"alerts/ztf/{number}" for number in range(16)]
     for number, key in enumerate(keys):
         objects.put(key, bytes([number]) * (30 + number % 2 * 10) * MIB)  # whole, and in pieces
     served = serve("replicate", **environment(sites))
     idle = most_memory(served)
     with ThreadPoolExecutor(len(keys)) as pool:
-        assert set(pool.map(lambda key: tell(served, key), keys)) == {204}
+        assert set(pool.map(lambda key: send_event(served, key), keys)) == {204}
     assert all_same(sites)
     print(f"{idle // MIB} MiB, then {most_memory(served) // MIB} MiB")
     assert most_memory(served) - idle < 1.5 * sites.copy_bytes
@@ -182,23 +184,23 @@ def most_memory(served) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
-def test_more_than_can_be_under_way_is_told_to_come_again(
+def test_too_many_events_at_once_get_429(
     serve, bucket: Settings, hanging: tuple[str, threading.Event]
 ) -> None:
     url, gate = hanging
     open_objects(bucket).put("a", b"x")
     served = serve("replicate", **environment(bucket), REPLICA=f"{url}/away", COPIES=1)
     with ThreadPoolExecutor(12) as pool:
-        told = [pool.submit(tell, served, "a") for _ in range(12)]
-        refused = [each.result() for each in islice(as_completed(told), 12 - 4)]
+        answers = [pool.submit(send_event, served, "a") for _ in range(12)]
+        refused = [each.result() for each in islice(as_completed(answers), 12 - 4)]
         gate.set()
         assert refused == [429] * 8
-        assert sorted(each.result() for each in told) == [429] * 8 + [503] * 4
+        assert sorted(each.result() for each in answers) == [429] * 8 + [503] * 4
 
 
 @pytest.fixture
 def hanging() -> Iterator[tuple[str, threading.Event]]:
-    """A server that says that it cannot when it is let."""
+    """A server that answers 400, once its gate is open."""
     gate = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -226,15 +228,15 @@ def test_other_events_are_refused(serve, bucket: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("replica", "said"),
+    ("replica", "message"),
     [
         ("", "no second site"),
         ("file:///data/a", "the first site itself"),
         ("ftp://b", "no.* store"),
     ],
 )
-def test_a_second_site_that_cannot_be_is_told_at_once(replica: str, said: str) -> None:
-    with pytest.raises(SetupError, match=said):
+def test_a_wrong_second_site_is_an_error_at_once(replica: str, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
         make_app("replicate", Settings(store="file:///data/a", replica=replica))
 
 
@@ -247,10 +249,10 @@ def test_over_https(serve, bucket: Settings, ceph_packages: None, tmp_path: Path
         open_replica(sites).ensure_bucket()
         trusting = environment(sites)
         served = serve("replicate", **trusting)
-        assert {tell(served, key) for key in keys} == {204}
+        assert {send_event(served, key) for key in keys} == {204}
         assert all_same(sites)
-        # Nobody is trusted for nothing.
+        # Without its certificate authority the second site is not trusted.
         del trusting["REPLICA_CA_FILE"]
         distrusting = serve("replicate", **trusting)
         open_objects(bucket).put("new", b"x")
-        assert tell(distrusting, "new") == 503
+        assert send_event(distrusting, "new") == 503

@@ -1,4 +1,4 @@
-"""thumbnails, as a process: of every pack a picture of each alert, whatever is in it."""
+"""thumbnails, as a process: a thumbnail of every alert of every pack."""
 
 import io
 from collections import Counter
@@ -49,8 +49,8 @@ def stored_pack(objects: Objects, night: int = NIGHT, coverage: Coverage = COVER
     return pack
 
 
-def tell(served, key: str, **more: str):
-    """Post the event that says that an object was stored."""
+def send_event(served, key: str, **more: str):
+    """Post the event of a stored object."""
     event = stored_event("stampede", "us-east-1", key)
     return served.http.request(
         "POST", served.url, body=event.data, headers=headers_of(event) | more
@@ -62,7 +62,7 @@ def keys(objects: Objects) -> list[str]:
 
 
 def check(objects: Objects) -> None:
-    """The table leads to the right picture of every alert, and says which alerts it has."""
+    """Assert that the table has the right thumbnail of every alert, and their coverage."""
     table = Table(objects, THUMBNAILS)
     for place in table.lookup([1, 2, 3, 4]).to_pylist():
         png = objects.get(place["pack"], place["offset"], place["length"])
@@ -78,7 +78,7 @@ def test_a_thumbnail_of_every_alert_of_a_pack(serve) -> None:
     served = serve("thumbnails")
     objects = open_objects(served.settings)
     pack = stored_pack(objects)
-    assert tell(served, pack.key).status == 204
+    assert send_event(served, pack.key).status == 204
     check(objects)
     (made,) = objects.list("thumbnails/")
     assert night_of(made.key) == NIGHT
@@ -96,7 +96,7 @@ def test_the_same_event_again_changes_nothing(serve) -> None:
     objects = open_objects(served.settings)
     pack = stored_pack(objects)
     for _ in range(3):
-        assert tell(served, pack.key).status == 204
+        assert send_event(served, pack.key).status == 204
     assert len(keys(objects)) == 3
     check(objects)
 
@@ -113,7 +113,7 @@ def test_compact_merges_their_runs_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("coverage", [COVERAGE, Coverage()], ids=["Kafka", "no Kafka"])
-def test_what_was_not_drawn_is_found(tmp_path: Path, coverage: Coverage) -> None:
+def test_packs_without_thumbnails_are_found(tmp_path: Path, coverage: Coverage) -> None:
     settings = Settings(store=f"file://{tmp_path}/store", grace_seconds=0, reconcile="thumbnails")
     objects = open_objects(settings)
     key = stored_pack(objects, coverage=coverage).key
@@ -127,7 +127,7 @@ def test_what_was_not_drawn_is_found(tmp_path: Path, coverage: Coverage) -> None
         assert not again.run()
 
 
-def test_a_pack_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
     settings = Settings(store=f"file://{tmp_path}/store")
     objects = open_objects(settings)
     key = stored_pack(objects).key
@@ -137,7 +137,7 @@ def test_a_pack_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_what_is_no_pack_of_cutouts_is_ignored(serve) -> None:
+def test_other_objects_than_packs_of_cutouts_are_ignored(serve) -> None:
     served = serve("thumbnails")
     objects = open_objects(served.settings)
     places = stored_pack(objects).places
@@ -145,28 +145,30 @@ def test_what_is_no_pack_of_cutouts_is_ignored(serve) -> None:
     before = keys(objects)
     thumbnails = f"thumbnails/{NIGHT}/{'0' * 32}.parquet"
     for key in (run, thumbnails, "packs/readme.txt", "../packs", "deadletters/cutouts/x.parquet"):
-        assert tell(served, key).status == 204
+        assert send_event(served, key).status == 204
     assert keys(objects) == before
-    assert tell(served, "packs/x", **{"ce-type": "com.amazonaws.s3.ObjectRemoved"}).status == 400
+    assert (
+        send_event(served, "packs/x", **{"ce-type": "com.amazonaws.s3.ObjectRemoved"}).status == 400
+    )
 
 
 @pytest.mark.integration
-def test_a_pack_that_is_gone_is_asked_for_again_unless_it_is_past_retention(serve) -> None:
+def test_a_missing_pack_is_503_unless_it_is_past_retention(serve) -> None:
     served = serve("thumbnails", CUTOUT_DAYS=7)
     old, new = (
         f"packs/{int(now_mjd()) - days}/{'0' * 32}.parquet" for days in (8, 6)
     )  # fmt: skip
-    answer = tell(served, new)
+    answer = send_event(served, new)
     assert answer.status == 503
     assert new.encode() in answer.data
-    assert tell(served, old).status == 204
-    assert tell(serve("thumbnails"), old).status == 503
+    assert send_event(served, old).status == 204
+    assert send_event(serve("thumbnails"), old).status == 503
 
 
 @pytest.mark.integration
 def test_a_store_that_is_down_is_503(serve) -> None:
     served = serve("thumbnails", STORE="http://127.0.0.1:1/bucket")
-    assert tell(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503
+    assert send_event(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503
 
 
 def test_in_a_ceph(serve, bucket: Settings) -> None:
@@ -176,7 +178,7 @@ def test_in_a_ceph(serve, bucket: Settings) -> None:
     )
     objects = open_objects(bucket)
     pack = stored_pack(objects)
-    assert tell(served, pack.key).status == 204
-    assert tell(served, pack.key).status == 204
+    assert send_event(served, pack.key).status == 204
+    assert send_event(served, pack.key).status == 204
     check(objects)
-    assert tell(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503
+    assert send_event(served, f"packs/{NIGHT}/{'0' * 32}.parquet").status == 503

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-class Two:
+class TwoFunctions:
     """The functions `one` and `two`, and their dead letters."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Two:
         self.objects = MemoryObjects()
         self.counts: list[int] = []
 
-    def __enter__(self) -> "Two":
+    def __enter__(self) -> "TwoFunctions":
         for each in (self.one, self.two, self.dead):
             each.__enter__()
         return self
@@ -72,29 +72,31 @@ def arrived(receiver: Receiver) -> list[tuple[int, int]]:
 
 
 async def test_every_alert_reaches_every_function(folder: Path) -> None:
-    with Two() as two:
-        done = await two.ingest(folder)
+    with TwoFunctions() as functions:
+        done = await functions.ingest(folder)
         assert done == Ingested(name_of(find([folder])), COUNT, True)
-        for sink in two.sinks:
+        for sink in functions.sinks:
             assert arrived(sink) == [(0, offset) for offset in range(COUNT)]
             bodies = {each.place[1]: each.body for each in sink.accepted}
             assert bodies[7] == b"alert 7" * 100
-        assert expected(two.objects) == {(done.topic, 0): (0, COUNT)}
-        assert two.counts == list(range(1, COUNT + 1))
+        assert expected(functions.objects) == {(done.topic, 0): (0, COUNT)}
+        assert functions.counts == list(range(1, COUNT + 1))
 
 
 async def test_the_events_are_those_of_a_source(folder: Path) -> None:
-    with Two() as two:
-        done = await two.ingest(folder)
-        one = two.one.accepted[0]
+    with TwoFunctions() as functions:
+        done = await functions.ingest(folder)
+        one = functions.one.accepted[0]
         headers = [(name.encode(), value.encode()) for name, value in one.headers.items()]
         assert parse(headers, one.body).position == (done.topic, *one.place)
 
 
 async def test_again_is_the_same_again(folder: Path) -> None:
-    with Two() as two:
-        assert await two.ingest(folder) == await two.ingest(folder)
-        events = [(each.id, each.headers["ce-source"], each.body) for each in two.one.accepted]
+    with TwoFunctions() as functions:
+        assert await functions.ingest(folder) == await functions.ingest(folder)
+        events = [
+            (each.id, each.headers["ce-source"], each.body) for each in functions.one.accepted
+        ]
         assert len(events) == 2 * COUNT
         assert len(set(events)) == COUNT
 
@@ -103,64 +105,64 @@ async def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Pat
     def refuse_seven(event: Received, times: int) -> Reply:
         return (400, b"no alert", {}) if event.place[1] == 7 else (204, b"", {})
 
-    with Two() as two:
-        two.two.answer = refuse_seven
-        assert (await two.ingest(folder)).complete
-        assert len(arrived(two.one)) == COUNT
-        assert len(arrived(two.two)) == COUNT - 1
-        (letter,) = two.dead.accepted
+    with TwoFunctions() as functions:
+        functions.two.answer = refuse_seven
+        assert (await functions.ingest(folder)).complete
+        assert len(arrived(functions.one)) == COUNT
+        assert len(arrived(functions.two)) == COUNT - 1
+        (letter,) = functions.dead.accepted
         assert letter.place == (0, 7)
         assert letter.body == b"alert 7" * 100
         assert letter.headers["ce-knativeerrorcode"] == "400"
 
 
 async def test_it_waits_for_a_function_that_is_down(folder: Path) -> None:
-    with Two() as two:
-        two.two.__exit__()
-        timer = threading.Timer(1.0, two.two.__enter__)
+    with TwoFunctions() as functions:
+        functions.two.__exit__()
+        timer = threading.Timer(1.0, functions.two.__enter__)
         timer.start()
-        assert (await two.ingest(folder)).complete
+        assert (await functions.ingest(folder)).complete
         timer.join()
-        assert len(arrived(two.two)) == COUNT
-        assert not two.dead.requests
+        assert len(arrived(functions.two)) == COUNT
+        assert not functions.dead.requests
 
 
 async def test_a_stopped_ingest_is_not_complete_and_expects_nothing(folder: Path) -> None:
-    with Two() as two:
-        two.one.delay = 0.05
-        done = await two.ingest(folder, stop_when=lambda: len(two.counts) >= 5)
+    with TwoFunctions() as functions:
+        functions.one.delay = 0.05
+        done = await functions.ingest(folder, stop_when=lambda: len(functions.counts) >= 5)
         assert not done.complete
         assert 5 <= done.alerts < COUNT
-        assert expected(two.objects) == {}
+        assert expected(functions.objects) == {}
 
 
 async def test_it_stops_while_a_function_is_down(folder: Path) -> None:
-    with Two() as two:
+    with TwoFunctions() as functions:
 
         def refuse(event: Received, times: int) -> Reply:
             return (503, b"away", {}) if event.place[1] > 3 else (204, b"", {})
 
-        two.two.answer = refuse
-        done = await two.ingest(folder, stop_when=lambda: True)
+        functions.two.answer = refuse
+        done = await functions.ingest(folder, stop_when=lambda: True)
         assert not done.complete
         assert done.alerts <= 4
 
 
 async def test_an_empty_folder_and_an_empty_archive_are_errors(tmp_path: Path) -> None:
-    with Two() as two:
+    with TwoFunctions() as functions:
         with pytest.raises(SetupError, match="no alerts in"):
-            await two.ingest(tmp_path)
+            await functions.ingest(tmp_path)
         (tmp_path / "night.tar").write_bytes(bytes(10240))
         with pytest.raises(SetupError, match=r"night\.tar: no alerts in there"):
-            await two.ingest(tmp_path)
-        assert expected(two.objects) == {}
+            await functions.ingest(tmp_path)
+        assert expected(functions.objects) == {}
 
 
 async def test_a_damaged_archive_is_one_error_and_expects_nothing(
     folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "damaged.tar.gz").write_bytes(b"\x1f\x8b but no more")
-    with Two() as two:
+    with TwoFunctions() as functions:
         with pytest.raises(SetupError, match=r"damaged\.tar\.gz cannot be read to its end"):
-            await two.ingest(folder, tmp_path / "damaged.tar.gz")
-        assert expected(two.objects) == {}
+            await functions.ingest(folder, tmp_path / "damaged.tar.gz")
+        assert expected(functions.objects) == {}
