@@ -16,7 +16,7 @@ DATA = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
 """Where `stampede up` keeps its data, and how to reach it (`stampede.cli.running`)."""
 
 Data = Annotated[
-    Path, typer.Option(help="directory of the local Ceph and Kafka, their logs, and how to reach them")
+    Path, typer.Option(help="directory of the local Ceph and Kafka, and of their logs")
 ]
 
 
