@@ -17,7 +17,7 @@ DATA = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
 
 Data = Annotated[
     Path,
-    typer.Option(help="directory of the local Ceph and Kafka, their logs, and how to reach them"),
+    typer.Option(help="directory of the local Ceph and Kafka, and of their logs"),
 ]
 
 
