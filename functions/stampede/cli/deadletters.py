@@ -168,7 +168,7 @@ def sinks_of(found: Running | None, sink: str | None, table: str | None) -> dict
         if not table:
             raise SetupError("--sink is the function of one table: say which with --table")
         if not sink.startswith(("http://", "https://")):
-            raise SetupError(f"--sink is no http(s) URL: {sink}")
+            raise SetupError(f"--sink is not an http(s) URL: {sink}")
         return {table: sink}
     if not found:
         raise SetupError(

@@ -6,7 +6,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import BrokerDown
-from stampede.events.oidc import identified
+from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of, stored_event
 from stampede.settings import Settings
 from stampede.store.objects import ObjectInfo
@@ -27,7 +27,7 @@ class Resender:
         """Send the event of an object. Raises `BrokerDown`."""
         sink, region = self._settings.sink, self._settings.region
         event = stored_event(self._bucket, region, info.key, info.size, info.etag, info.modified)
-        headers = identified(headers_of(event), self._settings.sink_token)
+        headers = with_token(headers_of(event), self._settings.sink_token)
         try:
             response = self._http.request("POST", sink, body=event.data, headers=headers)
         except HTTPError as error:
