@@ -50,7 +50,7 @@ class TooLarge(StampedeError):
 
 
 class StoreDown(StampedeError):
-    """The object store did not answer, or answered wrongly: try again."""
+    """The object store did not answer, or its answer was wrong: try again."""
 
     name, status = "store-down", 503
 
@@ -68,7 +68,7 @@ class Damaged(StampedeError):
 
 
 class SchemaRegistryDown(StampedeError):
-    """The schema registry did not answer, or answered wrongly: try again."""
+    """The schema registry did not answer, or its answer was wrong: try again."""
 
     name, status = "schema-registry-down", 503
 

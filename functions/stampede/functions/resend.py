@@ -11,7 +11,7 @@ from stampede.events.s3_events import headers_of, stored_event
 from stampede.settings import Settings
 from stampede.store.objects import ObjectInfo
 
-SEND_SECONDS = urllib3.Timeout(connect=3, read=300)  # a Broker that is slow is not down
+TIMEOUT = urllib3.Timeout(connect=3, read=300)  # seconds; a Broker that is slow is not down
 
 
 class Resender:
@@ -21,7 +21,7 @@ class Resender:
         self._settings = settings
         self._bucket = urlsplit(settings.store).path.strip("/").rpartition("/")[2]
         retries = urllib3.Retry(2, backoff_factor=0.2)
-        self._http = urllib3.PoolManager(retries=retries, timeout=SEND_SECONDS)
+        self._http = urllib3.PoolManager(retries=retries, timeout=TIMEOUT)
 
     def send(self, info: ObjectInfo) -> None:
         """Send the event of an object. Raises `BrokerDown`."""

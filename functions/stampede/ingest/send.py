@@ -1,7 +1,8 @@
 """Sends alerts from disk to the functions, as the source sends those from Kafka.
 
-The files stand for a topic of one partition, and the order of the alerts in them for offsets. So
-the same files again give the same events, which is harmless, and the ledger accounts for each.
+The files stand for a topic of one partition, and the place of an alert in them for its offset. So
+sending the same files again sends the same events, which is harmless, and the ledger accounts for
+each event.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class AlertSink(NamedTuple):
 
 
 class Ingested(NamedTuple):
-    """What was sent: the name that stands for a topic, how many alerts, whether all of them."""
+    """What was sent: the name in place of a topic, the number of alerts, whether that is all."""
 
     topic: str
     alerts: int
@@ -68,11 +69,11 @@ async def ingest(
     SetupError
         There are no alerts at the paths, or an archive cannot be read to its end.
     """
-    found = files.find(paths)
-    topic = files.name_of(found)
+    alert_files = files.find(paths)
+    topic = files.name_of(alert_files)
     records = (
         Record(topic, 0, offset, None, None, (), alert.data)
-        for offset, alert in enumerate(files.read(found))
+        for offset, alert in enumerate(files.read(alert_files))
     )
     event_headers = CloudEventHeaders(settings.namespace, "files", {})
     sent = 0
@@ -97,6 +98,6 @@ async def ingest(
     if not complete:
         return Ingested(topic, sent, False)
     if not sent:
-        raise SetupError(f"{', '.join(str(each) for each in found[:3])}: no alerts in there")
+        raise SetupError(f"{', '.join(map(str, alert_files[:3]))}: no alerts in there")
     await asyncio.to_thread(expect, objects, topic, sent)
     return Ingested(topic, sent, True)
