@@ -56,7 +56,7 @@ class StoreDown(StampedeError):
 
 
 class Overloaded(StampedeError):
-    """There is more to do than fits: try again in a moment."""
+    """Too much is waiting already: try again in a moment."""
 
     name, status = "overloaded", 429
 
@@ -86,7 +86,7 @@ class SubscriberDown(StampedeError):
 
 
 class NotFound(StampedeError):
-    """There is nothing of that name."""
+    """Nothing has that name."""
 
     name, status = "not-found", 404
 

@@ -119,7 +119,7 @@ class Workers:
                 path = Path(name)
                 _write(file, events)
             except OSError as error:
-                raise StoreDown(f"the spool {self._spool.path} takes no batch: {error}") from error
+                raise StoreDown(f"cannot write to the spool {self._spool.path}: {error}") from error
             yield path
         finally:
             if path:

@@ -40,6 +40,7 @@ def alerts_app(name: str, settings: Settings) -> EventEndpoint:
     """`cutouts` and `lightcurves`: worker processes store alerts in batches."""
     from stampede.events.workers import Workers
 
+    # By name, because each of the two modules imports much that the other does not need.
     module = import_module(f"stampede.functions.{name}")
     workers = Workers(name, module.make_batch_storer, settings)
     batcher = make_batcher(name, settings, workers.store_batch, concurrency=settings.workers)

@@ -43,7 +43,7 @@ class SchemaRegistry:
         except urllib3.exceptions.HTTPError as error:
             raise SchemaRegistryDown(f"{url} does not answer: {error}") from error
         if answer.status == 404:
-            raise Undecodable(f"unknown schema id {schema_id}: {self._url} has none of that id")
+            raise Undecodable(f"unknown schema id {schema_id}: {self._url} does not have it")
         if answer.status != 200:
             raise SchemaRegistryDown(f"{url} answered {answer.status}")
         try:

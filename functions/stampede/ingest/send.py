@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import SetupError
+from stampede.events.connections import Connections
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.sending import send_all
@@ -27,6 +28,16 @@ class AlertSink(NamedTuple):
 
     sink: str
     dead_letters: str
+
+    def delivery(
+        self, connections: Connections, stop: asyncio.Event, settings: Settings
+    ) -> Delivery:
+        """Delivers events to these URLs."""
+        return Delivery(
+            Sink("sink", self.sink, connections, stop, settings.backoff_seconds),
+            Sink("dead letters", self.dead_letters, connections, stop, settings.backoff_seconds),
+            settings.retries,
+        )
 
 
 class Ingested(NamedTuple):
@@ -78,14 +89,7 @@ async def ingest(
     event_headers = CloudEventHeaders(settings.namespace, "files", {})
     sent = 0
     async with connections(settings) as pool:
-        deliveries = [
-            Delivery(
-                Sink("sink", each.sink, pool, stop, settings.backoff_seconds),
-                Sink("dead letters", each.dead_letters, pool, stop, settings.backoff_seconds),
-                settings.retries,
-            )
-            for each in sinks
-        ]
+        deliveries = [sink.delivery(pool, stop, settings) for sink in sinks]
 
         async def send(record: Record) -> None:
             nonlocal sent
