@@ -76,6 +76,7 @@ class Workers:
             return await self._bisect(events)
 
     async def _bisect(self, events: Sequence[Event]) -> list[Outcome]:
+        """Store events, each checked alone first; if that fails, their halves in the same way."""
         try:
             return await self._try_batch(events, careful=True)
         except BatchFailed as failure:
