@@ -1,4 +1,4 @@
-"""The clock. The alerts' code does not read it: its callers hand the time in."""
+"""The clock. The code in `alerts` does not read the clock: its callers pass the time."""
 
 import time
 

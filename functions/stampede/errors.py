@@ -50,13 +50,13 @@ class TooLarge(StampedeError):
 
 
 class StoreDown(StampedeError):
-    """The object store did not answer, or answered wrongly: try again."""
+    """The object store did not answer, or its answer was wrong: try again."""
 
     name, status = "store-down", 503
 
 
 class Overloaded(StampedeError):
-    """There is more to do than fits: try again in a moment."""
+    """Too much is waiting already: try again in a moment."""
 
     name, status = "overloaded", 429
 
@@ -68,7 +68,7 @@ class Damaged(StampedeError):
 
 
 class SchemaRegistryDown(StampedeError):
-    """The schema registry did not answer, or answered wrongly: try again."""
+    """The schema registry did not answer, or its answer was wrong: try again."""
 
     name, status = "schema-registry-down", 503
 
@@ -86,7 +86,7 @@ class SubscriberDown(StampedeError):
 
 
 class NotFound(StampedeError):
-    """There is nothing of that name."""
+    """Nothing has that name."""
 
     name, status = "not-found", 404
 

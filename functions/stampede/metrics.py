@@ -1,4 +1,4 @@
-"""Stampede's Prometheus metrics. A metric has a unit and few labels, never an id."""
+"""Stampede's Prometheus metrics: each has a unit and few labels, and no label is an id."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How long operations report what they do."""
+"""The type of the callables to which long operations report each step."""
 
 from collections.abc import Callable
 

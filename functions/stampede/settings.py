@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 class Settings(BaseSettings):
-    """The settings of all functions; a function reads those it needs."""
+    """The settings of all functions and commands; each reads those it needs."""
 
     model_config = SettingsConfigDict(
         env_prefix="STAMPEDE_", extra="ignore", validate_by_name=True, validate_by_alias=True
@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         3.0, description="seconds of CPU that decoding a batch may take; more for a large one"
     )
     flush_seconds: float = Field(
-        120.0, description="seconds that storing a batch may take, all in all"
+        120.0, description="seconds that storing a batch may take, decoding included"
     )
     worker_memory: int = Field(2048 * MIB, description="bytes that a worker may allocate")
     spool: Path = Field(
@@ -151,13 +151,13 @@ class Settings(BaseSettings):
         ge=1,
         description="copies in progress at once",
     )
-    copy_bytes: int = Field(128 * MIB, description="bytes that all these copies hold together")
+    copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
         "packs,thumbnails,replica,retention,leftovers",
         description="steps of reconcile, comma-separated",
     )
     reconcile_days: float = Field(
-        2.0, description="each pass checks the packs stored in so many days"
+        2.0, description="each pass checks the packs stored in this many last days"
     )
 
     # -- reading

@@ -44,10 +44,10 @@ def audit(
     """
     from stampede.cli.running import running, settings_of
 
-    found = running(data.absolute())
-    settings = settings_of(found)
+    system = running(data.absolute())
+    settings = settings_of(system)
     everything = not topics
-    if everything and found and settings.topics:
+    if everything and system and settings.topics:
         topics = settings.topics.split(",")
     if site is AuditedStore.REPLICA:
         sys.exit(_audit_replica(settings, topics or [], everything, results_console()))
@@ -66,7 +66,7 @@ def _audit_replica(
     replica = make_replica(settings)
     first, second = replica.source, replica.target
     try:
-        # Read the ledger of the second site last: what it got meanwhile is not missing.
+        # Read the ledger of the second site last: what was copied meanwhile is not missing.
         missing = missing_by_kind(replica.missing())
         entries = audit_topics(first, settings, topics, everything, second)
     except StoreDown as error:
@@ -89,7 +89,7 @@ def _audit_replica(
 
 
 def entries_of(settings: Settings, topics: list[str], everything: bool = False) -> list[Entry]:
-    """The ledger of these topics; with `everything` also of all others that the store knows."""
+    """The ledger's entries for these topics; with `everything` for all that the store knows."""
     from stampede.functions.audit import audit as audit_topics
     from stampede.store.open import open_objects
 
@@ -99,7 +99,7 @@ def entries_of(settings: Settings, topics: list[str], everything: bool = False) 
 def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
     """Print the ledger and what is missing; return the exit status.
 
-    With `ends` each line also says below which offset nothing is missing.
+    With `ends` each line also has the offset below which nothing is missing.
     """
     console.print(_table(entries, ends))
     for entry in entries:

@@ -1,4 +1,4 @@
-"""`stampede check-store`: does an S3 endpoint do what Stampede needs?"""
+"""`stampede check-store`: check that an S3 endpoint does what Stampede needs."""
 
 import sys
 

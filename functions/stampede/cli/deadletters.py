@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data, results_console
+from stampede.cli.options import DATA, Data, progress_console, results_console
 from stampede.errors import SetupError
 from stampede.functions import ALERT_FUNCTIONS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stampede.store.objects import Objects
 
 TABLE_NAMES = " or ".join(ALERT_FUNCTIONS.values())
-LINES = 100  # of a list for people
+LINES = 100  # of a list without --lines and --json
 
 deadletters = typer.Typer(
     help="Alerts that could not be stored: list them, send them again, remove them.\n\n"
@@ -123,12 +123,12 @@ def replay(
     from stampede.store.open import open_objects
 
     configure_logs()
-    found = running(data.absolute())
-    settings = settings_of(found)
+    system = running(data.absolute())
+    settings = settings_of(system)
     objects = open_objects(settings)
     letter_filter = DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
     reader = DeadLetterReader(objects, letter_filter)
-    sinks = sinks_of(found, sink, table)
+    sinks = sinks_of(system, sink, table)
     stored = NOTHING_STORED if ids else stored_offsets(objects)
     done = _replay(reader, sinks, stored, settings)
     status, lines = replay_report(done, stored_offsets(objects))
@@ -142,14 +142,13 @@ def _replay(
     reader: DeadLetterReader, sinks: dict[str, str], stored: StoredOffsets, settings: Settings
 ) -> Replayed:
     """Send the letters, with a progress bar."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from stampede.cli.interrupts import run_until_stopped
     from stampede.deadletters.replay import replay as replay_letters
 
     columns = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[counts]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+    with Progress(*columns, TimeElapsedColumn(), console=progress_console()) as bar:
         task = bar.add_task("", total=None, counts="")
 
         def progress(done: Replayed) -> None:
@@ -162,20 +161,20 @@ def _replay(
         return run_until_stopped(run)
 
 
-def sinks_of(found: Running | None, sink: str | None, table: str | None) -> dict[str, str]:
+def sinks_of(system: Running | None, sink: str | None, table: str | None) -> dict[str, str]:
     """The URL of the function that fills each table. Raises `SetupError` if none is known."""
     if sink:
         if not table:
             raise SetupError("--sink is the function of one table: say which with --table")
         if not sink.startswith(("http://", "https://")):
-            raise SetupError(f"--sink is no http(s) URL: {sink}")
+            raise SetupError(f"--sink is not an http(s) URL: {sink}")
         return {table: sink}
-    if not found:
+    if not system:
         raise SetupError(
             "no functions run here: start `stampede up`, set STAMPEDE_FUNCTIONS, or give --table "
             "and --sink URL"
         )
-    return {filled: found.urls[name] for name, filled in ALERT_FUNCTIONS.items()}
+    return {filled: system.urls[name] for name, filled in ALERT_FUNCTIONS.items()}
 
 
 @deadletters.command()

@@ -42,16 +42,16 @@ def ingest(
     configure_logs()
     files.find(paths)  # raises before anything is started
     console = progress_console()
-    if found := running(data.absolute()):
-        sys.exit(_ingest(paths, found, console))
-    with temporary_system(data, store, console) as found:
-        sys.exit(_ingest(paths, found, console))
+    if system := running(data.absolute()):
+        sys.exit(_ingest(paths, system, console))
+    with temporary_system(data, store, console) as system:
+        sys.exit(_ingest(paths, system, console))
 
 
 def temporary_system(
     data: Path, store: str | None, console: Console
 ) -> AbstractContextManager[Running]:
-    """The functions, started on this machine for as long as it takes.
+    """The functions, started on this machine on entering and stopped on leaving.
 
     Raises `SetupError` if the package that starts them, `stampede_local`, is not installed.
     """
@@ -62,19 +62,19 @@ def temporary_system(
     raise SetupError("no functions run here: set STAMPEDE_FUNCTIONS to their URLs")
 
 
-def _ingest(paths: list[Path], found: Running, console: Console) -> int:
+def _ingest(paths: list[Path], system: Running, console: Console) -> int:
     """Store the alerts and print the ledger; return the exit status."""
-    done = _send(paths, found, console)
+    done = _send(paths, system, console)
     if not done.complete:
         console.print(
             f"stopped after {done.alerts:,} alerts; run the same again to store the rest: "
             "what is stored stays, and is not stored twice"
         )
         return 130
-    return report(entries_of(found.settings, [done.topic]), results_console())
+    return report(entries_of(system.settings, [done.topic]), results_console())
 
 
-def _send(paths: list[Path], found: Running, console: Console) -> Ingested:
+def _send(paths: list[Path], system: Running, console: Console) -> Ingested:
     """Send the alerts to the functions, with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -83,7 +83,7 @@ def _send(paths: list[Path], found: Running, console: Console) -> Ingested:
     from stampede.ingest.send import ingest as send_alerts
     from stampede.store.open import open_objects
 
-    objects, sinks = open_objects(found.settings), alert_sinks(found.urls)
+    objects, sinks = open_objects(system.settings), alert_sinks(system.urls)
     with Progress(
         TextColumn("ingesting"),
         BarColumn(),
@@ -98,6 +98,6 @@ def _send(paths: list[Path], found: Running, console: Console) -> Ingested:
             bar.update(task, completed=count)
 
         async def send(stop: Event) -> Ingested:
-            return await send_alerts(paths, sinks, objects, found.settings, stop, progress)
+            return await send_alerts(paths, sinks, objects, system.settings, stop, progress)
 
         return run_until_stopped(send)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a command in good order."""
+"""Lets a command end in good order after Ctrl-C or SIGTERM."""
 
 import asyncio
 import signal

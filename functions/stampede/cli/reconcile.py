@@ -38,10 +38,10 @@ def reconcile(
     from stampede.logs import configure_logs
 
     configure_logs()
-    found = running(data.absolute())
-    settings = settings_of(found)
-    if found and not settings.sink:
-        settings = settings.model_copy(update={"sink": found.urls.get("broker", "")})
+    system = running(data.absolute())
+    settings = settings_of(system)
+    if system and not settings.sink:
+        settings = settings.model_copy(update={"sink": system.urls.get("broker", "")})
     console, left = results_console(), 0
 
     def report(finding: Finding) -> None:

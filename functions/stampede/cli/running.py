@@ -25,19 +25,19 @@ def running(data: Path) -> Running | None:
     """
     settings = Settings()
     try:
-        found = json.loads((data / UP).read_text())
-        os.kill(found["pid"], 0)
+        recorded = json.loads((data / UP).read_text())
+        os.kill(recorded["pid"], 0)  # raises if no such process runs
     except (OSError, ValueError, KeyError):
         return Running(settings, settings.functions) if settings.functions else None
     secret = type(settings.secret_key)
     update = {
         name: secret(value) if name.endswith("secret_key") else value
-        for name, value in found.items()
+        for name, value in recorded.items()
         if name in Settings.model_fields
     }
-    return Running(settings.model_copy(update=update), found["urls"])
+    return Running(settings.model_copy(update=update), recorded["urls"])
 
 
-def settings_of(found: Running | None) -> Settings:
+def settings_of(system: Running | None) -> Settings:
     """The settings of the running system, or those of the environment."""
-    return found.settings if found else Settings()
+    return system.settings if system else Settings()

@@ -7,14 +7,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import takewhile
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA
+from stampede.cli.options import DATA, progress_console
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0  # between lines of progress, if stderr is not a terminal
 INTERRUPTED = 130  # exit status after Ctrl-C
-FAULTS = (  # the names in `simulator.faults.FAULTS`, which a help text does not load
+FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import
     "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
     "not-fits"
 )
@@ -98,10 +98,10 @@ def local_kafka() -> str:
     """The Kafka of the running `stampede up`. Raises `SetupError` if there is none."""
     from stampede.cli.running import running
 
-    found = running(DATA)
-    if not found or not found.settings.kafka:
+    system = running(DATA)
+    if not system or not system.settings.kafka:
         raise SetupError("no Kafka is up here: start `stampede up`, or say where with --to")
-    return f"kafka://{found.settings.kafka}"
+    return f"kafka://{system.settings.kafka}"
 
 
 class Tally:
@@ -131,7 +131,7 @@ class Tally:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """A function that returns False after the first Ctrl-C; the second Ctrl-C kills."""
+    """A function that returns False after the first Ctrl-C. A second Ctrl-C ends the command."""
     stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -146,36 +146,44 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def progress_to_stderr(total: int, tally: Tally) -> Iterator[Callable[[SimulatedAlert], None]]:
-    """A function to call for each written alert: a bar on a terminal, otherwise some lines."""
+def progress_to_stderr(
+    total: int, tally: Tally
+) -> AbstractContextManager[Callable[[SimulatedAlert], None]]:
+    """A function to call for each written alert: it counts the alert and shows the progress."""
     if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        return _progress_bar(total, tally)
+    return nullcontext(_progress_lines(total, tally))
 
-        columns = (
-            TextColumn("alerts"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("", total=total, speed="")
 
-            def advance(alert: SimulatedAlert) -> None:
-                tally.add(alert)
-                speed = tally.alerts / (time.monotonic() - tally.start)
-                bar.update(task, advance=1, speed=f"{speed:,.0f}/s")
+@contextmanager
+def _progress_bar(total: int, tally: Tally) -> Iterator[Callable[[SimulatedAlert], None]]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-            yield advance
-        return
+    columns = (
+        TextColumn("alerts"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
+        task = bar.add_task("", total=total, speed="")
+
+        def advance(alert: SimulatedAlert) -> None:
+            tally.add(alert)
+            speed = tally.alerts / (time.monotonic() - tally.start)
+            bar.update(task, advance=1, speed=f"{speed:,.0f}/s")
+
+        yield advance
+
+
+def _progress_lines(total: int, tally: Tally) -> Callable[[SimulatedAlert], None]:
     printed = tally.start
 
     def print_line(alert: SimulatedAlert) -> None:
@@ -185,11 +193,11 @@ def progress_to_stderr(total: int, tally: Tally) -> Iterator[Callable[[Simulated
             printed = time.monotonic()
             typer.echo(f"{tally.alerts:,} of {total:,} alerts", err=True)
 
-    yield print_line
+    return print_line
 
 
 def paced(alerts: Iterable[SimulatedAlert], rate: float) -> Iterator[SimulatedAlert]:
-    """The same alerts, at most `rate` a second; as fast as possible if `rate` is 0."""
+    """The same alerts, at most `rate` per second; without a limit if `rate` is 0."""
     start = time.monotonic()
     for number, alert in enumerate(alerts):
         if rate:

@@ -1,7 +1,7 @@
 """A dead letter: an event that could not be stored, unchanged, and the reason.
 
-The object ``deadletters/<table>/<digest>.parquet`` holds a batch of them, one per row. Its footer
-has their coverage.
+The object ``deadletters/<table>/<digest>.parquet`` holds a batch of dead letters, one per row. Its
+footer has their coverage.
 """
 
 import base64
@@ -182,7 +182,7 @@ def row_of(event: Event) -> dict[str, Any]:
 
 
 def answer_of(data: str) -> str:
-    """The beginning of a function's answer, which Knative encodes in base64."""
+    """The beginning of a function's answer, decoded: Knative encodes it in base64."""
     with suppress(ValueError):
         return base64.b64decode(data, validate=True).decode()
     return data

@@ -48,7 +48,7 @@ def letter_table(
     table.add_column("stored")
     table.add_column("reason")
     counts: Counter[str] = Counter()
-    since = 0
+    stored_since = 0
     for letter in letters:
         members = as_dict(letter, stored)
         code = letter.code or "no answer"
@@ -61,13 +61,13 @@ def letter_table(
                 text(short(letter.brief(letter.reason or "no answer"))),
             )
         counts[f"{letter.table}, {code}"] += 1
-        since += members["stored"]
+        stored_since += members["stored"]
     total = counts.total()
     if not total:
         return [Text("no dead letters")]
     more = [Text(f"… and {total - lines:,} more", style="dim")] if total > lines else []
     sums = [text(f"{name}: {count:,}") for name, count in sorted(counts.items())]
-    return [table, *more, Text(""), *sums, Text(f"{total:,} in all, {since:,} stored since")]
+    return [table, *more, Text(""), *sums, Text(f"{total:,} in all, {stored_since:,} stored since")]
 
 
 def short(reason: str) -> str:
@@ -96,7 +96,7 @@ def letter_details(letter: DeadLetter, stored: StoredOffsets) -> Table:
 
 
 def replay_report(done: Replayed, stored: StoredOffsets) -> tuple[int, list[Text]]:
-    """Exit status of a replay, and its report; `stored` is read after the replay."""
+    """Exit status of a replay, and its report; `stored` are the offsets after the replay."""
     lines = [
         text(f"refused again: {name}: {reason}", "bold red")
         for name, reason in done.refused[:SHOWN_REFUSALS]
@@ -129,5 +129,5 @@ def replay_report(done: Replayed, stored: StoredOffsets) -> tuple[int, list[Text
 
 
 def text(value: str, style: str = "") -> Text:
-    """Untrusted text, printable: without markup and escape sequences."""
+    """Make untrusted text printable: without markup and escape sequences."""
     return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in value), style)

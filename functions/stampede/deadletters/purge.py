@@ -1,8 +1,8 @@
-"""Removes dead letters from the store, and never one that is to stay.
+"""Removes dead letters from the store, without a risk for the letters that stay.
 
-Objects are never changed. The letters of an object that stay go into a new object, which is read
-back before the old one is deleted. A crash between the two leaves these letters twice, which a
-reader treats as once.
+Objects are never changed. If letters of an object stay, they go into a new object, which is read
+back before the old one is deleted. A crash between the two steps leaves these letters twice;
+readers show them once.
 """
 
 from collections.abc import Callable

@@ -44,7 +44,7 @@ class DeadLetterFilter(NamedTuple):
         """
         if self.ids is None:
             return None
-        found: dict[str, list[Position]] = {}
+        positions_by_table: dict[str, list[Position]] = {}
         for name in self.ids:
             table, *rest = name.split("/")
             match rest:
@@ -54,12 +54,15 @@ class DeadLetterFilter(NamedTuple):
                     table in TABLES and partition.isdecimal() and offset.isdecimal()
                 ):
                     position = Position(topic, int(partition), int(offset))
-                    found.setdefault(table, []).append(position)
+                    positions_by_table.setdefault(table, []).append(position)
                 case _:
                     raise SetupError(
                         f"not a dead letter's id: {name!r}; `stampede deadletters list` has them"
                     )
-        return {table: coverage_of_positions(positions) for table, positions in found.items()}
+        return {
+            table: coverage_of_positions(positions)
+            for table, positions in positions_by_table.items()
+        }
 
 
 EVERY_LETTER = DeadLetterFilter()
@@ -89,8 +92,8 @@ class DeadLetterReader:
     def letters(self) -> Iterator[DeadLetter]:
         """Each selected letter once, even if two objects hold it; within an object by offset.
 
-        Other bytes are another letter: a topic that was created again repeats its offsets.
-        Iterate once only. Raises `StoreDown`.
+        Letters with one id and different bytes are different letters: a topic that was created
+        again repeats its offsets. Iterate only once. Raises `StoreDown`.
         """
         seen: set[str] = set()
         for info, rows in self.contents():
@@ -117,7 +120,7 @@ class DeadLetterReader:
                 yield info, rows
 
     def check(self) -> None:
-        """Raise an error that names what was not read. Call it when all letters were read.
+        """Raise an error that names what was not read. Call it after reading all letters.
 
         Raises
         ------
@@ -132,14 +135,14 @@ class DeadLetterReader:
             raise NotFound(f"there is no dead letter {', '.join(sorted(self._not_found))}")
 
     def _rows(self, info: ObjectInfo) -> pa.Table | None:
-        """The rows of an object; None if its footer says that it has none of the ids."""
+        """The rows of an object; None if its footer shows that it has no selected offset."""
         table = table_of_key(info.key)
         if self._offsets is not None:
             selected = self._offsets.get(table, Coverage())
             try:
                 held = ledger.read_coverage(self._objects, info)
             except (pa.ArrowException, OSError, LookupError, TypeError, ValueError):
-                return read_rows(self._objects, info)  # raises an error that says what is wrong
+                return read_rows(self._objects, info)  # raises an error that names the damage
             if selected - held == selected:
                 return None
         return read_rows(self._objects, info)
@@ -147,12 +150,12 @@ class DeadLetterReader:
 
 def stored_offsets(objects: Objects) -> StoredOffsets:
     """The offsets that are stored now, by table. Raises `StoreDown`."""
-    found = {}
+    stored = {}
     for name, spec in TABLES.items():
         table = Table(objects, spec)
         table.refresh()
-        found[name] = table.coverage()
-    return found
+        stored[name] = table.coverage()
+    return stored
 
 
 def is_stored(stored: StoredOffsets, table: str, position: Position | None) -> bool:

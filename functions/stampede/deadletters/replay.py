@@ -74,7 +74,7 @@ async def replay(
     SetupError
         There is no sink for the table of a letter.
     StoreDown
-        The store does not give the letters.
+        The letters cannot be read from the store.
     """
     done = Replayed()
 

@@ -3,6 +3,7 @@
 __all__ = [
     "batching",
     "broker",
+    "connections",
     "delivery",
     "event",
     "event_endpoint",

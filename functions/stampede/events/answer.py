@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stampede.events.connections import Connections, Unreachable
 
-LONGEST_RETRY_AFTER = 300.0
+LONGEST_RETRY_AFTER = 300.0  # seconds
 ANSWER_SECONDS = 300.0  # a Knative revision's own limit
 
 
@@ -21,7 +21,7 @@ class Verdict(Enum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"  # the event's fault, for good
-    FAILED = "failed"  # the event's fault, perhaps: worth another try
+    FAILED = "failed"  # perhaps the event's fault: worth another try
     UNCLEAR = "unclear"  # the event's fault if the sink accepts others, otherwise the sink's
     DOWN = "down"  # the sink's fault
 
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 async def post(
     connections: Connections, url: str, headers: Mapping[str, str], body: bytes
 ) -> Answer:
-    """Send an event once. Every failure is an answer too."""
+    """Send an event once. A failure is an answer too, and not an exception."""
     try:
         response = await connections.post(url, headers, body)
     except Unreachable as error:
@@ -85,7 +85,7 @@ def retry_after(value: str | None, now: float) -> float:
 
 
 def error_extensions(url: str, answer: Answer) -> dict[str, str]:
-    """The extensions that Knative adds to a dead letter; two of them only after an answer."""
+    """The extensions that Knative adds to a dead letter; without an answer only the first."""
     extensions = {"knativeerrordest": url}
     if answer.status is not None:
         extensions["knativeerrorcode"] = str(answer.status)

@@ -1,7 +1,8 @@
 """Group commit: while one batch is being stored, the next one fills.
 
 Under light load a batch is what arrives within the linger, so an alert waits little; under
-heavy load it is what arrived while the last batch was stored, so packs are large. Nobody tunes it.
+heavy load it is what arrived while the last batch was stored, so packs are large. The size of a
+batch needs no tuning.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from stampede.errors import Overloaded, StampedeError
 from stampede.events.event import Event
 
 Outcome = StampedeError | None
-"""What came of an event: None if it is durable, otherwise the error to answer with."""
+"""The result for one event: None if it is durable, otherwise the error to answer with."""
 
 StoreBatch = Callable[[Sequence[Event]], Awaitable[Sequence[Outcome]]]
 Waiting = tuple[Event, asyncio.Future[Outcome]]
@@ -104,9 +105,7 @@ class Batcher:
             async with self._changed:
                 await self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._waiting:
-                if self._closing:
-                    return
-                continue
+                return  # closing
             if not self._full() and not self._closing:
                 await asyncio.sleep(self._linger)
             if batch := self._next_batch():

@@ -1,9 +1,10 @@
 """The broker of one machine: sends an event to the subscribers of all Triggers that match it.
 
-The broker stores nothing. A Knative Broker answers 202 once it holds the event; this broker once
-every subscriber has accepted it, so until then the sender still has the event. If a subscriber
-refuses an event for good, the event goes to the Trigger's dead-letter sink. Without such a sink
-the event is dropped and logged, as by Knative; `reconcile` later finds what is missing.
+The broker stores nothing. A Knative Broker answers 202 once it holds the event. This broker answers
+202 once every subscriber has accepted the event, so until then the sender still has it. If a
+subscriber refuses an event for good, the event goes to the Trigger's dead-letter sink. Without a
+dead-letter sink the event is dropped and logged, as by Knative; `reconcile` later finds what is
+missing.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ log = structlog.get_logger()
 
 CONNECT_SECONDS = 3.0
 IDLE_SECONDS = 4.0
-# Events under way to one subscriber at a time; the rest of a backlog waits here.
+# Most events under way to one subscriber; the rest of a backlog waits in this process.
 CONCURRENCY = 16
 
 
@@ -106,7 +107,7 @@ class Broker:
     async def _settle(
         self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer
     ) -> str:
-        """What becomes of an event after the subscriber's last answer, as the metric names it."""
+        """Handle the subscriber's last answer; return the outcome, a label of the metric."""
         if answer.verdict is Verdict.ACCEPTED:
             return "delivered"
         if route.dead_letters:
@@ -117,7 +118,7 @@ class Broker:
         return "dropped" if answer.verdict is Verdict.REFUSED else "failed"
 
     async def _retry(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send an event as often as the Trigger's delivery options allow; the last answer."""
+        """Send an event as often as its Trigger allows; return the last answer."""
         retry = 0
         while True:
             answer = await self._post(route, headers, body)

@@ -1,4 +1,4 @@
-"""One kept-alive HTTP/1.1 connection. httptools parses the answers; uvicorn too parses with it."""
+"""One kept-alive HTTP/1.1 connection. It parses answers with httptools, as uvicorn does."""
 
 import asyncio
 from typing import NamedTuple, cast
@@ -28,7 +28,15 @@ class Connection(asyncio.Protocol):
         self.idle_since = loop.time()
 
     async def exchange(self, head: bytes, body: bytes, seconds: float) -> Response:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its answer.
+
+        Raises
+        ------
+        OSError
+            The connection was cut, or the answer is not HTTP.
+        TimeoutError
+            No byte moved in either direction for `seconds`.
+        """
         self._answer = self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._retry_after: str | None = None
@@ -38,11 +46,11 @@ class Connection(asyncio.Protocol):
         self._transport.write(head)
         if body:
             self._transport.write(body)  # not copied, however large
-        self._alarm = self._loop.call_later(seconds, self._late, seconds, self._moved)
+        self._watch_progress(seconds)
         try:
             return await self._answer
         finally:
-            self._alarm.cancel()
+            self._timer.cancel()
             self._answer = None
 
     @property
@@ -56,12 +64,16 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     @property
-    def _moved(self) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int]:
+        """Bytes received, and bytes still to send."""
         return self._received, self._transport.get_write_buffer_size()
 
-    def _late(self, seconds: float, moved: tuple[int, int]) -> None:
-        if self._moved != moved:
-            self._alarm = self._loop.call_later(seconds, self._late, seconds, self._moved)
+    def _watch_progress(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._check_progress, seconds, self._progress)
+
+    def _check_progress(self, seconds: float, before: tuple[int, int]) -> None:
+        if self._progress != before:
+            self._watch_progress(seconds)
         else:
             self._fail(TimeoutError(f"no answer in {seconds:g} s"))
 
@@ -95,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._end(error)
 
     def _end(self, error: Exception | None) -> None:
-        """The connection ended: so does an answer that has no length of its own."""
+        """The connection ended: this completes an answer without a length, and cuts any other."""
         if self._answer is None or self._answer.done():
             return
         if error is None and self._has_headers and self._ends_with_connection:

@@ -101,13 +101,13 @@ class Connections:
         return response
 
     def _reuse(self, host: "_Host") -> Connection | None:
-        """The connection used last. If it was idle for too long, all others were too."""
+        """The idle connection that was used last, if it may be used again; otherwise None."""
         idle, now = self._idle[host], asyncio.get_running_loop().time()
         while idle:
             connection = idle.pop()
             if connection.reusable and now - connection.idle_since < self._idle_seconds:
                 return connection
-            connection.abort()
+            connection.abort()  # if it was idle for too long, all before it were too
         return None
 
     async def _connect(self, host: "_Host") -> Connection:
@@ -144,6 +144,7 @@ class _Target(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _target(url: str) -> _Target:
+    """The host and the first lines of a POST to `url`. Raises `Unreachable` if it has no host."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     if not parts.hostname:
@@ -159,7 +160,7 @@ def _trust() -> ssl.SSLContext:
 
 
 def _head(target: _Target, headers: Mapping[str, str], length: int) -> bytes:
-    """The request up to its body. Raises `ValueError`."""
+    """The request up to its body. Raises `ValueError` if a header contains a line break or null."""
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     text = f"{target.line}{''.join(lines)}Content-Length: {length}\r\n\r\n"
     # A line break within a value would begin another header, or another request.

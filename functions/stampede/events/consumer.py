@@ -18,28 +18,20 @@ from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.delivery import Abandoned
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
+from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
 from stampede.settings import Settings
 
 log = structlog.get_logger()
 
 POLL_SECONDS = 0.1
-# After waiting this long for room the partitions are paused, so that polling the client, which
-# must go on, gives no more records. Not sooner: a pause throws away what was fetched ahead.
+# After waiting this long for room the partitions are paused: the client must be polled even then,
+# but must not return more records. Not sooner, because a pause discards what was fetched ahead.
 PAUSE_SECONDS = 1.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
-
-DEFAULTS = {
-    "auto.offset.reset": "earliest",
-    "partition.assignment.strategy": "cooperative-sticky",
-    # Fetched ahead. By default the client pauses for a second when so much is queued: with alerts
-    # of 87 KB that cut 4,000 events/s to 400.
-    "queued.max.messages.kbytes": "16384",
-    "fetch.queue.backoff.ms": "20",
-}
 
 
 class Consumer:
@@ -52,7 +44,7 @@ class Consumer:
     deliver
         Returns once a record is durable elsewhere; raises `Abandoned` if the source stops first.
     down
-        Whether the sink is down, so that waiting for deliveries is useless.
+        Returns whether the sink is down. Then waiting for deliveries is useless.
     """
 
     def __init__(
@@ -76,25 +68,27 @@ class Consumer:
         Raises
         ------
         SetupError
-            Kafka refuses: no such broker, no access, a wrong option.
+            Kafka refuses: a wrong option, no access, or another fatal error.
         """
-        reading = asyncio.create_task(asyncio.to_thread(self._read))
+        consuming = asyncio.create_task(asyncio.to_thread(self._consume))
         stopping = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({consuming, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._in_flight.stop()
             stopping.cancel()
             stop.set()  # abandons the deliveries that wait for another attempt
-            await reading
+            await consuming
         if self._failure:
             raise self._failure
 
     # -- in the Kafka thread
 
-    def _read(self) -> None:
+    def _consume(self) -> None:
+        """Take records until `run` stops; then drain and commit. Raises `SetupError`."""
         try:
-            consumer = confluent_kafka.Consumer(self._options())
+            options = consumer_options(self._settings, on_commit=self._committed)
+            consumer = confluent_kafka.Consumer(options)
         except KafkaException as error:
             raise SetupError(f"Kafka options: {error.args[0].str()}") from None
         try:
@@ -104,44 +98,30 @@ class Consumer:
                 on_revoke=self._revoked,
                 on_lost=self._lost,
             )
-            committed = reported = time.monotonic()
-            while not self._in_flight.stopping:
-                most = self._in_flight.wait_for_room(PAUSE_SECONDS)
-                self._pause_when(consumer, most == 0)
-                self._take(consumer, most or 1)
-                now = time.monotonic()
-                if now - committed >= COMMIT_SECONDS:
-                    committed = now
-                    self._commit(consumer, self._partitions, asynchronous=True)
-                    self._watch_lag(consumer)
-                if now - reported >= REPORT_SECONDS:
-                    self._report(now - reported)
-                    reported = now
+            self._poll_until_stopped(consumer)
             self._in_flight.wait_for(lambda: self._in_flight.events == 0, DRAIN_SECONDS)
             leaving, self._partitions = self._partitions, {}
-            self._commit(consumer, leaving, asynchronous=False)
-            self._leave(leaving)
+            self._give_up(consumer, leaving)
         finally:
             consumer.close()
 
-    def _options(self) -> dict[str, Any]:
-        return (
-            DEFAULTS
-            | {
-                "bootstrap.servers": self._settings.kafka,
-                "group.id": self._settings.group,
-                "client.id": self._settings.source_name,
-            }
-            | self._settings.kafka_options
-            | {
-                # Only `_commit` commits, and only what is delivered.
-                "enable.auto.commit": False,
-                "on_commit": self._committed,
-            }
-        )
+    def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
+        committed = reported = time.monotonic()
+        while not self._in_flight.stopping:
+            most = self._in_flight.wait_for_room(PAUSE_SECONDS)
+            self._pause_or_resume(consumer, full=most == 0)
+            self._take(consumer, most or 1)  # poll even without room: it runs the callbacks
+            now = time.monotonic()
+            if now - committed >= COMMIT_SECONDS:
+                committed = now
+                self._commit(consumer, self._partitions, asynchronous=True)
+                self._set_metrics(consumer)
+            if now - reported >= REPORT_SECONDS:
+                self._report(now - reported)
+                reported = now
 
     def _take(self, consumer: confluent_kafka.Consumer, most: int) -> None:
-        # poll returns with the first record; consume only with all of them or when time is up.
+        # `poll` returns the first record at once; `consume` would wait for `most` or the timeout.
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             return
@@ -162,9 +142,9 @@ class Consumer:
             raise SetupError(f"Kafka: {error.str()}")
         log.warning("kafka", error=error.name(), reason=error.str())
 
-    def _pause_when(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
+    def _pause_or_resume(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
         if full and (more := self._partitions.keys() - self._paused):
-            consumer.pause([TopicPartition(*key) for key in more])
+            consumer.pause([TopicPartition(*key) for key in more])  # those assigned meanwhile too
             self._paused |= more
         elif not full:
             self._resume(consumer, set(self._paused))
@@ -179,7 +159,7 @@ class Consumer:
     ) -> None:
         for each in partitions:
             self._partitions[each.topic, each.partition] = AssignedPartition()
-        if partitions:  # a cooperative rebalance may begin by giving none
+        if partitions:  # a cooperative rebalance may begin by assigning none
             log.info("partitions assigned", partitions=_names(partitions))
 
     def _revoked(
@@ -191,18 +171,18 @@ class Consumer:
             lambda: self._down() or not any(p.offsets.unfinished for p in leaving.values()),
             REVOKE_SECONDS,
         )
-        self._commit(consumer, leaving, asynchronous=False)
-        self._leave(leaving)
+        self._give_up(consumer, leaving)
         log.info("partitions given up", partitions=_names(partitions))
 
     def _lost(self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         """Another source has taken over: commit nothing; it sends the records in flight again."""
-        self._leave(self._pop(consumer, partitions))
+        self._cancel_deliveries(self._pop(consumer, partitions))
         log.warning("partitions lost", partitions=_names(partitions))
 
     def _pop(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> dict[PartitionKey, AssignedPartition]:
+        """Remove partitions from the assigned ones, and return those that were."""
         keys = [(each.topic, each.partition) for each in partitions]
         # Resume first: the client would keep the pause when a partition is assigned again.
         self._resume(consumer, self._paused.intersection(keys))
@@ -211,7 +191,15 @@ class Consumer:
                 metrics.SOURCE_LAG.remove(*map(str, key))
         return {key: self._partitions.pop(key) for key in keys if key in self._partitions}
 
-    def _leave(self, leaving: dict[PartitionKey, AssignedPartition]) -> None:
+    def _give_up(
+        self,
+        consumer: confluent_kafka.Consumer,
+        leaving: dict[PartitionKey, AssignedPartition],
+    ) -> None:
+        self._commit(consumer, leaving, asynchronous=False)
+        self._cancel_deliveries(leaving)
+
+    def _cancel_deliveries(self, leaving: dict[PartitionKey, AssignedPartition]) -> None:
         self._loop.call_soon_threadsafe(self._cancel, list(leaving.values()))
 
     def _commit(
@@ -233,7 +221,7 @@ class Consumer:
             else:
                 consumer.commit(offsets=changed, asynchronous=False)
         except KafkaException as error:
-            # Harmless for now: a restart would send again what lies after the last commit.
+            # Harmless: after a restart the records since the last commit are sent again.
             log.warning("commit failed", reason=error.args[0].str(), partitions=_names(changed))
             return
         for each in changed:
@@ -247,7 +235,7 @@ class Consumer:
             if partition := self._partitions.get((each.topic, each.partition)):
                 partition.committed = None  # commit again
 
-    def _watch_lag(self, consumer: confluent_kafka.Consumer) -> None:
+    def _set_metrics(self, consumer: confluent_kafka.Consumer) -> None:
         for key, partition in list(self._partitions.items()):
             _, high = consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
             position = partition.offsets.position
@@ -292,4 +280,5 @@ class Consumer:
 
 
 def _names(partitions: list[TopicPartition]) -> list[str]:
+    """Names for the log, ``topic/partition``."""
     return [f"{each.topic}/{each.partition}" for each in partitions]

@@ -68,7 +68,7 @@ class Sink:
 
     @property
     def down(self) -> bool:
-        """Whether the sink takes no event at all."""
+        """Whether the sink is down: it accepts no event."""
         return self._down_since is not None
 
     async def send(
@@ -219,7 +219,7 @@ class Delivery:
 
     @property
     def down(self) -> bool:
-        """Whether the sink takes no event at all."""
+        """Whether the sink is down: it accepts no event."""
         return self._sink.down
 
     async def deliver(self, headers: Mapping[str, str], record: Record) -> None:

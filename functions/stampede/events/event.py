@@ -34,7 +34,7 @@ SDK_ERRORS = (
 
 
 class Position(NamedTuple):
-    """The place in Kafka that an event comes from."""
+    """The position in Kafka that an event comes from."""
 
     topic: str
     partition: int
@@ -50,12 +50,12 @@ class Event(NamedTuple):
 
     @property
     def position(self) -> Position | None:
-        """The event's place in Kafka; None if it does not come from Kafka."""
-        found = SUBJECT.fullmatch(self.attributes.get("subject") or "")
-        _, mark, topic = self.attributes["source"].rpartition("#")
-        if not (found and mark and topic):
+        """The event's position in Kafka; None if the event does not come from Kafka."""
+        match = SUBJECT.fullmatch(self.attributes.get("subject") or "")
+        _, separator, topic = self.attributes["source"].rpartition("#")
+        if not (match and separator and topic):
             return None
-        return Position(topic, int(found[1]), int(found[2]))
+        return Position(topic, int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"event {self.attributes['id']} of {self.attributes['source']}"
@@ -77,7 +77,7 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
 
 
 def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
-    """An event of the SDK. Raises where the SDK would fill in a missing attribute itself."""
+    """An event of the SDK. Raises `ValueError` for a missing attribute: the SDK would invent it."""
     if missing := [name for name in REQUIRED if name not in attributes]:
         raise ValueError(f"it lacks {', '.join(missing)}")
     return get_event_factory_for_version(attributes["specversion"])(attributes, data)
@@ -96,7 +96,7 @@ def one_line(error: Exception) -> str:
     problems = getattr(error, "errors", None)
     if not isinstance(problems, dict):
         return str(error)
-    return "; ".join(f"{name}: {', '.join(map(str, found))}" for name, found in problems.items())
+    return "; ".join(f"{name}: {', '.join(map(str, why))}" for name, why in problems.items())
 
 
 def coverage_of_positions(positions: Iterable[Position | None]) -> Coverage:

@@ -29,7 +29,7 @@ Handle = Callable[[Event], Awaitable[StampedeError | None]]
 
 # A body over the limit is read and dropped up to this many times the limit: a client that is
 # still sending when the answer comes may never see the answer.
-LIMITS_READ = 4
+READ_FACTOR = 4
 DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
 
 
@@ -91,7 +91,13 @@ class EventEndpoint:
         metrics.EVENT_SECONDS.labels(self._name).observe(seconds)
         if error is None:
             await respond(send, self._accepted)
-            return
+        else:
+            await self._refuse(send, event, error, seconds)
+
+    async def _refuse(
+        self, send: Send, event: Event | None, error: StampedeError, seconds: float
+    ) -> None:
+        """Log the error and answer with it; `event` is None if the request was not an event."""
         log.warning(
             "event refused",
             function=self._name,
@@ -108,7 +114,7 @@ class EventEndpoint:
         await respond(send, error.status, json.dumps(problem).encode())
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises `TooLarge`, `NotAnEvent`."""
+        """The complete body. Raises `TooLarge`, or `NotAnEvent` if the sender goes away."""
         parts: list[bytes] = []
         size = 0
         while True:
@@ -119,7 +125,7 @@ class EventEndpoint:
             size += len(part)
             if size <= self._limit:
                 parts.append(part)
-            elif size > LIMITS_READ * self._limit:
+            elif size > READ_FACTOR * self._limit:
                 break
             if not message.get("more_body"):
                 break
@@ -144,7 +150,7 @@ class EventEndpoint:
 
 
 async def respond(send: Send, status: int, body: bytes = b"") -> None:
-    """Send a whole response. An empty body means: no reply event."""
+    """Send a response. An empty body means: no reply event."""
     headers = [(b"content-length", str(len(body)).encode())]
     if body:
         headers.append((b"content-type", b"application/problem+json"))
@@ -162,5 +168,5 @@ def status_routes() -> list[Route]:
 
 
 async def healthy(_: Request) -> Response:
-    """Answer that the process lives."""
+    """Answer 200: the process runs."""
     return PlainTextResponse("ok\n")

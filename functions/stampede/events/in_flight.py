@@ -63,17 +63,21 @@ class RecordsInFlight:
                 self._changed.notify()
 
     def stop(self) -> None:
-        """End a wait that is under way."""
+        """Set `stopping`, and end a wait that is under way."""
         with self._changed:
             self.stopping = True
             self._changed.notify()
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait until `condition` holds, at most this long; it is evaluated under the lock."""
-        stopping = self.stopping
+        """Wait until `condition` holds or `stop` is called, at most `seconds`.
+
+        `condition` is evaluated under the lock. After `stop` was called, a wait lasts until
+        `condition` holds.
+        """
+        was_stopping = self.stopping
         with self._changed:
             self._awaited = condition
-            self._changed.wait_for(lambda: condition() or self.stopping != stopping, seconds)
+            self._changed.wait_for(lambda: condition() or self.stopping != was_stopping, seconds)
             self._awaited = None
 
     def wait_for_room(self, seconds: float) -> int:
@@ -94,7 +98,7 @@ class RecordsInFlight:
     ) -> dict[PartitionKey, int | None]:
         """The position to commit of each partition, all at the same moment."""
         with self._changed:
-            return {key: each.offsets.position for key, each in partitions.items()}
+            return {key: partition.offsets.position for key, partition in partitions.items()}
 
     def reset_delivered(self) -> int:
         """How many records were delivered since the last call."""

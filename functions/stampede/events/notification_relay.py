@@ -4,7 +4,7 @@ An S3 endpoint is an impatient sender. Ceph's RGW repeats a notification at once
 up to a thousand at a time. If its connections are refused it may give up the topic until it is
 restarted. So the relay starts without its Broker and always answers: with 2xx once the Broker has
 the events. While the Broker is down one event at a time probes it and the others wait; the relay
-answers 503 only after `hold_seconds`. The queue is RGW's.
+answers 503 only after `hold_seconds`. RGW keeps the queue.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from stampede.events.broker import connections
 from stampede.events.delivery import Sink
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
-from stampede.events.oidc import identified
+from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of
 from stampede.events.s3_notifications import parse_notification, stored_events
 from stampede.settings import Settings
 
-PROBES = 5  # at least so many of a Broker that is down, before a notification is answered 503
-RETRIES = 2  # of an event that the Broker fails to accept; the Broker itself retries more
+PROBES = 5  # least probes of a Broker that is down, before the relay answers 503
+RETRIES = 2  # of an event that the Broker fails to accept; the Broker retries more often itself
 
 
 class Relay:
@@ -39,7 +39,7 @@ class Relay:
 
     async def _send(self, event: Event) -> BrokerDown | None:
         begin, hold = time.monotonic(), self._settings.hold_seconds
-        headers = identified(headers_of(event), self._settings.sink_token)
+        headers = with_token(headers_of(event), self._settings.sink_token)
         sending = asyncio.ensure_future(self._sink.send(headers, event.data, RETRIES))
         while not (await asyncio.wait({sending}, timeout=hold))[0]:
             if self._sink.down:  # otherwise the Broker is only slow

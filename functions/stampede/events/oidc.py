@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def identified(headers: Mapping[str, str], token: Path) -> dict[str, str]:
-    """Headers with the token, if there is one. Read on every call: it is renewed in place."""
+def with_token(headers: Mapping[str, str], token: Path) -> dict[str, str]:
+    """These headers, with the token in the file `token` if there is one.
+
+    The file is read on every call, because the token in it is renewed.
+    """
     try:
         return {**headers, "authorization": f"Bearer {token.read_text().strip()}"}
     except OSError:

@@ -57,7 +57,7 @@ class CloudEventHeaders:
     Parameters
     ----------
     namespace, name
-        The source's own, for the ``source`` attribute.
+        Those of the source, for the ``source`` attribute.
     extensions
         Set on every event; they replace the record's (Knative's ``K_CE_OVERRIDES``).
     """

@@ -36,11 +36,11 @@ def stored_event(
     etag: str | None = None,
     modified: datetime | None = None,
 ) -> Event:
-    """The event of an object that a listing has found.
+    """The event that reports an object, from what a listing says about the object.
 
     The same object always makes the same event.
     """
-    known = {"key": key, "size": size, "eTag": etag}
+    members = {"key": key, "size": size, "eTag": etag}
     record: dict[str, Any] = {
         "eventVersion": "2.2",
         "eventSource": "aws:s3",
@@ -49,7 +49,7 @@ def stored_event(
         "s3": {
             "s3SchemaVersion": "1.0",
             "bucket": {"name": bucket, "arn": f"arn:aws:s3:::{bucket}"},
-            "object": {name: value for name, value in known.items() if value is not None},
+            "object": {name: value for name, value in members.items() if value is not None},
         },
     }
     if modified:
@@ -70,13 +70,13 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     Raises
     ------
     NotAnEvent
-        It is not an S3 record.
+        `record` is not an S3 record.
     """
     try:
         name = record["eventName"].removeprefix("s3:")
         bucket, key = record["s3"]["bucket"]["name"], record["s3"]["object"]["key"]
-        answer = record.get("responseElements") or {}
-        request = [str(answer.get(name) or "") for name in ("x-amz-request-id", "x-amz-id-2")]
+        response = record.get("responseElements") or {}
+        ids = [str(response.get(header) or "") for header in ("x-amz-request-id", "x-amz-id-2")]
     except (KeyError, TypeError, AttributeError) as error:
         raise NotAnEvent(f"not an S3 record: it lacks {error}") from None
     if not (name and all(isinstance(each, str) and each for each in (bucket, key))):
@@ -85,9 +85,7 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     attributes = {
         "specversion": "1.0",
         # The id of the request that stored the object: a repeated record is the same event.
-        "id": ".".join(request)
-        if all(request)
-        else hashlib.blake2b(data, digest_size=16).hexdigest(),
+        "id": ".".join(ids) if all(ids) else hashlib.blake2b(data, digest_size=16).hexdigest(),
         "source": f"aws:s3.{record.get('awsRegion') or region}.{bucket}",
         "type": PREFIX + name,
         "subject": key,
@@ -103,9 +101,9 @@ def headers_of(event: Event) -> dict[str, str]:
     attributes = {
         name: text_of(value) for name, value in event.attributes.items() if value is not None
     }
-    kind = attributes.pop("datacontenttype", None)
+    content_type = attributes.pop("datacontenttype", None)
     headers = extension_headers(attributes)
-    return headers | {"content-type": kind} if kind else headers
+    return headers | {"content-type": content_type} if content_type else headers
 
 
 def text_of(value: Any) -> str:

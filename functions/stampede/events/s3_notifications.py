@@ -5,8 +5,8 @@
   data a list of S3 records;
 - plain S3: no CloudEvent, a list of S3 records, with or without ``s3:`` before an event's name.
 
-In all of them the S3 records are complete, so only the records are read. RGW does not
-percent-encode keys, others do; the keys of Stampede's objects need no encoding.
+All dialects have complete S3 records, so only the records are read. RGW does not percent-encode
+keys, others do; the keys of Stampede's objects need no encoding.
 """
 
 import json
@@ -57,4 +57,4 @@ def stored_events(body: bytes, region: str) -> list[Event]:
     if not isinstance(records, list):
         raise NotAnEvent("not an S3 notification: its Records are not a list")
     events = [event_of(record, region) for record in records]
-    return [e for e in events if e.attributes["type"].startswith(PREFIX + CREATED)]
+    return [event for event in events if event.attributes["type"].startswith(PREFIX + CREATED)]

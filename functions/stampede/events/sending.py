@@ -40,23 +40,23 @@ async def send_all(
     StampedeError
         What `items` or `send` raised. The items in flight are abandoned.
     """
-    in_flight = InFlight(max(1, settings.in_flight // 4), settings.in_flight_bytes)
+    limiter = SendLimiter(max(1, settings.in_flight // 4), settings.in_flight_bytes)
     complete = True
 
     async def send_one(item: T) -> None:
         try:
             await send(item)
         finally:
-            await in_flight.leave(size(item))
+            await limiter.release(size(item))
 
     try:
         async with asyncio.TaskGroup() as tasks:
             watch = tasks.create_task(_abandon_when_set(stop))
             while batch := await asyncio.to_thread(lambda: list(islice(items, READ_ITEMS))):
                 for item in batch:
-                    await in_flight.enter(size(item))
+                    await limiter.acquire(size(item))
                     tasks.create_task(send_one(item))
-            await in_flight.empty()
+            await limiter.wait_until_idle()
             watch.cancel()
     except* Abandoned:
         complete = False
@@ -65,29 +65,29 @@ async def send_all(
     return complete
 
 
-class InFlight:
-    """Bounds the items in flight by number and by bytes; a single item may have any size."""
+class SendLimiter:
+    """Limits the items in flight by number and by bytes; a single item may have any size."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self._most, self._most_bytes = most, most_bytes
+    def __init__(self, most_items: int, most_bytes: int) -> None:
+        self._most_items, self._most_bytes = most_items, most_bytes
         self._items = self._bytes = 0
         self._changed = asyncio.Condition()
 
-    async def enter(self, size: int) -> None:
-        """Wait until an item of `size` bytes fits."""
+    async def acquire(self, size: int) -> None:
+        """Wait until an item of `size` bytes fits, and count it as in flight."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._fits(size))
             self._items += 1
             self._bytes += size
 
-    async def leave(self, size: int) -> None:
-        """Take an item of `size` bytes out again."""
+    async def release(self, size: int) -> None:
+        """Count an item of `size` bytes as no longer in flight."""
         async with self._changed:
             self._items -= 1
             self._bytes -= size
             self._changed.notify_all()
 
-    async def empty(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing is in flight."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._items)
@@ -95,7 +95,7 @@ class InFlight:
     def _fits(self, size: int) -> bool:
         if not self._items:
             return True
-        return self._items < self._most and self._bytes + size <= self._most_bytes
+        return self._items < self._most_items and self._bytes + size <= self._most_bytes
 
 
 async def _abandon_when_set(stop: asyncio.Event) -> None:

@@ -24,8 +24,8 @@ from stampede.events.event_endpoint import status_routes
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.settings import Settings
 
-# uvicorn, at the other end, closes a connection that was idle for 5 s. Be sooner: otherwise an
-# event may be sent into a connection that is closing.
+# uvicorn, at the other end, closes a connection that was idle for 5 s. Stop using it earlier:
+# otherwise an event may be sent into a connection that is closing.
 IDLE_SECONDS = 4.0
 CONNECT_SECONDS = 5.0
 
@@ -73,12 +73,12 @@ def check(settings: Settings) -> None:
     """Raise `SetupError` if a setting is missing or cannot work."""
     if not settings.topics.strip():
         raise SetupError("no topics: set STAMPEDE_TOPICS to the Kafka topics to read")
+    if not settings.sink:
+        raise SetupError("no sink: set K_SINK to the URL that events are sent to")
     for name, url in (
         ("K_SINK", settings.sink),
         ("STAMPEDE_DEAD_LETTER_SINK", settings.dead_letter_sink),
     ):
-        if name == "K_SINK" and not url:
-            raise SetupError("no sink: set K_SINK to the URL that events are sent to")
         if url and not url.startswith(("http://", "https://")):
             raise SetupError(f"{name} is not an http(s) URL: {url}")
 
@@ -137,5 +137,5 @@ class StatusServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signal."""
         yield

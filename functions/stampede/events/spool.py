@@ -1,4 +1,4 @@
-"""The memory-backed directory by which batches reach the workers; it ends with its process."""
+"""The memory-backed directory through which batches reach the workers."""
 
 import fcntl
 import os
@@ -10,11 +10,11 @@ PREFIX = "stampede-"
 
 
 class Spool:
-    """A directory of this process's own, under `parent`.
+    """A directory under `parent` that only this process uses.
 
-    The directory is locked. The kernel removes the lock when the process ends, however it ends,
-    so a new spool first removes every directory that no process has locked. Otherwise a killed
-    process would leave its batches in memory for ever.
+    The process locks the directory. The kernel removes the lock when the process ends, however it
+    ends, so a new spool first removes every directory that no process has locked. Otherwise the
+    batches of a killed process would stay in memory for ever.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -23,7 +23,7 @@ class Spool:
                 shutil.rmtree(old, ignore_errors=True)
                 os.close(lock)
         self._lock = None
-        while self._lock is None:  # another process may remove it before it is locked
+        while self._lock is None:  # another process may remove the directory before the lock
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             self._lock = _lock(self.path)
 

@@ -38,7 +38,7 @@ Values = Annotated[
 
 
 class Strict(BaseModel):
-    """Refuses unknown fields."""
+    """A model that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -114,14 +114,14 @@ class Destination(Strict):
     uri: str | None = None
 
     @model_validator(mode="after")
-    def somewhere(self) -> Self:
+    def ref_or_uri(self) -> Self:
         """Require one of the two."""
         if not (self.ref or self.uri):
             raise ValueError("a destination has a ref or a uri")
         return self
 
     def url(self, subscribers: Mapping[str, str]) -> str | None:
-        """Its URL, given the URLs of objects by name; None if its object is not among them."""
+        """The URL, given those of objects by name; None if they lack the object of `ref`."""
         if self.ref is None:
             return self.uri
         base = subscribers.get(self.ref.name)
@@ -180,7 +180,7 @@ def read_triggers(path: Path) -> list[Trigger]:
     Raises
     ------
     SetupError
-        The file cannot be read or a Trigger is wrong: names the file, the Trigger and the field.
+        The file cannot be read or a Trigger is wrong. The message names file, Trigger and field.
     """
     try:
         documents = [each for each in yaml.safe_load_all(path.read_text()) if each is not None]

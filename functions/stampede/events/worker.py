@@ -1,6 +1,6 @@
 """A worker process: stores batches, and may die of a batch.
 
-The vectorised decoder is not safe with malformed bytes (see `alerts.decode`), so a batch is
+The vectorised decoder is not safe with malformed bytes (see `alerts.decoder`), so a batch is
 decoded and stored in a process of its own. The kernel kills that process if decoding overruns its
 deadline, and the process ends itself if it outgrows its memory. `worker_process` replaces it.
 
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class StoredBatch(NamedTuple):
-    """What came of a batch: an outcome per message, seconds by stage, bytes put."""
+    """The result of storing a batch: an outcome per message, seconds by stage, bytes put."""
 
     outcomes: list[Outcome]
     seconds: dict[str, float]
@@ -128,7 +128,7 @@ def run_worker(
 
 
 def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> BatchStorer:
-    """A batch storer; if making one fails, one that raises that error: no batch is at fault."""
+    """A batch storer. If making it fails, it raises that error for each batch: none is at fault."""
     try:
         return make_batch_storer(settings)
     except Exception as error:

@@ -33,8 +33,8 @@ class WorkerProcess:
     make_batch_storer
         Makes what stores a batch, in the process.
     spool
-        The process's own directory, its setting `spool`. Emptied before each start, since a
-        process that dies leaves files in it.
+        A directory that only this process uses, its setting `spool`. Emptied before each start,
+        since a process that dies leaves files in it.
     """
 
     def __init__(self, make_batch_storer: MakeBatchStorer, settings: Settings, spool: Path) -> None:
@@ -48,7 +48,7 @@ class WorkerProcess:
         Raises
         ------
         BatchFailed
-            The batch cannot be decoded as a whole, or (`WorkerDied`) kills the process.
+            The batch cannot be decoded, or (`WorkerDied`) kills the process.
         StoreDown
             The process took too long: the store's fault, since decoding has its own deadline.
         """
@@ -74,14 +74,14 @@ class WorkerProcess:
     def _start(self) -> None:
         shutil.rmtree(self._settings.spool, ignore_errors=True)
         self._settings.spool.mkdir(parents=True)
-        self._pipe, theirs = _SPAWN.Pipe()
+        self._pipe, worker_end = _SPAWN.Pipe()
         self._process = _SPAWN.Process(
             target=run_worker,
-            args=(theirs, self._make_batch_storer, self._settings, os.getpid()),
+            args=(worker_end, self._make_batch_storer, self._settings, os.getpid()),
             daemon=True,
         )
         self._process.start()
-        theirs.close()
+        worker_end.close()
 
     def _restart(self) -> int:
         """Replace the process; returns the exit status of the old one."""

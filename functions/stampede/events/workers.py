@@ -28,7 +28,9 @@ log = structlog.get_logger()
 
 
 class Workers:
-    """The worker processes, each storing one batch at a time; they run while this is entered.
+    """The worker processes, each storing one batch at a time.
+
+    An async context manager: the processes run while it is open.
 
     Parameters
     ----------
@@ -74,6 +76,7 @@ class Workers:
             return await self._bisect(events)
 
     async def _bisect(self, events: Sequence[Event]) -> list[Outcome]:
+        """Store events, each checked alone first; if that fails, their halves in the same way."""
         try:
             return await self._try_batch(events, careful=True)
         except BatchFailed as failure:
@@ -115,13 +118,9 @@ class Workers:
             try:
                 file, name = tempfile.mkstemp(suffix=".batch", dir=self._spool.path)
                 path = Path(name)
-                with os.fdopen(file, "wb", buffering=0) as out:
-                    for event in events:
-                        rest = memoryview(event.data)
-                        while len(rest):
-                            rest = rest[out.write(rest) :]
+                _write(file, events)
             except OSError as error:
-                raise StoreDown(f"the spool {self._spool.path} takes no batch: {error}") from error
+                raise StoreDown(f"cannot write to the spool {self._spool.path}: {error}") from error
             yield path
         finally:
             if path:
@@ -130,3 +129,12 @@ class Workers:
     def _count(self, stored: StoredBatch, alerts: int, seconds: float) -> None:
         stages = {**stored.seconds, "whole": seconds}
         metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)
+
+
+def _write(file: int, events: Sequence[Event]) -> None:
+    """Write the data of all events to a file descriptor, and close it. Raises `OSError`."""
+    with os.fdopen(file, "wb", buffering=0) as out:
+        for event in events:
+            rest = memoryview(event.data)
+            while len(rest):
+                rest = rest[out.write(rest) :]

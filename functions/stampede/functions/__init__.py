@@ -1,4 +1,4 @@
-"""The functions: a module for each, which says what it does with an event."""
+"""The functions that handle events, and what they share."""
 
 __all__ = [
     "ALERT_FUNCTIONS",

@@ -1,11 +1,12 @@
-"""The functions as ASGI apps."""
+"""The functions as ASGI apps, by name.
+
+What an app needs is imported when the app is made: a function must start from zero fast.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Protocol
 
 from starlette.types import ASGIApp
 
@@ -39,7 +40,7 @@ def alerts_app(name: str, settings: Settings) -> EventEndpoint:
     """`cutouts` and `lightcurves`: worker processes store alerts in batches."""
     from stampede.events.workers import Workers
 
-    # Imported by name: each module imports much that the other function does not need.
+    # By name, because each of the two modules imports much that the other does not need.
     module = import_module(f"stampede.functions.{name}")
     workers = Workers(name, module.make_batch_storer, settings)
     batcher = make_batcher(name, settings, workers.store_batch, concurrency=settings.workers)
@@ -75,7 +76,7 @@ def replicate_app(name: str, settings: Settings) -> EventEndpoint:
     from stampede.functions.replicate import Replicate
 
     replicate = Replicate(settings)
-    return EventEndpoint(name, replicate.handle, settings.max_alert_bytes, [closing(replicate)])
+    return EventEndpoint(name, replicate.handle, settings.max_alert_bytes, [replicate])
 
 
 def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
@@ -87,23 +88,23 @@ def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
 
 def read_app(_: str, settings: Settings) -> ASGIApp:
     """`read`: cutouts and light curves over HTTP."""
-    from stampede.read.app import make_app as make
+    from stampede.read import app
 
-    return make(settings)
+    return app.make_app(settings)
 
 
 def notifications_app(name: str, settings: Settings) -> EventEndpoint:
     """`notifications`: sends bucket notifications of the S3 endpoint to the Broker."""
-    from stampede.events.notification_relay import notifications_app as make
+    from stampede.events import notification_relay
 
-    return make(name, settings)
+    return notification_relay.notifications_app(name, settings)
 
 
 def broker_app(name: str, settings: Settings) -> EventEndpoint:
     """`broker`: sends events to functions by Triggers, where there is no Knative Broker."""
-    from stampede.events.broker import broker_app as make
+    from stampede.events import broker
 
-    return make(name, settings)
+    return broker.broker_app(name, settings)
 
 
 APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
@@ -121,7 +122,11 @@ APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
 
 
 def pass_app(name: str, settings: Settings, run_pass: Callable[[], object]) -> EventEndpoint:
-    """A function whose every event starts a pass in a thread; an event during a pass does not."""
+    """A function whose events start a pass in a thread.
+
+    An event is answered after the pass. An event that arrives during a pass starts none, and is
+    answered at once.
+    """
     running = asyncio.Lock()
 
     async def handle(_: Event) -> None:
@@ -146,19 +151,3 @@ def make_batcher(
     )
     metrics.HELD_BYTES.labels(name).set_function(lambda: batcher.held_bytes)
     return batcher
-
-
-class Closable(Protocol):
-    """Something with a `close` that may block."""
-
-    def close(self) -> None:
-        """Release what it holds."""
-
-
-@asynccontextmanager
-async def closing(resource: Closable) -> AsyncIterator[None]:
-    """Close `resource` in a thread on leaving."""
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(resource.close)

@@ -71,19 +71,19 @@ class MissingObjects(NamedTuple):
 
 
 def missing_by_kind(missing: Iterable[ObjectInfo], examples: int = 3) -> list[MissingObjects]:
-    """Count objects by the first part of their keys, sorted; memory does not grow with them."""
-    found: dict[str, MissingObjects] = {}
+    """Count objects by the first part of their keys, sorted, in constant memory."""
+    by_kind: dict[str, MissingObjects] = {}
     for info in missing:
         kind = info.key.partition("/")[0]
-        _, objects, size, keys = found.get(kind, MissingObjects(kind, 0, 0, ()))
-        found[kind] = MissingObjects(
+        _, objects, size, keys = by_kind.get(kind, MissingObjects(kind, 0, 0, ()))
+        by_kind[kind] = MissingObjects(
             kind, objects + 1, size + info.size, (*keys, info.key)[:examples]
         )
-    return [each for _, each in sorted(found.items())]
+    return [by_kind[kind] for kind in sorted(by_kind)]
 
 
 def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.PartitionId, Interval]:
-    """Offsets ``[low, high)`` that Kafka holds of each partition. Raises `SetupError`."""
+    """The offsets ``[low, high)`` that Kafka holds of each partition. Raises `SetupError`."""
     options: dict[str, Any] = {
         "bootstrap.servers": settings.kafka,
         "group.id": "stampede-audit",

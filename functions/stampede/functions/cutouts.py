@@ -1,4 +1,4 @@
-"""cutouts: stores the images of alerts, those of many alerts in one pack.
+"""cutouts: stores the images of alerts; one pack holds those of many alerts.
 
 Order matters: the pack is durable before the index points into it, and the index is durable before
 the function accepts the event. A crash in between leaves a pack that nothing points to, and the
@@ -20,11 +20,11 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, CUTOUTS)
-    reader = make_batch_decoder(settings)
+    decoder = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
-        decoded = reader.cutouts(batch.messages, batch.careful)
+        decoded = decoder.cutouts(batch.messages, batch.careful)
         watch.lap("decode")
         coverage = coverage_of_positions(batch.stored_positions(decoded.faults))
         pack = write_pack(decoded.rows, coverage)

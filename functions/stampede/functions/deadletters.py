@@ -17,7 +17,7 @@ from stampede.store.schema import TABLES
 
 
 def table_of_path(path: str) -> str:
-    """The table that the path of a dead-letter sink names. Raises `NotAnEvent` if it is none."""
+    """The table that the path of a dead-letter sink names. Raises `NotAnEvent` for other paths."""
     name = path.strip("/")
     if name not in TABLES:
         raise NotAnEvent(

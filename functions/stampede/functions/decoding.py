@@ -17,9 +17,9 @@ from stampede.events.worker import deadline
 from stampede.functions.schema_registry import SchemaRegistry
 from stampede.settings import Settings
 
-SLOWEST = 5e6  # bytes a second that decoding makes on the slowest machine, a fiftieth of usual
-PIECES_AT_ONCE = 1024  # that one call can write (IOV_MAX)
-CACHED_BYTES = 64 << 20  # the largest batch: memory that the file keeps between batches
+SLOWEST = 5e6  # bytes decoded per second on the slowest machine, a fiftieth of the usual rate
+PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
+CACHED_BYTES = 64 << 20  # memory that the file keeps between batches: the largest usual batch
 SECRET_BYTES = 12
 
 
@@ -40,8 +40,8 @@ def make_batch_decoder(settings: Settings) -> BatchDecoder:
 class SpoolFile:
     """A `BatchFile` in memory, which every batch of a decoder overwrites.
 
-    Memory that was given back comes back as zeroed pages, and zeroing them is as slow as a second
-    copy (docs/adr/0011-one-file-to-decode.md). The file is deleted with this object.
+    A new file would get zeroed pages from the kernel, and zeroing them is as slow as a second copy
+    (docs/adr/0011-one-file-to-decode.md). The file is deleted with this object.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class SpoolFile:
         self._size = 0
 
     def write(self, pieces: Sequence[Bytes]) -> tuple[str, int]:
-        """Replace the content; path and size. Raises `Overloaded` if there is no room."""
+        """Replace the content; return path and size. Raises `Overloaded` if there is no room."""
         try:
             file = self._open()
             self._size = _write(file.fileno(), pieces)
@@ -64,19 +64,19 @@ class SpoolFile:
         return file.name, self._size
 
     def release(self) -> None:
-        """Give back the memory of an unusually large batch."""
+        """Release the memory of an unusually large batch."""
         if self._file is not None:
             os.truncate(self._file.fileno(), min(self._size, CACHED_BYTES))
 
     def _open(self) -> IO[bytes]:
-        """The file, or a new one if somebody has removed it. Raises `OSError`."""
+        """The file, or a new one if the file was removed. Raises `OSError`."""
         if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
             self._file = NamedTemporaryFile(suffix=".avro", dir=self._directory)  # noqa: SIM115
         return self._file
 
 
 def _write(file: int, pieces: Sequence[Bytes]) -> int:
-    """Replace a file's content; its size. Raises `OSError` and then leaves the file empty."""
+    """Replace a file's content; return its size. Empties the file before it raises `OSError`."""
     size = 0
     try:
         for first in range(0, len(pieces), PIECES_AT_ONCE):

@@ -1,7 +1,7 @@
 """lightcurves: turns alerts into points of light curves and adds them to the table.
 
 It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
-are no columns of a point are stored beside the table, under the survey's own names.
+have no column in the table are stored beside it, under the survey's names.
 """
 
 from stampede.clock import Stopwatch
@@ -19,11 +19,11 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
-    reader = make_batch_decoder(settings)
+    decoder = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
-        decoded = reader.detections(batch.messages, batch.careful)
+        decoded = decoder.detections(batch.messages, batch.careful)
         watch.lap("decode")
         stored = 0
         for alerts in decoded.raw:

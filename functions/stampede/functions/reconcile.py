@@ -1,14 +1,15 @@
 """reconcile: compares the stores with what they should hold, and repairs the difference.
 
 Notifications get lost, functions die between two steps, a second site may be away for a week: so
-nothing depends on notifications alone. A pass lists the stores and checks what is new. It keeps no
-state but the names of the packs it found in order, and may die at any time.
+nothing depends on notifications alone. A pass lists the stores and checks what is new. It may die
+at any time: its only state, the keys of packs that need no other check, is in memory.
 """
 
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product, takewhile
 
 import structlog
 
@@ -29,9 +30,9 @@ from stampede.store.sweep import unneeded_at_second_site
 
 log = structlog.get_logger()
 
-RESENT = 500  # events sent in one pass; the next pass finds the rest again
+MOST_RESENT = 500  # events sent in one pass; the next pass finds the rest again
+MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
-REFUSED = 5  # events that the Broker may refuse in one pass, before the step gives up
 
 
 class Reconciler:
@@ -45,7 +46,7 @@ class Reconciler:
     Raises
     ------
     SetupError
-        STAMPEDE_RECONCILE names an unknown step, or a store's address cannot be.
+        STAMPEDE_RECONCILE names an unknown step, or a store's address is wrong.
     """
 
     def __init__(self, settings: Settings, report: Report = lambda finding: None) -> None:
@@ -56,8 +57,8 @@ class Reconciler:
         if settings.replica:
             self._sites.append(open_replica(settings))
         self._grace = timedelta(seconds=settings.grace_seconds)
-        self._indexed = PackIndexCheck(self._objects, CUTOUTS, self._add_damaged)
-        self._drawn = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
+        self._cutouts_check = PackIndexCheck(self._objects, CUTOUTS, self._add_damaged)
+        self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
         steps = {
             "packs": self._index_packs,
             "thumbnails": self._request_thumbnails,
@@ -102,7 +103,7 @@ class Reconciler:
 
     def _index_packs(self) -> None:
         """Index packs that the table lacks: `cutouts` crashed between pack and run."""
-        for info in self._indexed.lacking(self._packs()):
+        for info in self._cutouts_check.lacking(self._packs()):
             try:
                 if self._repair:
                     index(self._objects, info.key)
@@ -116,15 +117,15 @@ class Reconciler:
         """Send the events of packs without thumbnails again: their event was lost."""
         resender = Resender(self._settings) if self._repair and self._settings.sink else None
         refused = 0
-        for info in self._drawn.lacking(self._packs()):
+        for info in self._thumbnails_check.lacking(self._packs()):
             sent = False
-            if resender and self._findings.counts["without-thumbnails"] < RESENT:
+            if resender and self._findings.counts["without-thumbnails"] < MOST_RESENT:
                 try:
                     resender.send(info)
                     sent = True
                 except BrokerDown:
                     refused += 1
-                    if refused == REFUSED:
+                    if refused == MOST_REFUSED:
                         raise
             self._findings.add("without-thumbnails", info.key, sent)
         if refused:
@@ -154,16 +155,14 @@ class Reconciler:
         days, today = self._settings.cutout_days, now_mjd()
         if days is None:
             return
-        for site in self._sites:
-            for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
-                for info in site.list(f"{spec.prefix}/"):
-                    # Nights have five digits, so keys are in the order of nights.
-                    if not expired(info.key, days, today):
-                        break
-                    self._delete("expired", site, info.key)
+        for site, spec in product(self._sites, (CUTOUT_PACKS, THUMBNAIL_PACKS)):
+            # Nights have five digits, so keys are in the order of nights.
+            packs = site.list(f"{spec.prefix}/")
+            for info in takewhile(lambda info: expired(info.key, days, today), packs):
+                self._delete("expired", site, info.key)
 
     def _delete_leftovers(self) -> None:
-        """Abort interrupted uploads; delete runs of the second site whose rows were merged."""
+        """Abort interrupted uploads; delete runs of the second site that a merge has replaced."""
         if self._repair:
             before = self._now - timedelta(hours=UPLOAD_HOURS)
             for site in self._sites:

@@ -1,10 +1,11 @@
 """replicate: copies each stored object to the second site, and answers when it is there.
 
-It holds only the copies in progress and a few that wait; it answers 429 to events beyond those.
+It holds the events of copies in progress and of a few that wait, and answers 429 to any more.
 """
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 import structlog
 
@@ -25,13 +26,22 @@ EVENTS_PER_COPY = 4  # events held for each copy that may be in progress
 
 
 class Replicate:
-    """Takes the events of stored objects. Raises `SetupError` if there is no second site."""
+    """Takes the events of stored objects. Raises `SetupError` if there is no second site.
+
+    An async context manager: closed on leaving.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._replica = make_replica(settings)
         self._pool = ThreadPoolExecutor(settings.copies, "replicate")
-        self._most = EVENTS_PER_COPY * settings.copies
+        self._most_held = EVENTS_PER_COPY * settings.copies
         self._held = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
 
     async def handle(self, event: Event) -> None:
         """Copy one object; return when the second site has it.
@@ -39,7 +49,7 @@ class Replicate:
         Raises `NotAnEvent`, `Overloaded`, `StoreDown`, `Damaged`.
         """
         key = key_of(event)
-        if self._held >= self._most:
+        if self._held >= self._most_held:
             raise Overloaded(f"{self._held} copies are in progress or wait: try again later")
         self._held += 1
         try:
@@ -51,7 +61,7 @@ class Replicate:
         count(key, copied)
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Wait for the copies in progress and stop the threads; blocks."""
         self._pool.shutdown()
         self._replica.close()
 
@@ -68,7 +78,7 @@ def make_replica(settings: Settings) -> Replica:
 
 
 def count(key: str, copied: Copied) -> None:
-    """Count a copy."""
+    """Count a copy in the metrics, unless the second site had the object already."""
     if copied.moved:
         metrics.REPLICATED_OBJECTS.inc()
         metrics.REPLICATED_BYTES.inc(copied.bytes)

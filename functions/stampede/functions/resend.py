@@ -6,12 +6,12 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import BrokerDown
-from stampede.events.oidc import identified
+from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of, stored_event
 from stampede.settings import Settings
 from stampede.store.objects import ObjectInfo
 
-SEND_SECONDS = urllib3.Timeout(connect=3, read=300)  # a Broker that is slow is not down
+TIMEOUT = urllib3.Timeout(connect=3, read=300)  # seconds; a Broker that is slow is not down
 
 
 class Resender:
@@ -21,13 +21,13 @@ class Resender:
         self._settings = settings
         self._bucket = urlsplit(settings.store).path.strip("/").rpartition("/")[2]
         retries = urllib3.Retry(2, backoff_factor=0.2)
-        self._http = urllib3.PoolManager(retries=retries, timeout=SEND_SECONDS)
+        self._http = urllib3.PoolManager(retries=retries, timeout=TIMEOUT)
 
     def send(self, info: ObjectInfo) -> None:
         """Send the event of an object. Raises `BrokerDown`."""
         sink, region = self._settings.sink, self._settings.region
         event = stored_event(self._bucket, region, info.key, info.size, info.etag, info.modified)
-        headers = identified(headers_of(event), self._settings.sink_token)
+        headers = with_token(headers_of(event), self._settings.sink_token)
         try:
             response = self._http.request("POST", sink, body=event.data, headers=headers)
         except HTTPError as error:

@@ -30,7 +30,7 @@ class SchemaRegistry:
         """The schema of that id, simplified; cached, since a registered schema never changes.
 
         Raises `Undecodable` if the registry has no such schema, or one that is not Avro, and
-        `SchemaRegistryDown` if it does not answer or the answer makes no sense.
+        `SchemaRegistryDown` if the registry does not answer or answers something else.
         """
         if schema_id not in self._schemas:
             self._schemas[schema_id] = self._request(schema_id)
@@ -43,7 +43,7 @@ class SchemaRegistry:
         except urllib3.exceptions.HTTPError as error:
             raise SchemaRegistryDown(f"{url} does not answer: {error}") from error
         if answer.status == 404:
-            raise Undecodable(f"unknown schema id {schema_id}: {self._url} has none of that id")
+            raise Undecodable(f"unknown schema id {schema_id}: {self._url} does not have it")
         if answer.status != 200:
             raise SchemaRegistryDown(f"{url} answered {answer.status}")
         try:

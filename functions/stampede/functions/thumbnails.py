@@ -1,11 +1,11 @@
 """thumbnails: draws one thumbnail per alert of every new pack, and stores them as a pack.
 
 Order matters as in `cutouts`: first the pack, then the run that points into it, then the answer.
-The same event again writes the same objects again.
+A repeated event writes the same objects again.
 
 A thread draws one pack at a time: a thousand alerts take half a second of one core, which is three
-times the rate of any survey, and a second pack at once would cost memory and gain little. Unlike
-alerts, packs need no worker process: no code here that reads foreign bytes can hang.
+times the rate of any survey. Drawing a second pack at once would cost memory and gain little.
+Unlike alerts, packs need no worker process: no code here that reads foreign bytes can hang.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Thumbnails:
         self._drawing = asyncio.Lock()
 
     async def handle(self, event: Event) -> None:
-        """Take the event of a stored object; ignore an object that is no pack of cutouts.
+        """Take the event of a stored object; ignore it if the object is not a pack of cutouts.
 
         Raises `NotAnEvent`, `StoreDown`, `Damaged`.
         """

@@ -18,7 +18,7 @@ from stampede.errors import SetupError
 
 AVRO = (".avro", ".avro.gz")
 TAR = (".tar", ".tar.gz", ".tgz")
-NOT_IN_A_TOPIC = re.compile("[^A-Za-z0-9._-]+")  # characters that Kafka allows in no topic's name
+NOT_IN_A_TOPIC = re.compile("[^A-Za-z0-9._-]+")  # what Kafka does not allow in a topic's name
 
 
 class FileAlert(NamedTuple):
@@ -33,26 +33,27 @@ def find(paths: Iterable[Path]) -> list[Path]:
 
     Raises `SetupError` for a path that does not exist, and if there are no files at all.
     """
-    found: list[Path] = []
+    alert_files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.name.endswith(AVRO + TAR))
+            alert_files += sorted(p for p in path.rglob("*") if p.name.endswith(AVRO + TAR))
         elif path.exists():
-            found.append(path)
+            alert_files.append(path)
         else:
             raise SetupError(f"{path}: there is no such file or folder")
-    if not found:
+    if not alert_files:
         raise SetupError(
             f"no alerts in {', '.join(map(str, paths))}: looked for files that end in "
             f"{', '.join(AVRO + TAR)}"
         )
-    return found
+    return alert_files
 
 
 def name_of(files: Iterable[Path]) -> str:
-    """A name for exactly these files, the same every time: for the ledger, in place of a topic.
+    """The name that stands for a topic in the ledger: always the same for the same files.
 
-    It has only characters that Kafka allows in a topic's name.
+    It depends on their names and sizes, and has only characters that Kafka allows in a topic's
+    name.
     """
     state = blake2b(digest_size=4)
     files = list(files)
@@ -63,7 +64,7 @@ def name_of(files: Iterable[Path]) -> str:
 
 
 def read(files: Iterable[Path]) -> Iterator[FileAlert]:
-    """Every alert in these files, one after the other, never all in memory.
+    """Every alert in these files, in order, without holding all of them in memory.
 
     A file or tar member that cannot be split is yielded unchanged: the function that receives it
     refuses it with a reason, and it becomes a dead letter.
@@ -79,7 +80,7 @@ def _tar(file: Path) -> Iterator[FileAlert]:
     try:
         with tarfile.open(file, "r|*", tarinfo=Member) as tar:
             for member in iter(tar.next, None):
-                tar.members.clear()  # type: ignore[attr-defined]  # otherwise it keeps them all
+                tar.members.clear()  # type: ignore[attr-defined]  # otherwise they all stay there
                 if member.isfile() and (content := tar.extractfile(member)):
                     yield from _split(f"{file}:{member.name}", _unzipped(content.read()))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
@@ -91,7 +92,7 @@ class Member(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "Member":
-        """Read the next header. Raises `tarfile.ReadError` if there is neither that nor the end."""
+        """Read the next header. Raises `tarfile.ReadError` if it is damaged."""
         try:
             return super().fromtarfile(tar)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the regular end of a tar
@@ -135,5 +136,5 @@ def _records(
             begin = stream.tell()
             fastavro.schemaless_reader(stream, schema)
             record = records[begin : stream.tell()]
-            one = b"".join((head, *container.make_blocks([[record]])))
-            yield FileAlert(f"{name}[{block}.{number}]", one)
+            data = b"".join((head, *container.make_blocks([[record]])))
+            yield FileAlert(f"{name}[{block}.{number}]", data)

@@ -1,7 +1,8 @@
 """Sends alerts from disk to the functions, as the source sends those from Kafka.
 
-The files stand for a topic of one partition, and the order of the alerts in them for offsets. So
-the same files again give the same events, which is harmless, and the ledger accounts for each.
+The files stand for a topic of one partition, and the place of an alert in them for its offset. So
+sending the same files again sends the same events, which is harmless, and the ledger accounts for
+each event.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import SetupError
+from stampede.events.connections import Connections
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.sending import send_all
@@ -27,9 +29,19 @@ class AlertSink(NamedTuple):
     sink: str
     dead_letters: str
 
+    def delivery(
+        self, connections: Connections, stop: asyncio.Event, settings: Settings
+    ) -> Delivery:
+        """Delivers events to these URLs."""
+        return Delivery(
+            Sink("sink", self.sink, connections, stop, settings.backoff_seconds),
+            Sink("dead letters", self.dead_letters, connections, stop, settings.backoff_seconds),
+            settings.retries,
+        )
+
 
 class Ingested(NamedTuple):
-    """What was sent: the name that stands for a topic, how many alerts, whether all of them."""
+    """What was sent: the name in place of a topic, the number of alerts, whether that is all."""
 
     topic: str
     alerts: int
@@ -68,23 +80,16 @@ async def ingest(
     SetupError
         There are no alerts at the paths, or an archive cannot be read to its end.
     """
-    found = files.find(paths)
-    topic = files.name_of(found)
+    alert_files = files.find(paths)
+    topic = files.name_of(alert_files)
     records = (
         Record(topic, 0, offset, None, None, (), alert.data)
-        for offset, alert in enumerate(files.read(found))
+        for offset, alert in enumerate(files.read(alert_files))
     )
     event_headers = CloudEventHeaders(settings.namespace, "files", {})
     sent = 0
     async with connections(settings) as pool:
-        deliveries = [
-            Delivery(
-                Sink("sink", each.sink, pool, stop, settings.backoff_seconds),
-                Sink("dead letters", each.dead_letters, pool, stop, settings.backoff_seconds),
-                settings.retries,
-            )
-            for each in sinks
-        ]
+        deliveries = [sink.delivery(pool, stop, settings) for sink in sinks]
 
         async def send(record: Record) -> None:
             nonlocal sent
@@ -97,6 +102,6 @@ async def ingest(
     if not complete:
         return Ingested(topic, sent, False)
     if not sent:
-        raise SetupError(f"{', '.join(str(each) for each in found[:3])}: no alerts in there")
+        raise SetupError(f"{', '.join(map(str, alert_files[:3]))}: no alerts in there")
     await asyncio.to_thread(expect, objects, topic, sent)
     return Ingested(topic, sent, True)

@@ -61,7 +61,7 @@ def setup(settings: Settings, progress: Progress) -> None:
         progress("STAMPEDE_NOTIFICATIONS is not set: the store sends no notifications")
         return
     if not settings.notifications.startswith(("http://", "https://")):
-        raise SetupError(f"STAMPEDE_NOTIFICATIONS is no http(s) URL: {settings.notifications}")
+        raise SetupError(f"STAMPEDE_NOTIFICATIONS is not an http(s) URL: {settings.notifications}")
     bucket = NotifyingBucket(store)
     topic = bucket.make_topic(settings.notifications, progress)
     bucket.make_notifications(topic, progress)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from stampede.errors import SetupError
-from stampede.events.sending import InFlight, send_all
+from stampede.events.sending import SendLimiter, send_all
 from stampede.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -15,16 +15,16 @@ pytestmark = pytest.mark.anyio
 async def test_the_items_in_flight_are_bounded_in_number_and_bytes_but_one_may_have_any_size() -> (
     None
 ):
-    in_flight, inside = InFlight(2, 100), []
+    limiter, inside = SendLimiter(2, 100), []
     release = {name: asyncio.Event() for name in ("huge", "a", "b", "c", "d")}
     takers = []
 
     async def take(name: str, size: int) -> None:
-        await in_flight.enter(size)
+        await limiter.acquire(size)
         inside.append(name)
         await release[name].wait()
         inside.remove(name)
-        await in_flight.leave(size)
+        await limiter.release(size)
 
     async def comes(name: str, size: int) -> list[str]:
         takers.append(asyncio.ensure_future(take(name, size)))
@@ -49,7 +49,7 @@ async def test_the_items_in_flight_are_bounded_in_number_and_bytes_but_one_may_h
     assert await goes("b") == ["c", "d"]
     await goes("c")
     await goes("d")
-    await in_flight.empty()
+    await limiter.wait_until_idle()
     await asyncio.gather(*takers)
 
 

@@ -298,7 +298,7 @@ def test_wrong_arguments_are_one_line(system: System) -> None:
     for arguments, output in [
         (("replay",), "give IDs, --all, --table or --reason"),
         (("replay", "--all", "--sink", "http://x"), "say which with --table"),
-        (("replay", "--table", "cutouts", "--sink", "x"), "--sink is no http(s) URL: x"),
+        (("replay", "--table", "cutouts", "--sink", "x"), "--sink is not an http(s) URL: x"),
         (("replay", "--table", "nights"), "no table 'nights': there are cutouts, detections"),
         (("show", "cutouts/a/b/c"), "not a dead letter's id: 'cutouts/a/b/c'"),
         (("show", "cutouts/alerts/0/7"), "there is no dead letter cutouts/alerts/0/7"),

@@ -122,7 +122,11 @@ def test_a_directory_needs_nothing(tmp_path: Path) -> None:
     ("wrong", "error", "message"),
     [
         ({"secret_key": "wrong"}, SetupError, "for bucket new-"),
-        ({"to": "receiver:80"}, SetupError, "STAMPEDE_NOTIFICATIONS is no http.* URL: receiver:80"),
+        (
+            {"to": "receiver:80"},
+            SetupError,
+            "STAMPEDE_NOTIFICATIONS is not an http.* URL: receiver:80",
+        ),
         ({"store": "http://127.0.0.1:9/bucket"}, StoreDown, "http://127.0.0.1:9/ does not answer"),
     ],
 )

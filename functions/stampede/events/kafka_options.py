@@ -1,0 +1,36 @@
+"""The options of the source's Kafka client."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from stampede.settings import Settings
+
+DEFAULTS = {
+    "auto.offset.reset": "earliest",
+    "partition.assignment.strategy": "cooperative-sticky",
+    # How much is fetched ahead, and how long the client waits once so much is queued. Its default
+    # wait of a second cut 4,000 events/s to 400 with alerts of 87 KB.
+    "queued.max.messages.kbytes": "16384",
+    "fetch.queue.backoff.ms": "20",
+}
+
+
+def consumer_options(
+    settings: Settings,
+    on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
+) -> dict[str, Any]:
+    """Options of a `confluent_kafka.Consumer`; `settings.kafka_options` replace the defaults.
+
+    Nothing replaces the last two: the consumer alone commits, and only what is delivered.
+    """
+    return {
+        **DEFAULTS,
+        "bootstrap.servers": settings.kafka,
+        "group.id": settings.group,
+        "client.id": settings.source_name,
+        **settings.kafka_options,
+        "enable.auto.commit": False,
+        "on_commit": on_commit,
+    }
