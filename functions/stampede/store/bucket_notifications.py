@@ -8,7 +8,7 @@ that is deleted first leaves its notifications behind.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -23,12 +23,11 @@ from minio.signer import sign_v4_s3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import SetupError, StoreDown
+from stampede.progress import Progress
 from stampede.settings import Settings
 from stampede.store.address import StoreAddress
 from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3 import S3Objects
-
-Progress = Callable[[str], None]  # takes a line for the user
 
 # Everything that is stored. One notification for each prefix, so that one can be removed.
 PREFIXES = ("packs/", "thumbnails/", "tables/", "alerts/", "deadletters/")
