@@ -113,7 +113,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
         reader.cutouts,
         {
             "pack": lambda decoded: write_pack(decoded.rows, coverage),
-            "index run": lambda pack: run_of(CUTOUTS, pack.places, coverage),
+            "index run": lambda pack: run_of(CUTOUTS, pack.locations, coverage),
         },
     )
     yield from figures(

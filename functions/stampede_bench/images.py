@@ -58,7 +58,7 @@ def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
     coverage = Coverage.of({("bench", number): range(rows.num_rows // len(KINDS))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data), pack.sha256)
-    table.append(pack.places, coverage)
+    table.append(pack.locations, coverage)
     return pack.key
 
 

@@ -190,7 +190,7 @@ def fill(bucket: S3Objects, alerts: int) -> None:
         ]
         pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), Coverage())
         bucket.put(pack.key, memoryview(pack.data))
-        table.append(pack.places, Coverage())
+        table.append(pack.locations, Coverage())
     table.close()
 
 

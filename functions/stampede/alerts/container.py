@@ -66,14 +66,8 @@ def read_header(data: Bytes) -> Header:
             count = -count
             _, at = read_varint(data, at)
         for _ in range(count):
-            pair = []
-            for _ in range(2):
-                size, at = read_varint(data, at)
-                if size < 0 or at + size > len(data):
-                    raise Undecodable("the Avro container is cut off within its header")
-                pair.append(bytes(data[at : at + size]))
-                at += size
-            meta[pair[0]] = pair[1]
+            key, at = _read_bytes(data, at)
+            meta[key], at = _read_bytes(data, at)
     try:
         schema = json.loads(meta[b"avro.schema"])
     except (KeyError, ValueError) as error:
@@ -81,6 +75,15 @@ def read_header(data: Bytes) -> Header:
     if at + 16 > len(data):
         raise Undecodable("the Avro container is cut off within its header")
     return Header(schema, meta.get(b"avro.codec", b"null").decode("ascii", "replace"), at)
+
+
+def _read_bytes(data: Bytes, at: int) -> tuple[bytes, int]:
+    """The Avro bytes that start at `at`, and the offset after them. Raises `Undecodable`."""
+    size, start = read_varint(data, at)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise Undecodable("the Avro container is cut off within its header")
+    return bytes(data[start:end]), end
 
 
 def blocks(data: Bytes, header: Header, limit: int) -> Iterator[tuple[int, Bytes]]:

@@ -15,7 +15,7 @@ from stampede.read.points import PointFilter
 from stampede.read.service import service_of
 
 SHOWN, EXAMINED = 6, 60
-"""Alerts on an object's page; latest detections that are searched for that many with cutouts."""
+"""Alerts on the page of an object, and number of its latest detections that may be these alerts."""
 
 
 async def front_page(request: Request) -> Response:

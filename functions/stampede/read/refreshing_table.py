@@ -14,7 +14,7 @@ class RefreshingTable:
 
     One lookup renews a listing that is older than `max_age`; concurrent lookups use the old
     listing. If the listing is older than twice `max_age`, they wait for the new one. They stop
-    waiting `max_age` after that listing began: the store hangs, so it stores nothing new either.
+    waiting `max_age` after that listing began: a store that hangs stores nothing new either.
 
     Parameters
     ----------

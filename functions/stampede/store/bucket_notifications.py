@@ -121,8 +121,8 @@ class NotifyingBucket:
         if found and found.endpoint == endpoint and found.persistent:
             progress(f"topic {found.name}: is there, pushes to {endpoint}")
             return found
-        # They hold a copy of the old topic. Remove them first: after an interruption nothing
-        # then looks right but is wrong.
+        # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
+        # would leave some that look right but push to the old endpoint.
         self._remove_notifications(progress)
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
         fields = {

@@ -155,7 +155,7 @@ class _ByteBudget:
     def reserve(self, size: int) -> Iterator[None]:
         """Wait until `size` bytes are free, and reserve them for the context."""
         size = min(size, self._most)
-        # One waits at a time; otherwise small requests would overtake a large one for ever.
+        # One thread waits at a time; otherwise small requests would overtake a large one for ever.
         with self._turn, self._change:
             self._change.wait_for(lambda: self._left >= size)
             self._left -= size

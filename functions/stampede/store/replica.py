@@ -149,7 +149,7 @@ class Replica:
         """Copy `at_once` objects at a time, and list no further ahead. Returns what was damaged."""
         damaged: list[Damaged] = []
 
-        def one(info: ObjectInfo) -> None:
+        def copy_one(info: ObjectInfo) -> None:
             try:
                 progress(info.key, copy(info.key))
             except NotFound:
@@ -162,7 +162,7 @@ class Replica:
             under_way: set[Future[None]] = set()
             try:
                 for info in infos:
-                    under_way.add(pool.submit(one, info))
+                    under_way.add(pool.submit(copy_one, info))
                     if len(under_way) >= self._at_once:
                         done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                         for future in done:

@@ -15,7 +15,7 @@ def unneeded_parts(table: Table, now: datetime, grace: timedelta) -> Iterator[Ru
     Inputs of a run that has been complete for `grace`; and parts of a run that was left
     half-written at least `grace` ago, once other complete runs hold the rows of all its inputs.
 
-    Delete each part before taking the next: whether a part is needed is asked at that time.
+    Delete each part before taking the next: every check looks into the store at that time.
     """
     parts = table.listed()
     runs = complete(parts)
