@@ -92,7 +92,7 @@ def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -
 def rates_of(layout: Layout, choices: Sequence[int], count: int) -> dict[str, Rate]:
     """The rate of every operation, with the number of threads at which writing is fastest."""
     written = [rate_of(layout, "write", threads, count) for threads in choices]
-    best = max(written, key=lambda each: each.rate)
+    best = max(written, key=lambda rate: rate.rate)
     return {"write": best} | {
         operation: rate_of(layout, operation, best.threads, count) for operation in OPERATIONS[1:]
     }
@@ -155,12 +155,12 @@ def single(bucket: S3Objects, size: int) -> Layout:
 def packs(bucket: S3Objects, size: int) -> Layout:
     """Many items in a pack, with the index: all that the function `cutouts` does after decoding."""
     table = Table(bucket, CUTOUTS, threads=1)
-    each = PACK_BYTES // size // 3 * 3
+    items = PACK_BYTES // size // 3 * 3
     keys: dict[tuple[int, int], str] = {}
 
     def put(series: int, number: int, night: int) -> None:
-        first = (series * 1000 + number) * each
-        keys[series, number] = store(bucket, table, images(first, each, size, night), number)
+        first = (series * 1000 + number) * items
+        keys[series, number] = store(bucket, table, images(first, items, size, night), number)
 
     def anew(series: int) -> Act:
         def act(number: int) -> None:
@@ -174,5 +174,5 @@ def packs(bucket: S3Objects, size: int) -> Layout:
         lambda series: lambda number: put(series, number, NIGHT + 1),
         anew,
     )
-    name = f"packs of {each} ({each * size / 1e6:.0f} MB)"
-    return Layout(name, each, dict(zip(OPERATIONS, acts, strict=True)))
+    name = f"packs of {items} ({items * size / 1e6:.0f} MB)"
+    return Layout(name, items, dict(zip(OPERATIONS, acts, strict=True)))
