@@ -78,10 +78,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     ) -> Iterator[Figure]:
         decoder.spent = 0.0
         decoding, result = per_alert(lambda: decode(messages), count)
-        # Repeated alone: reading the clock at each alert would take as long as the work itself.
-        taken, framed = per_alert(lambda: [framing.take(message) for message in messages], count)
-        replaced, _ = per_alert(lambda: replace_and_restore(framed), count)
-        laps = {"framing": taken, "image tokens": replaced, "decode": 1e3 * decoder.spent / count}
+        laps = first_stages(framing, messages) | {"decode": 1e3 * decoder.spent / count}
         needed = sum(laps.values())
         laps["normalise"] = decoding - needed
         if name == "cutouts" and alerts.survey == "lsst":
@@ -120,6 +117,17 @@ def stages(alerts: Load) -> Iterator[Figure]:
             "alerts as sent": lambda decoded: [write_raw(alerts) for alerts in decoded.raw],
         },
     )
+
+
+def first_stages(framing: Framing, messages: Sequence[memoryview]) -> dict[str, float]:
+    """CPU time per alert of the stages before DataFusion.
+
+    They are repeated alone: reading the clock at each alert would take as long as the work itself.
+    """
+    count = len(messages)
+    taken, framed = per_alert(lambda: [framing.take(message) for message in messages], count)
+    replaced, _ = per_alert(lambda: replace_and_restore(framed), count)
+    return {"framing": taken, "image tokens": replaced}
 
 
 def views_of_one_buffer(messages: Sequence[bytes]) -> list[memoryview]:

@@ -115,20 +115,20 @@ def files(directory: Path, size: int) -> Layout:
             file.flush()
             os.fsync(file.fileno())
 
-    def new(series: int) -> Act:
+    def create(series: int) -> Act:
         return lambda number: write(directory / f"{series}-{number}", number)
 
-    def again(series: int) -> Act:
+    def overwrite(series: int) -> Act:
         return lambda number: write(directory / f"{series}-{number}", number + 1)
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             (directory / f"{series}-{number}").unlink()
             write(directory / f"{series}-{number}", number)
 
         return act
 
-    return Layout("files", 1, dict(zip(OPERATIONS, (new, again, anew), strict=True)))
+    return Layout("files", 1, dict(zip(OPERATIONS, (create, overwrite, replace), strict=True)))
 
 
 def single(bucket: S3Objects, size: int) -> Layout:
@@ -137,7 +137,7 @@ def single(bucket: S3Objects, size: int) -> Layout:
     def put(series: int, number: int, version: int) -> None:
         bucket.put(f"single/{series}/{number}", noise(size, number + version))
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             bucket.delete(f"single/{series}/{number}")
             put(series, number, 2)
@@ -147,7 +147,7 @@ def single(bucket: S3Objects, size: int) -> Layout:
     acts = (
         lambda series: lambda number: put(series, number, 0),
         lambda series: lambda number: put(series, number, 1),
-        anew,
+        replace,
     )
     return Layout("objects", 1, dict(zip(OPERATIONS, acts, strict=True)))
 
@@ -162,7 +162,7 @@ def packs(bucket: S3Objects, size: int) -> Layout:
         first = (series * 1000 + number) * items
         keys[series, number] = store(bucket, table, images(first, items, size, night), number)
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             bucket.delete(keys[series, number])
             put(series, number, NIGHT + 2)
@@ -172,7 +172,7 @@ def packs(bucket: S3Objects, size: int) -> Layout:
     acts = (
         lambda series: lambda number: put(series, number, NIGHT),
         lambda series: lambda number: put(series, number, NIGHT + 1),
-        anew,
+        replace,
     )
     name = f"packs of {items} ({items * size / 1e6:.0f} MB)"
     return Layout(name, items, dict(zip(OPERATIONS, acts, strict=True)))

@@ -116,7 +116,7 @@ class Supervisor:
                 watched.since = now
                 try:
                     watched.process.start()
-                except SetupError:  # somebody removed its program
+                except SetupError:  # its program was removed
                     watched.since += watched.pause
                     yield watched, State.WAITING
                 else:

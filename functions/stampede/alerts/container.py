@@ -115,31 +115,43 @@ def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
     if codec == "null":
         data = block
     elif codec == "deflate":
-        inflate = zlib.decompressobj(-15)
-        try:
-            data = inflate.decompress(block, limit + 1)
-        except zlib.error as error:
-            raise Undecodable(f"deflate block: {error}") from error
-        if len(data) <= limit and not inflate.eof:
-            raise Undecodable("deflate block: it is cut off")
+        data = _inflate(block, limit)
     elif codec == "snappy":
-        if len(block) < 5:
-            raise Undecodable("snappy block: it is cut off")
-        body, crc = bytes(block[:-4]), bytes(block[-4:])
-        try:
-            if cramjam.snappy.decompress_raw_len(body) > limit:
-                raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
-            data = bytes(cramjam.snappy.decompress_raw(body))
-        except cramjam.DecompressionError as error:
-            raise Undecodable(f"snappy block: {error}") from error
-        if zlib.crc32(data).to_bytes(4, "big") != crc:
-            raise Undecodable("snappy block: its checksum does not fit")
+        data = _unsnappy(block, limit)
     else:
         raise Undecodable(
             f"codec {codec!r} of the Avro container is not one of null, deflate, snappy"
         )
     if len(data) > limit:
         raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+    return data
+
+
+def _inflate(block: Bytes, limit: int) -> bytes:
+    """The first `limit` + 1 bytes of a block of raw deflate (RFC 1951)."""
+    inflate = zlib.decompressobj(-15)
+    try:
+        data = inflate.decompress(block, limit + 1)
+    except zlib.error as error:
+        raise Undecodable(f"deflate block: {error}") from error
+    if len(data) <= limit and not inflate.eof:
+        raise Undecodable("deflate block: it is cut off")
+    return data
+
+
+def _unsnappy(block: Bytes, limit: int) -> bytes:
+    """The bytes of a block of raw snappy, which ends in their CRC-32, big-endian."""
+    if len(block) < 5:
+        raise Undecodable("snappy block: it is cut off")
+    body, crc = bytes(block[:-4]), bytes(block[-4:])
+    try:
+        if cramjam.snappy.decompress_raw_len(body) > limit:
+            raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+        data = bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise Undecodable(f"snappy block: {error}") from error
+    if zlib.crc32(data).to_bytes(4, "big") != crc:
+        raise Undecodable("snappy block: its checksum does not fit")
     return data
 
 

@@ -159,19 +159,29 @@ class Replica:
                 damaged.append(error)
 
         with ThreadPoolExecutor(self._at_once, "copy") as pool:
-            under_way: set[Future[None]] = set()
             try:
-                for info in infos:
-                    under_way.add(pool.submit(copy_one, info))
-                    if len(under_way) >= self._at_once:
-                        done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                        for future in done:
-                            future.result()
-                for future in under_way:
-                    future.result()
+                _run_all(pool, copy_one, infos, self._at_once)
             finally:
                 pool.shutdown(cancel_futures=True)
         return damaged
+
+
+def _run_all(
+    pool: ThreadPoolExecutor,
+    act: Callable[[ObjectInfo], None],
+    infos: Iterator[ObjectInfo],
+    at_once: int,
+) -> None:
+    """Call `act` on each of `infos`, `at_once` at a time, and take no further ones meanwhile."""
+    under_way: set[Future[None]] = set()
+    for info in infos:
+        under_way.add(pool.submit(act, info))
+        if len(under_way) >= at_once:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+    for future in under_way:
+        future.result()
 
 
 def is_run(key: str) -> bool:

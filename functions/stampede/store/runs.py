@@ -90,7 +90,7 @@ def digest(*pieces: bytes | str | pa.Buffer) -> str:
 
 
 def complete(parts: Iterable[RunInfo]) -> list[Run]:
-    """The runs all of whose parts are among `parts`."""
+    """The runs that have all their parts in `parts`."""
     runs: dict[str, list[RunInfo]] = {}
     for part in parts:
         runs.setdefault(part.name.run, []).append(part)
