@@ -152,7 +152,7 @@ def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
 
 
 def runs_of(alerts: int, fanout: int) -> float:
-    """Average number of runs of a table: on each level half as many as a merge takes."""
+    """Average number of runs of a table: on each level half of the runs of a merge."""
     return max(1.0, math.log(max(1, alerts / FLUSH), fanout) * (fanout - 1) / 2)
 
 

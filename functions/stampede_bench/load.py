@@ -42,7 +42,7 @@ class Load(NamedTuple):
 
 
 def simulated(survey: str, count: int, rows: int, objects: int | None = None) -> Load:
-    """`count` alerts with about `rows` history rows, or with as many as a survey sends at most."""
+    """`count` alerts with about `rows` history rows, or with the most that a survey sends."""
     alerts = list(_late(survey, count, rows, objects or count))
     median = np.median([len(alert.points) - 1 for alert in alerts])
     return Load(survey, f"simulated, {median:.0f} history rows", *_parts(alerts))

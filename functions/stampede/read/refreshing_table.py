@@ -10,7 +10,7 @@ from stampede.store.tables import Table
 
 
 class RefreshingTable:
-    """A table whose listing has a greatest age.
+    """A table with a limit on the age of its listing.
 
     One lookup renews a listing that is older than `max_age`; concurrent lookups use the old
     listing. If the listing is older than twice `max_age`, they wait for the new one. They stop

@@ -39,9 +39,9 @@ Read = Callable[[Sequence], tuple[T, set]]
 FIRST_CHUNK, CHUNK = 8, 128
 """Ids in the first chunk and in later ones: 128 alerts are 6 MB of cutouts."""
 AHEAD = 4
-"""Chunks of one query that are read at once."""
+"""Chunks of one query that are read at the same time."""
 PIECE = 256 << 10
-"""Most bytes given to the server at once, so that small answers can go between the pieces."""
+"""Most bytes passed to the server in one piece: small answers are sent between two pieces."""
 
 
 async def stream(

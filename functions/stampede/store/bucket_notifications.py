@@ -45,7 +45,7 @@ class Topic(NamedTuple):
 
 
 def setup(settings: Settings, progress: Progress) -> None:
-    """Make what is missing: the bucket, the topic, its notifications; the second site's bucket.
+    """Make the bucket, the topic, its notifications and the second site's bucket, if missing.
 
     Harmless to repeat. Raises `SetupError`, `StoreDown`.
     """

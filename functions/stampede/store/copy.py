@@ -145,7 +145,7 @@ def find(objects: Objects, key: str) -> ObjectInfo | None:
 
 
 class _ByteBudget:
-    """Bytes that may be held at once. A request for more than all of them gets all."""
+    """A budget of bytes in memory. A request for more than the whole budget gets the whole."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most

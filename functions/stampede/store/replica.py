@@ -34,7 +34,7 @@ Progress = Callable[[str, Copied], None]
 
 
 class Replica:
-    """Copies what is at `source` to `target`. Safe to share between threads.
+    """Copies the objects of `source` to `target`. Safe to share between threads.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Replica:
             return Copied(0, False)
 
     def catch_up(self, progress: Progress = lambda key, copied: None) -> None:
-        """Copy everything that is missing, in an order that is safe to stop anywhere.
+        """Copy all missing objects, in an order that is safe to stop anywhere.
 
         Raises `StoreDown`; and `Damaged` after all undamaged objects were copied.
         """
