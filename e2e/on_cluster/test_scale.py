@@ -46,7 +46,7 @@ for start in range(0, {LARGE}, 500):
     ]
     pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), none)
     objects.put(pack.key, memoryview(pack.data))
-    Table(objects, CUTOUTS).append(pack.places, none)
+    Table(objects, CUTOUTS).append(pack.locations, none)
 """
 
 

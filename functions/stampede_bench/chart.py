@@ -64,20 +64,20 @@ def plot(curves: dict[str, dict[str, float]], unit: str) -> str:
     bottom, legend = HEIGHT - 70, BAR * len(curves)
     scale = Log([value for points in curves.values() for value in points.values()], bottom, MARGIN)
     step = (WIDTH - 160) / max(1, len(subjects) - 1)
-    places = {subject: 80 + number * step for number, subject in enumerate(subjects)}
+    positions = {subject: 80 + number * step for number, subject in enumerate(subjects)}
     parts = [text(8, 18, unit, "start")]
     for tick in scale.ticks():
         parts += [
             line(70, scale(tick), WIDTH - 70, scale(tick), "#ddd"),
             text(64, scale(tick) + 4, f"{tick:g}", "end"),
         ]
-    for number, (subject, x) in enumerate(places.items()):
+    for number, (subject, x) in enumerate(positions.items()):
         label = shortened(subject, max(10, round(2 * step / 7.5)))
-        anchor = "start" if number == 0 else "end" if number == len(places) - 1 else "middle"
+        anchor = "start" if number == 0 else "end" if number == len(positions) - 1 else "middle"
         at = {"start": 20.0, "end": WIDTH - 20.0}.get(anchor, x)
         parts.append(text(at, bottom + 22 + 16 * (number % 2), label, anchor))
     for number, ((name, points), colour) in enumerate(zip(curves.items(), cycle(COLOURS))):
-        path = [(places[subject], scale(value)) for subject, value in points.items()]
+        path = [(positions[subject], scale(value)) for subject, value in points.items()]
         corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
         y = HEIGHT - 10 + BAR * number
         parts += [

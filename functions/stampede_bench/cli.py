@@ -74,7 +74,7 @@ def bench(
         report.write(out, report.document(about | {"failed": failed}, command, found), found)
     typer.echo((out / "bench.md").read_text())
     progress(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
-    figures = [figure for of_one in found.values() for figure in of_one]
+    figures = [figure for benchmark in found.values() for figure in benchmark]
     missed = [figure for figure in figures if figure.met is False]
     for figure in missed:
         progress(f"missed: {figure.subject}, {figure.name}: {report.row(figure)}")

@@ -10,8 +10,8 @@ from stampede.store.objects import ObjectInfo, Objects
 class CountingStore:
     """Wraps `Objects` and counts requests and bytes by operation since the last `clear`.
 
-    A listing counts one request per thousand keys, as in S3. With several threads the counts may
-    be off by a request now and then.
+    A listing counts one request per thousand keys, as in S3. With several threads a count may
+    sometimes miss a request.
     """
 
     def __init__(self, inner: Objects) -> None:

@@ -37,7 +37,7 @@ MUST_DECODE, AIM_DECODE = Must("<=", 1 / 6, ratio=True), Must("<=", 1 / 15, rati
 HISTORY, SHORT_HISTORY = 235, 180  # rows: alerts of about 176 and 87 KB
 UNIT = "ms CPU/alert"
 SECRET = bytes(12)  # no sender is here to guess it
-READ = "framing, lifting and decode"
+READ = "framing, image tokens and decode"
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -62,11 +62,7 @@ def loads(context: Context, count: int) -> Iterator[Load]:
 def stages(alerts: Load) -> Iterator[Figure]:
     """The figures of one round."""
     count = len(alerts.messages)
-    whole = b"".join(alerts.messages)  # a worker has views of one memory map too
-    messages, offset = [], 0
-    for message in alerts.messages:
-        messages.append(memoryview(whole)[offset : offset + len(message)])
-        offset += len(message)
+    messages = views_of_one_buffer(alerts.messages)
     framing = Framing(Settings().max_alert_bytes)
     decoder = TimedDecoder(SpoolFile(Settings().spool))
     reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
@@ -78,24 +74,21 @@ def stages(alerts: Load) -> Iterator[Figure]:
     slow = per_alert(lambda: fastavro_all(schema, records), len(records))[0]
 
     def figures(
-        name: str, decode: Callable[[Sequence], Decoded], rest: dict[str, Callable]
+        name: str, decode: Callable[[Sequence], Decoded], later_stages: dict[str, Callable]
     ) -> Iterator[Figure]:
         decoder.spent = 0.0
         decoding, result = per_alert(lambda: decode(messages), count)
-        # Repeated alone: reading the clock at each alert would take as long as the work itself.
-        taken, framed = per_alert(lambda: [framing.take(message) for message in messages], count)
-        lifted, _ = per_alert(lambda: lift(framed), count)
-        laps = {"framing": taken, "lifting": lifted, "decode": 1e3 * decoder.spent / count}
+        laps = first_stages(framing, messages) | {"decode": 1e3 * decoder.spent / count}
         needed = sum(laps.values())
         laps["normalise"] = decoding - needed
         if name == "cutouts" and alerts.survey == "lsst":
             fits = [igzip.decompress(data) for data in result.rows["fits"].to_pylist() if data]
-            laps["gzip"], _ = per_alert(lambda: [rubin.compress(each) for each in fits], count)
+            laps["gzip"], _ = per_alert(lambda: [rubin.compress(image) for image in fits], count)
             laps["normalise"] -= laps["gzip"]
-        for stage, work in rest.items():
+        for stage, work in later_stages.items():
             laps[stage], result = per_alert(partial(work, result), count)
-        few = narrowed(schema, decoder.asked)
-        projected, _ = per_alert(lambda: fastavro_some(schema, few, records), len(records))
+        few = narrowed(schema, decoder.columns)
+        projected, _ = per_alert(lambda: fastavro_projected(schema, few, records), len(records))
         subject = f"{name}: {alerts.title}"
         for stage, lap in laps.items():
             beside = Rival("fastavro, projected", projected) if stage == "decode" else None
@@ -113,7 +106,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
         reader.cutouts,
         {
             "pack": lambda decoded: write_pack(decoded.rows, coverage),
-            "index run": lambda pack: run_of(CUTOUTS, pack.places, coverage),
+            "index run": lambda pack: run_of(CUTOUTS, pack.locations, coverage),
         },
     )
     yield from figures(
@@ -126,11 +119,31 @@ def stages(alerts: Load) -> Iterator[Figure]:
     )
 
 
+def first_stages(framing: Framing, messages: Sequence[memoryview]) -> dict[str, float]:
+    """CPU time per alert of the stages before DataFusion.
+
+    They are repeated alone: reading the clock at each alert would take as long as the work itself.
+    """
+    count = len(messages)
+    taken, framed = per_alert(lambda: [framing.take(message) for message in messages], count)
+    replaced, _ = per_alert(lambda: replace_and_restore(framed), count)
+    return {"framing": taken, "image tokens": replaced}
+
+
+def views_of_one_buffer(messages: Sequence[bytes]) -> list[memoryview]:
+    """The messages as a worker has them, as views of one memory map."""
+    buffer, views, offset = memoryview(b"".join(messages)), [], 0
+    for message in messages:
+        views.append(buffer[offset : offset + len(message)])
+        offset += len(message)
+    return views
+
+
 class TimedDecoder(Decoder):
-    """A decoder that records its CPU time and the columns it was asked for."""
+    """A decoder that records its CPU time and the columns of the last batch."""
 
     spent = 0.0
-    asked: Sequence[str] = ()
+    columns: Sequence[str] = ()
 
     def decode(
         self,
@@ -139,7 +152,7 @@ class TimedDecoder(Decoder):
         columns: Sequence[str],
     ) -> pa.Table:
         """See `Decoder.decode`."""
-        self.asked = columns
+        self.columns = columns
         begin = time.process_time()
         try:
             return super().decode(schema, records, columns)
@@ -147,11 +160,11 @@ class TimedDecoder(Decoder):
             self.spent += time.process_time() - begin
 
 
-def lift(framed: Sequence[Framed]) -> None:
+def replace_and_restore(framed: Sequence[Framed]) -> None:
     """Replace the images of a batch by tokens, and restore them."""
     tokens = ImageTokens(framed[0].schema.survey.IMAGE_MAGIC, SECRET)
     pieces = [tokens.replace(record) for _, record in framed]
-    values = [piece[1:] for each in pieces for piece in each[1::2]]  # without their length
+    values = [token[1:] for record in pieces for token in record[1::2]]  # without their length
     tokens.restore({"all": [*map(bytes, values)]})
 
 
@@ -175,7 +188,7 @@ def narrowed(schema: WriterSchema, columns: Sequence[str]) -> dict:
         if field["name"] in columns:
             fields.append(field)
         elif inner:
-            chosen = [each for each in field["type"]["fields"] if each["name"] in inner]
+            chosen = [item for item in field["type"]["fields"] if item["name"] in inner]
             fields.append({**field, "type": {**field["type"], "fields": chosen}})
     named = {"type": "record", "name": schema.parsed["name"], "fields": fields}
     return cast(dict, fastavro.parse_schema(named, _force=True))
@@ -187,7 +200,7 @@ def fastavro_all(schema: WriterSchema, records: Sequence[bytes]) -> None:
         fastavro.schemaless_reader(io.BytesIO(record), schema.parsed)
 
 
-def fastavro_some(schema: WriterSchema, reader_schema: dict, records: Sequence[bytes]) -> None:
-    """Read some fields of records."""
+def fastavro_projected(schema: WriterSchema, reader_schema: dict, records: Sequence[bytes]) -> None:
+    """Read only the fields of `reader_schema`."""
     for record in records:
         fastavro.schemaless_reader(io.BytesIO(record), schema.parsed, reader_schema)

@@ -93,7 +93,7 @@ class Context(NamedTuple):
     scratch
         An empty directory, which is removed afterwards.
     progress
-        Called with a line now and then.
+        Called with lines about the progress.
     real
         Directory of real alerts; None to use only simulated ones.
     install

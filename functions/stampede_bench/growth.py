@@ -35,8 +35,8 @@ LOOKUP, LOOKUP_AIM = Must("<=", 2.0, ratio=True), Must("<=", 1.3, ratio=True)
 MEMORY = Must("<=", 512.0)  # MB
 
 
-class Found(NamedTuple):
-    """The measurements of a new process."""
+class ProbeResult(NamedTuple):
+    """The measurements of a new process, see `probe`."""
 
     seconds: float  # until the table is ready
     listing: float  # seconds of another listing
@@ -70,7 +70,7 @@ def measure(context: Context) -> Iterator[Figure]:
 def figures(
     spec: TableSpec,
     alerts: int,
-    found: Found,
+    found: ProbeResult,
     stored: int,
     fanout: int,
     before: dict[str, float],
@@ -96,7 +96,7 @@ def figures(
     yield Figure(subject, "stored", stored / alerts, "bytes/alert")
 
 
-def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
+def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult:
     """Look up random ids. It runs in a process of its own, to measure that process's memory."""
     spec, imported = TABLES[name], resident()
     bucket = CountingStore(open_bucket(settings))
@@ -120,7 +120,7 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> Found:
     assert listed == len(table.runs())
     runs = len({part.name.run for part in table.runs()})
     rows = sum(part.rows for part in table.runs())
-    return Found(seconds, listing, cold, requests, read, runs, rows, imported, resident())
+    return ProbeResult(seconds, listing, cold, requests, read, runs, rows, imported, resident())
 
 
 class Indexes(Cache):
@@ -152,7 +152,7 @@ def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
 
 
 def runs_of(alerts: int, fanout: int) -> float:
-    """Average number of runs of a table: on each level half as many as a merge takes."""
+    """Average number of runs of a table: on each level half of the runs of a merge."""
     return max(1.0, math.log(max(1, alerts / FLUSH), fanout) * (fanout - 1) / 2)
 
 

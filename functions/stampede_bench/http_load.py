@@ -50,11 +50,11 @@ def timed(connect: Callable[[], Callable[[Any], object]], items: Sequence, threa
     begin = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(work, [items[start::threads] for start in range(threads)]))
-    return Timed([each for part in parts for each in part], time.perf_counter() - begin)
+    return Timed([spent for part in parts for spent in part], time.perf_counter() - begin)
 
 
 def bulk(url: str, ids: Sequence[int]) -> float:
-    """Seconds until the answer to a query about many alerts is received."""
+    """Seconds until the whole answer to a query for the cutouts of many alerts is received."""
     connection = connected(url)
     begin = time.perf_counter()
     body = json.dumps({"ids": [str(one) for one in ids]})

@@ -17,7 +17,7 @@ from stampede.store.tables import Table
 
 KB = 1000
 CUTOUT_BYTES = 15 * KB  # the size in the users' tables
-FLUSH_ALERTS = 300  # that a source has in flight
+FLUSH_ALERTS = 300  # alerts that a source has in flight
 NIGHT = 61_000
 _NOISE = pa.py_buffer(np.random.default_rng(1).bytes(80 << 20))
 
@@ -58,7 +58,7 @@ def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
     coverage = Coverage.of({("bench", number): range(rows.num_rows // len(KINDS))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data), pack.sha256)
-    table.append(pack.places, coverage)
+    table.append(pack.locations, coverage)
     return pack.key
 
 

@@ -92,7 +92,7 @@ def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -
 def rates_of(layout: Layout, choices: Sequence[int], count: int) -> dict[str, Rate]:
     """The rate of every operation, with the number of threads at which writing is fastest."""
     written = [rate_of(layout, "write", threads, count) for threads in choices]
-    best = max(written, key=lambda each: each.rate)
+    best = max(written, key=lambda rate: rate.rate)
     return {"write": best} | {
         operation: rate_of(layout, operation, best.threads, count) for operation in OPERATIONS[1:]
     }
@@ -115,20 +115,20 @@ def files(directory: Path, size: int) -> Layout:
             file.flush()
             os.fsync(file.fileno())
 
-    def new(series: int) -> Act:
+    def create(series: int) -> Act:
         return lambda number: write(directory / f"{series}-{number}", number)
 
-    def again(series: int) -> Act:
+    def overwrite(series: int) -> Act:
         return lambda number: write(directory / f"{series}-{number}", number + 1)
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             (directory / f"{series}-{number}").unlink()
             write(directory / f"{series}-{number}", number)
 
         return act
 
-    return Layout("files", 1, dict(zip(OPERATIONS, (new, again, anew), strict=True)))
+    return Layout("files", 1, dict(zip(OPERATIONS, (create, overwrite, replace), strict=True)))
 
 
 def single(bucket: S3Objects, size: int) -> Layout:
@@ -137,7 +137,7 @@ def single(bucket: S3Objects, size: int) -> Layout:
     def put(series: int, number: int, version: int) -> None:
         bucket.put(f"single/{series}/{number}", noise(size, number + version))
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             bucket.delete(f"single/{series}/{number}")
             put(series, number, 2)
@@ -147,7 +147,7 @@ def single(bucket: S3Objects, size: int) -> Layout:
     acts = (
         lambda series: lambda number: put(series, number, 0),
         lambda series: lambda number: put(series, number, 1),
-        anew,
+        replace,
     )
     return Layout("objects", 1, dict(zip(OPERATIONS, acts, strict=True)))
 
@@ -155,14 +155,14 @@ def single(bucket: S3Objects, size: int) -> Layout:
 def packs(bucket: S3Objects, size: int) -> Layout:
     """Many items in a pack, with the index: all that the function `cutouts` does after decoding."""
     table = Table(bucket, CUTOUTS, threads=1)
-    each = PACK_BYTES // size // 3 * 3
+    items = PACK_BYTES // size // 3 * 3
     keys: dict[tuple[int, int], str] = {}
 
     def put(series: int, number: int, night: int) -> None:
-        first = (series * 1000 + number) * each
-        keys[series, number] = store(bucket, table, images(first, each, size, night), number)
+        first = (series * 1000 + number) * items
+        keys[series, number] = store(bucket, table, images(first, items, size, night), number)
 
-    def anew(series: int) -> Act:
+    def replace(series: int) -> Act:
         def act(number: int) -> None:
             bucket.delete(keys[series, number])
             put(series, number, NIGHT + 2)
@@ -172,7 +172,7 @@ def packs(bucket: S3Objects, size: int) -> Layout:
     acts = (
         lambda series: lambda number: put(series, number, NIGHT),
         lambda series: lambda number: put(series, number, NIGHT + 1),
-        anew,
+        replace,
     )
-    name = f"packs of {each} ({each * size / 1e6:.0f} MB)"
-    return Layout(name, each, dict(zip(OPERATIONS, acts, strict=True)))
+    name = f"packs of {items} ({items * size / 1e6:.0f} MB)"
+    return Layout(name, items, dict(zip(OPERATIONS, acts, strict=True)))

@@ -97,7 +97,7 @@ def whole_objects(bucket: S3Objects, curves: int) -> tuple[float, int]:
 
     seconds(put, range(curves), 4)
     found = {threads: curves / seconds(update, range(curves), threads) for threads in THREADS}
-    threads = max(found, key=lambda each: found[each])
+    threads = max(found, key=lambda count: found[count])
     return found[threads], threads
 
 
@@ -120,8 +120,8 @@ def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
         if number == fanout:
             appended = counted.bytes["put"]
         if number % fanout == 0:
-            one = compact(table, datetime.now(UTC), fanout=fanout, grace=timedelta(hours=1))
-            merged = merged or one.bytes_written
+            report = compact(table, datetime.now(UTC), fanout=fanout, grace=timedelta(hours=1))
+            merged = merged or report.bytes_written
     spent = perf_counter() - begin
     check(table, curves, batches * batch // curves, rows)
     first_merge = fanout * batch  # updates, all of different objects
@@ -131,9 +131,9 @@ def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
 def points_at(number: int, batch: int, curves: int, rows: int) -> pa.Table:
     """The rows of one batch of updates: two new points per light curve, and those before them."""
     first = number * batch
-    whose = range(first % curves, first % curves + batch)
+    updated = range(first % curves, first % curves + batch)
     end = CURVE_POINTS + 2 * (first // curves + 1)
-    return points(whose, end - rows, end)
+    return points(updated, end - rows, end)
 
 
 def check(table: Table, curves: int, updated: int, rows: int) -> None:

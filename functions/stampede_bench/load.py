@@ -42,7 +42,7 @@ class Load(NamedTuple):
 
 
 def simulated(survey: str, count: int, rows: int, objects: int | None = None) -> Load:
-    """`count` alerts with about `rows` history rows, or with as many as a survey sends at most."""
+    """`count` alerts with about `rows` history rows, or with the most that a survey sends."""
     alerts = list(_late(survey, count, rows, objects or count))
     median = np.median([len(alert.points) - 1 for alert in alerts])
     return Load(survey, f"simulated, {median:.0f} history rows", *_parts(alerts))
@@ -57,16 +57,16 @@ def short_cutouts(count: int, rows: int) -> Load:
 
 def real(directory: Path, count: int) -> Iterator[Load]:
     """Real alerts of both surveys, each repeated under other ids until there are `count`."""
-    for survey, folder in (("lsst", "lsst"), ("ztf", "ztf")):
-        found = sorted((directory / folder).glob("*.avro*"))
-        if not found:
-            raise SetupError(f"{directory / folder} has no real alerts")
+    for survey in ("lsst", "ztf"):
+        paths = sorted((directory / survey).glob("*.avro*"))
+        if not paths:
+            raise SetupError(f"{directory / survey} has no real alerts")
         messages = [
             gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            for path in found
+            for path in paths
         ]
         renamed = [_renamed(message, copy) for copy, message in _numbered(messages, count)]
-        yield Load(survey, f"real ({len(found)}, repeated under other ids)", renamed, [])
+        yield Load(survey, f"real ({len(paths)}, repeated under other ids)", renamed, [])
 
 
 def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, str]]]:
@@ -114,8 +114,8 @@ def _renamed(message: bytes, number: int) -> bytes:
     else:
         own = record["diaSource"]
         ids, names = [own["diaSourceId"], own["diaObjectId"]], {}
-    for one in filter(None, ids):
-        message = message.replace(varint(one), varint(one ^ (number + 1) << 8))
+    for old in filter(None, ids):
+        message = message.replace(varint(old), varint(old ^ (number + 1) << 8))
     for name, other in names.items():
         message = message.replace(name, other)
     return message

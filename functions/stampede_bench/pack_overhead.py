@@ -26,23 +26,26 @@ def measure(context: Context) -> Iterator[Figure]:
     """Rounds of packs and plain PUTs in turn."""
     with servers(context, kafka=False) as running:
         bucket = open_bucket(running.settings("bench-limit"))
-        rounds, each = context.scaled(9, 3), context.scaled(16, 6, least=2)
+        rounds, count = context.scaled(9, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
         list(one_round(bucket, -1, 2, pids))  # warm up: Ceph makes its first files
-        context.progress(f"{rounds} rounds: {each} packs of {COUNT:,} cutouts, {each} plain PUTs")
-        yield from over_rounds([list(one_round(bucket, n, each, pids)) for n in range(rounds)])
+        context.progress(f"{rounds} rounds: {count} packs of {COUNT:,} cutouts, {count} plain PUTs")
+        yield from over_rounds([list(one_round(bucket, n, count, pids)) for n in range(rounds)])
 
 
 def one_round(
-    bucket: S3Objects, number: int, each: int, pids: Mapping[str, int]
+    bucket: S3Objects, number: int, count: int, pids: Mapping[str, int]
 ) -> Iterator[Figure]:
-    """Both with every number of threads. The bound is on the fastest of each."""
+    """`count` packs and `count` plain PUTs with every number of threads.
+
+    The bound compares the fastest of each.
+    """
     table = Table(bucket, CUTOUTS, threads=1)
     size = COUNT * CUTOUT_BYTES
     packed, plain = {}, {}
     spent = {"packs": 0.0, "plain PUTs": 0.0}
     for threads in THREADS:
-        firsts = [(number * 64 + n) * 1000 + threads * 10**6 for n in range(each)]
+        firsts = [(number * 64 + n) * 1000 + threads * 10**6 for n in range(count)]
 
         def pack(first: int) -> None:
             store(bucket, table, images(first, COUNT, CUTOUT_BYTES), first)
@@ -51,10 +54,10 @@ def one_round(
             bucket.put(f"plain/{first}", noise(size, first))
 
         cpu = Cpu(pids)
-        packed[threads] = each * size / 1e6 / seconds(pack, firsts, threads)
+        packed[threads] = count * size / 1e6 / seconds(pack, firsts, threads)
         spent["packs"] += sum(cpu.seconds().values())
         cpu = Cpu(pids)
-        plain[threads] = each * size / 1e6 / seconds(put, firsts, threads)
+        plain[threads] = count * size / 1e6 / seconds(put, firsts, threads)
         spent["plain PUTs"] += sum(cpu.seconds().values())
     clear(bucket)
     subject = f"bytes into packs of {size / 1e6:.1f} MB"
@@ -63,7 +66,7 @@ def one_round(
         yield Figure(subject, f"{threads} at once", packed[threads], "MB/s", rival)
     rival = Rival("the fastest of plain PUTs", max(plain.values()))
     yield Figure(subject, "the fastest", max(packed.values()), "MB/s", rival, MUST, None, AIM)
-    megabytes = len(THREADS) * each * size / 1e6
+    megabytes = len(THREADS) * count * size / 1e6
     rival = Rival("of plain PUTs", 1e3 * spent["plain PUTs"] / megabytes)
     packs = 1e3 * spent["packs"] / megabytes
     yield Figure(subject, "CPU of Ceph and client", packs, "ms/MB", rival)

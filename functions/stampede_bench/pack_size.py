@@ -31,12 +31,12 @@ def measure(context: Context) -> Iterator[Figure]:
         for size in sorted((*SIZES, DEFAULT)):
             context.progress(f"{named(size)}")
             count = max(least, min(most, enough // size))
-            each = one_by_one(bucket, size, count)
+            alone = one_by_one(bucket, size, count)
             rate, latency = grouped(bucket, size, count)
             found[size] = rate, latency
             clear(bucket)
             subject = f"objects of {named(size)}"
-            yield from figures(subject, "acknowledged each", *each)
+            yield from figures(subject, "acknowledged each", *alone)
             yield from figures(subject, "cutouts grouped, with index", rate, latency)
             yield Figure(
                 subject, "cutouts grouped, with index", rate * 1e6 / CUTOUT_BYTES, "cutouts/s"
@@ -72,15 +72,15 @@ def grouped(bucket: S3Objects, size: int, count: int) -> tuple[float, float]:
     """MB/s and milliseconds (p50) of packs with their index runs, two at a time."""
     table = Table(bucket, CUTOUTS, threads=1)
     items = max(1, size // CUTOUT_BYTES)
-    each, spent = min(size, CUTOUT_BYTES), []
+    item_bytes, spent = min(size, CUTOUT_BYTES), []
 
     def pack(number: int) -> None:
         begin = perf_counter()
-        store(bucket, table, images(number * items, items, each), number)
+        store(bucket, table, images(number * items, items, item_bytes), number)
         spent.append(1e3 * (perf_counter() - begin))
 
     whole = seconds(pack, range(count), AT_ONCE)
-    return count * items * each / 1e6 / whole, percentile(spent, 50)
+    return count * items * item_bytes / 1e6 / whole, percentile(spent, 50)
 
 
 def named(size: int) -> str:

@@ -66,7 +66,7 @@ def measure(context: Context) -> Iterator[Figure]:
             send("compact", live.urls["compact"])
             url = live.urls["read"]
             reader = pids([live.processes["read"]])
-            ids = [ids for alerts in loads for ids in alerts.ids]
+            ids = [pair for alerts in loads for pair in alerts.ids]
             yield from cold(url, ids)
             yield from cutouts_by_id(context, running, settings, url, ids, reader)
             yield from light_curves_by_id(context, url, ids, running, reader)
@@ -143,19 +143,19 @@ def light_curves_by_id(
 
 
 def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
-    """A function that gets an alert's cutout directly from the store, with its location known."""
+    """A function that gets the cutout of an alert directly from its known location."""
     bucket = open_bucket(settings)
     lookup = Lookup(bucket, settings)
-    places = {
-        place.alert_id: place
-        for place in lookup.locations(list(set(alert_ids)))
-        if place.kind == "science"
+    locations = {
+        location.alert_id: location
+        for location in lookup.locations(list(set(alert_ids)))
+        if location.kind == "science"
     }
     lookup.close()
 
     def bare(alert_id: int) -> None:
-        place = places[alert_id]
-        bucket.get(place.pack or "", place.offset, place.length)
+        location = locations[alert_id]
+        bucket.get(location.pack or "", location.offset, location.length)
 
     return bare
 
@@ -183,14 +183,14 @@ def fill(bucket: S3Objects, alerts: int) -> None:
                 "band": "r",
                 "ra": 10.0,
                 "dec": -5.0,
-                "fits": images[(len(KINDS) * number + place) % len(images)],
+                "fits": images[(len(KINDS) * number + index) % len(images)],
             }
             for number in range(start, min(start + PACK, alerts))
-            for place, kind in enumerate(KINDS)
+            for index, kind in enumerate(KINDS)
         ]
         pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), Coverage())
         bucket.put(pack.key, memoryview(pack.data))
-        table.append(pack.places, Coverage())
+        table.append(pack.locations, Coverage())
     table.close()
 
 

@@ -85,8 +85,8 @@ def one_round(
     keys: Sequence[str],
     target: S3Objects,
 ) -> Iterator[Figure]:
-    """Copy everything at each round trip, for which `settings` has those of `replicate`."""
-    rates = {trip: copied(each, keys, target) for trip, each in settings.items()}
+    """Copy everything at each round trip, with the settings of `replicate` for it."""
+    rates = {trip: copied(of_trip, keys, target) for trip, of_trip in settings.items()}
     reached = ", ".join(f"{mbs:.0f} MB/s at {trip} ms" for trip, (mbs, _) in rates.items())
     context.progress(f"{subject}: {reached}")
     yield from figures(subject, rates)

@@ -68,7 +68,7 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
         f"load average {machine['load_before']} before the run; "
         + ", ".join(f"{name} {version}" for name, version in whole["versions"].items())
         + ".",
-        *asked(found),
+        *bounds_table(found),
     ]
     for name, figures in found.items():
         lines += ["", f"## {name}"]
@@ -81,7 +81,7 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
     return "\n".join(lines) + "\n"
 
 
-def asked(found: Mapping[str, Sequence[Figure]]) -> list[str]:
+def bounds_table(found: Mapping[str, Sequence[Figure]]) -> list[str]:
     """One table of all figures that have a bound or an aim."""
     rows = [
         f"| {name} | {figure.subject} {row(figure)}"

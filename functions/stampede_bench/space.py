@@ -50,8 +50,8 @@ def figures(alerts: Load) -> Iterator[Figure]:
     coverage = Coverage.of({("bench", 0): range(len(alerts.messages))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data))
-    Table(objects, CUTOUTS, threads=1).append(pack.places, coverage)
-    sizes = [length for length in pack.places["length"].to_pylist() if length]
+    Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
+    sizes = [length for length in pack.locations["length"].to_pylist() if length]
     stored = [info.size for info in objects.list("")]
     subject, least = f"cutouts of {alerts.title}", Rival("the gzipped cutouts", sum(sizes) / 1e3)
     yield Figure(subject, "pack and index", sum(stored) / 1e3, "KB", least, MUST, None, AIM)

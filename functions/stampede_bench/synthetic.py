@@ -19,9 +19,9 @@ from stampede.store.runs import RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 
 FLUSH = 300  # alerts per flush: a source has this many in flight
-POINTS = 2  # that an alert adds to a light curve: a detection and a forced point
-ALERTS = 10  # of each object so far
-SLICE = 1 << 17  # rows that are made at once
+POINTS = 2  # points that an alert adds to a light curve: a detection and a forced point
+ALERTS = 10  # alerts of each object so far
+SLICE = 1 << 17  # rows made at a time
 FIRST_OBJECT = 10**17  # so that all ids have the same number of digits
 FIRST_ALERT = 10**17
 APART = 37  # difference of two consecutive alert ids
@@ -38,16 +38,16 @@ class Made(NamedTuple):
 
 def shape(flushes: int, fanout: int) -> list[Made]:
     """The runs that compaction leaves after this many flushes, the oldest first."""
-    level, found = 0, []
-    while fanout ** (level + 1) <= flushes:
-        level += 1
+    top, runs = 0, []
+    while fanout ** (top + 1) <= flushes:
+        top += 1
     first = 0
-    for each in range(level, -1, -1):
-        size = fanout**each
+    for level in range(top, -1, -1):
+        size = fanout**level
         for _ in range((flushes - first) // size):
-            found.append(Made(each, first, size))
+            runs.append(Made(level, first, size))
             first += size
-    return found
+    return runs
 
 
 def fill(objects: Objects, spec: TableSpec, alerts: int, fanout: int, run_rows: int) -> int:
@@ -126,9 +126,9 @@ def detections(first: int, end: int, objects: int) -> "Slices":
 
 def points(object_numbers: Sequence[int], first: int, end: int) -> pa.Table:
     """The points ``[first, end)`` of the light curves of these objects, which are ascending."""
-    each = end - first
+    count = end - first
     numbers = np.tile(np.arange(first, end), len(object_numbers))
-    return _rows(np.repeat(np.asarray(object_numbers), each), numbers)
+    return _rows(np.repeat(np.asarray(object_numbers), count), numbers)
 
 
 class Slices(NamedTuple):
@@ -142,10 +142,11 @@ def _parts(
     run: Made, what: str, slices: Slices, run_rows: int
 ) -> Iterator[tuple[RunName, Iterator[pa.Table]]]:
     """The name and the rows of each part of a run."""
-    each = max(1, run_rows // SLICE)
-    parts = -(-slices.number // each)
+    slices_per_part = max(1, run_rows // SLICE)
+    parts = -(-slices.number // slices_per_part)
     for part in range(parts):
-        numbers = range(part * each, min(slices.number, (part + 1) * each))
+        begin = part * slices_per_part
+        numbers = range(begin, min(slices.number, begin + slices_per_part))
         yield RunName(run.level, digest(what), part, parts), map(slices.make, numbers)
 
 

@@ -43,7 +43,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     laps["read"], (rows, coverage) = per_alert(lambda: read_rows(source.data), count)
     laps["draw"], drawn = per_alert(lambda: thumbnails(rows), count)
     laps["pack"], pack = per_alert(lambda: write_pack(drawn.rows, coverage, THUMBNAIL_PACKS), count)
-    laps["index run"], _ = per_alert(lambda: run_of(THUMBNAILS, pack.places, coverage), count)
+    laps["index run"], _ = per_alert(lambda: run_of(THUMBNAILS, pack.locations, coverage), count)
     subject = f"thumbnails: {alerts.title}"
     for stage, spent in laps.items():
         yield Figure(subject, stage, spent, UNIT)

@@ -59,7 +59,7 @@ def send(
     seed: int,
     stop: threading.Event,
 ) -> tuple[list[str], list[ExpectedAlert]]:
-    """Send the alerts to Kafka; the topics, and what to expect of each valid alert."""
+    """Send the alerts to Kafka; returns the topics and the expected content of each valid alert."""
     sent = []
     kafka = producer(system.settings.kafka)
     with Progress(
@@ -92,8 +92,8 @@ def messages(
         for alert in simulator.alerts(count):
             yield (lsst if alert.survey == "lsst" else ztf), alert.body
         return
-    for found in files.read(files.find([alerts_from])):
-        yield (lsst if found.data[:1] == b"\0" else ztf), found.data
+    for file in files.read(files.find([alerts_from])):
+        yield (lsst if file.data[:1] == b"\0" else ztf), file.data
 
 
 def wait(system: System, console: Console, topics: list[str], stop: threading.Event) -> bool:
@@ -130,31 +130,26 @@ def wait(system: System, console: Console, topics: list[str], stop: threading.Ev
 
 
 def compare(read: str, sent: list[ExpectedAlert], out: Console) -> int:
-    """Fetch all cutouts and light curves and compare them with what was sent; the number wrong."""
-    wrong: list[str] = []
+    """Fetch all cutouts and light curves; returns how many differ from those that were sent."""
     alerts = {(alert.survey, alert.alert_id): alert for alert in sent}
     expected = {
         (survey, alert_id, kind): value
         for (survey, alert_id), alert in alerts.items()
         for kind, value in alert.cutouts.items()
     }
-    found = {}
-    for chunk in chunks(sorted({str(alert_id) for _, alert_id in alerts})):
-        for row in rows(f"{read}/v1/cutouts?format=arrow", chunk):
-            if row["fits"] is not None:
-                key = (row["survey"], row["alert_id"], row["kind"])
-                found[key] = digest(gzip.decompress(row["fits"]))
-    wrong += [f"{kind} cutout of {survey} alert {alert_id}"
-              for (survey, alert_id, kind), value in expected.items()
-              if found.get((survey, alert_id, kind)) != value]  # fmt: skip
-    points = set()
+    fetched = fetched_cutouts(read, {str(alert_id) for _, alert_id in alerts})
+    wrong = [
+        f"{kind} cutout of {survey} alert {alert_id}"
+        for (survey, alert_id, kind), value in expected.items()
+        if fetched.get((survey, alert_id, kind)) != value
+    ]
     objects = {alert.object_id for alert in sent}
-    for chunk in chunks(sorted(objects)):
-        for row in rows(f"{read}/v1/lightcurves?format=arrow", chunk):
-            points.add((row["survey"], row["object_id"], row["source_id"]))
-    wrong += [f"point {alert.alert_id} of the light curve of {alert.object_id}"
-              for alert in alerts.values()
-              if (alert.survey, alert.object_id, alert.alert_id) not in points]  # fmt: skip
+    points = fetched_points(read, objects)
+    wrong += [
+        f"point {alert.alert_id} of the light curve of {alert.object_id}"
+        for alert in alerts.values()
+        if (alert.survey, alert.object_id, alert.alert_id) not in points
+    ]
     out.print(
         f"{len(expected):,} cutouts of {len(alerts):,} alerts, "
         f"light curves of {len(objects):,} objects with {len(points):,} points"
@@ -166,6 +161,25 @@ def compare(read: str, sent: list[ExpectedAlert], out: Console) -> int:
     else:
         out.print("every cutout is byte for byte what was sent, no point is missing", style="green")
     return len(wrong)
+
+
+def fetched_cutouts(read: str, alert_ids: set[str]) -> dict[tuple[str, int, str], bytes]:
+    """Digest of each FITS file by survey, alert id and kind."""
+    return {
+        (row["survey"], row["alert_id"], row["kind"]): digest(gzip.decompress(row["fits"]))
+        for chunk in chunks(sorted(alert_ids))
+        for row in rows(f"{read}/v1/cutouts?format=arrow", chunk)
+        if row["fits"] is not None
+    }
+
+
+def fetched_points(read: str, object_ids: set[str]) -> set[tuple[str, str, int]]:
+    """Survey, object id and source id of each point of the light curves."""
+    return {
+        (row["survey"], row["object_id"], row["source_id"])
+        for chunk in chunks(sorted(object_ids))
+        for row in rows(f"{read}/v1/lightcurves?format=arrow", chunk)
+    }
 
 
 def rows(url: str, ids: list[str]) -> Iterator[dict]:

@@ -1,4 +1,4 @@
-"""What the demo shows of one alert: its cutouts as characters, its light curve as a table."""
+"""One alert on the terminal of the demo: its cutouts as characters, its light curve as a table."""
 
 import io
 import json
@@ -17,7 +17,7 @@ INK = " .:-=+*#%@"  # from dark to bright
 
 
 def show_one(read: str, sent: list[ExpectedAlert], out: Console) -> list[str]:
-    """Show one alert's cutouts and its light curve; the paths at which to look at them."""
+    """Show the cutouts and the light curve of one alert; returns the paths of its pages."""
     complete = [alert for alert in sent if len(alert.cutouts) == 3]
     if not complete:
         return []

@@ -7,14 +7,14 @@ from stampede.events.triggers import read_triggers
 from stampede.functions.apps import APPS
 from stampede.settings import Settings
 
-# Kafka gives the partitions of a killed source to another one after this time; the default is 45 s.
+# Kafka gives the partitions of a killed source to another source after this time; default 45 s.
 _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}
 
 Environment = dict[str, str]
 
 
 def of_every_process(settings: Settings) -> Environment:
-    """Where the stores are, and to listen on loopback."""
+    """For every process: the stores, the keys for them, and the address to listen on."""
     return {
         "STAMPEDE_STORE": settings.store,
         "STAMPEDE_ACCESS_KEY": settings.access_key,
@@ -27,7 +27,7 @@ def of_every_process(settings: Settings) -> Environment:
 
 
 def of_source(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:
-    """Of the source that sends Kafka's alerts to the function `name`, which fills `table`."""
+    """For the source that sends Kafka's alerts to the function `name`, which fills `table`."""
     return {
         "K_SINK": urls[name],
         "STAMPEDE_DEAD_LETTER_SINK": f"{urls['deadletters']}/{table}",
@@ -39,14 +39,14 @@ def of_source(settings: Settings, urls: Mapping[str, str], name: str, table: str
 
 
 def subscribers_of(settings: Settings) -> dict[str, str]:
-    """The functions that subscribe to the broker, by the name that a Trigger has for each.
+    """The functions that subscribe to the broker, by the name of the subscriber in a Trigger.
 
     Only functions that exist here, and `replicate` only if there is a second site.
     """
-    found = {}
+    functions = {}
     for trigger in read_triggers(settings.triggers):
         if ref := trigger.spec.subscriber.ref:
             function = ref.name.removeprefix("stampede-")
             if function in APPS and (function != "replicate" or settings.replica):
-                found[ref.name] = function
-    return found
+                functions[ref.name] = function
+    return functions

@@ -36,7 +36,7 @@ def ensure(programs: Mapping[str, str], install: bool = False, progress: Progres
     install
         Consent to `apt-get install`, which also needs root.
     progress
-        Called with a line now and then.
+        Called with lines about the progress.
 
     Raises
     ------

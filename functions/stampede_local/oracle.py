@@ -1,6 +1,6 @@
-"""What Stampede should read from an alert, computed a second time with fastavro, row by row.
+"""The oracle of tests: the expected content of an alert, computed with fastavro row by row.
 
-It is slow, and it shares only the schemas with the code that it proves: not the framing, the
+The oracle is slow. It shares only the schemas with the code that it checks: not the framing, the
 decoder or the surveys' modules.
 """
 
@@ -36,7 +36,7 @@ class ExpectedAlert(NamedTuple):
 
 
 def digest(fits: bytes) -> bytes:
-    """A short stand-in for the bytes of a FITS file."""
+    """A short digest that stands for the bytes of a FITS file."""
     return blake2b(fits, digest_size=16).digest()
 
 
@@ -113,14 +113,16 @@ def _head(survey: str, record: Record) -> Record:
             "mjd": mjd,
             "processed_mjd": mjd,
         }
-    own = record["diaSource"]
-    mjd = _first(own, "midpointMjdTai", "midPointTai")
+    source = record["diaSource"]
+    mjd = _first(source, "midpointMjdTai", "midPointTai")
     return {
         "survey": survey,
-        "alert_id": own["diaSourceId"],
-        "object_id": str(own.get("diaObjectId") or own.get("ssObjectId") or own["diaSourceId"]),
+        "alert_id": source["diaSourceId"],
+        "object_id": str(
+            source.get("diaObjectId") or source.get("ssObjectId") or source["diaSourceId"]
+        ),
         "mjd": mjd,
-        "processed_mjd": _processed(own) or mjd,
+        "processed_mjd": _processed(source) or mjd,
     }
 
 

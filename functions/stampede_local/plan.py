@@ -1,4 +1,4 @@
-"""What a system on one machine consists of, as its user wants it."""
+"""The plan of a system on one machine, as its user asks for it."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +19,10 @@ class SystemPlan(NamedTuple):
         Port of `read`. The other processes take free ports.
     install
         Consent to install Debian packages.
-    replica, second_site
-        The store of a second site, to which everything is copied, or whether to start a Ceph for
-        one.
+    replica
+        Address of the store of a second site, to which everything is copied; None for no such site.
+    second_site
+        Whether to start a second local Ceph and copy everything to it.
     """
 
     data: Path

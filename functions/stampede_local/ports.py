@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stampede.errors import SetupError
 
-# Below the range from which Linux takes ports for outgoing connections (32768 and up): nobody gets
-# a port between our check and the server's bind.
+# Below the range from which Linux takes ports for outgoing connections (32768 and up): none of them
+# takes a port between our check and the bind of the server.
 _PORTS = range(20_000, 32_000)
 
 _given: set[int] = set()  # ports that `free_port` returned in this process
@@ -44,7 +44,7 @@ def free_port(span: int = 1) -> int:
 
 
 def require_free(*ports: int) -> None:
-    """Raise `SetupError` if somebody listens on any of `ports` of 127.0.0.1."""
+    """Raise `SetupError` if any of `ports` of 127.0.0.1 is taken."""
     for port in ports:
         if not _is_free(port):
             raise SetupError(f"port {port} of 127.0.0.1 is taken: choose another, or end its owner")
@@ -77,7 +77,7 @@ class ServerPorts:
             if port is None:
                 continue
             with suppress(SetupError):
-                self._keep_others_off(port)
+                self._claim(port)
                 require_free(port, port + 1)
                 self._ports[name] = port
                 return port
@@ -85,15 +85,15 @@ class ServerPorts:
         return self._ports[name]
 
     def save(self) -> None:
-        """Write the ports down for the next start."""
+        """Save the ports for the next start."""
         self._file.write_text(json.dumps(self._ports))
 
     def close(self) -> None:
-        """Let other systems have the ports."""
+        """Release the claims, so that other systems may use the ports."""
         for claim in self._claims:
             claim.close()
 
-    def _keep_others_off(self, port: int) -> None:
+    def _claim(self, port: int) -> None:
         """Claim a port: otherwise two systems that start at the same time would share a Ceph.
 
         Raises `SetupError` if another system has claimed it.

@@ -1,4 +1,4 @@
-"""The servers that a plan gives no address for: a local Ceph, a second one, a local Kafka."""
+"""The local servers of a plan: a Ceph and a Kafka if it has no address of one, a second Ceph."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ class LocalServers:
         self._supervise, self._progress = supervise, progress
 
     def start(self, settings: Settings) -> Settings:
-        """Start a Ceph and a Kafka unless the plan has their addresses; the settings for both.
+        """Start a Ceph and a Kafka unless the plan has their addresses; returns settings for both.
 
         Raises `SetupError`.
         """
@@ -47,16 +47,16 @@ class LocalServers:
         with ThreadPoolExecutor(1) as pool:  # the first time, Maven fetches Kafka meanwhile
             jars = pool.submit(installer.kafka_jars, self._progress) if needs_kafka else None
             if needs_ceph:
-                settings = self._ceph(settings)
+                settings = self._start_ceph(settings)
             else:
                 settings = settings.model_copy(update={"store": plan.store})
             if jars:
                 jars.result()
-        kafka = (plan.kafka or self._kafka()) if plan.topics else ""
+        kafka = (plan.kafka or self._start_kafka()) if plan.topics else ""
         return settings.model_copy(update={"kafka": kafka, "topics": ",".join(plan.topics)})
 
     def start_second_site(self, settings: Settings) -> Settings:
-        """Start a second Ceph; the settings with it as the replica. Raises `SetupError`."""
+        """Start a second Ceph; returns the settings with it as replica. Raises `SetupError`."""
         installer.ensure(installer.CEPH, install=self._plan.install, progress=self._progress)
         self._progress("starting a second Ceph, as another site")
         ceph = LocalCeph(
@@ -72,7 +72,7 @@ class LocalServers:
         self._supervise(ceph.processes)
         return settings.model_copy(update=ceph.address("stampede").as_second_site())
 
-    def _ceph(self, settings: Settings) -> Settings:
+    def _start_ceph(self, settings: Settings) -> Settings:
         self._progress("starting a local Ceph")
         directory, port = self._plan.data / "ceph", self._ports.claim("ceph")
         ceph = LocalCeph(directory, port, progress=self._progress)
@@ -80,7 +80,7 @@ class LocalServers:
         self._supervise(ceph.processes)
         return settings.model_copy(update=ceph.address("stampede").as_first_site())
 
-    def _kafka(self) -> str:
+    def _start_kafka(self) -> str:
         self._progress("starting a local Kafka")
         directory, port = self._plan.data / "kafka", self._ports.claim("kafka")
         kafka = LocalKafka(directory, port, progress=self._progress)

@@ -25,7 +25,7 @@ PORTS = {"ceph": 8000, "kafka": 9095}
 
 
 def server_of(name: str) -> LocalCeph | LocalKafka:
-    """The server of that name, which is not started yet."""
+    """The server of that name, not yet started."""
     data = Path(os.environ.get("SITE_DATA", "/data"))
     port = int(os.environ.get("SITE_PORT") or PORTS[name])
     if name == "kafka":

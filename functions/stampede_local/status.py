@@ -40,7 +40,7 @@ class View(NamedTuple):
 
 
 class Status:
-    """Reads the status of a system, again and again."""
+    """Reads the status of a system; rates are those since the previous reading."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -58,16 +58,16 @@ class Status:
         entries = self.entries()
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
-            own = [entry for entry in entries if entry.table == table]
+            of_table = [entry for entry in entries if entry.table == table]
             source = self._numbers(f"source-{function}")
             lag = [value for _, value in source.get("stampede_source_lag_events", [])]
             flows.append(
                 Flow(
                     function,
                     self._rate(function),
-                    sum(entry.stored for entry in own),
-                    sum(entry.dead_lettered for entry in own),
-                    sum(entry.missing_count for entry in own),
+                    sum(entry.stored for entry in of_table),
+                    sum(entry.dead_lettered for entry in of_table),
+                    sum(entry.missing_count for entry in of_table),
                     int(sum(lag)) if lag else None,
                 )
             )

@@ -44,7 +44,7 @@ class Supervisor:
         self._stopping = False
 
     def add(self, process: Process, stage: int = 0) -> None:
-        """Watch `process` from now on, and start it if it does not run.
+        """Keep `process` running from now on; start it if it does not run.
 
         `stop` stops the highest stage first, and all processes of a stage at once.
         """
@@ -54,7 +54,7 @@ class Supervisor:
 
     def states(self) -> dict[str, State]:
         """State of each process by name, in the order in which they were added."""
-        return {each.process.name: each.state for each in self._watched}
+        return {watched.process.name: watched.state for watched in self._watched}
 
     def start(self) -> None:
         """Begin to watch in a thread of its own. The children live only as long as this thread."""
@@ -67,12 +67,12 @@ class Supervisor:
         with self._change:
             self._stopping = True
             self._change.notify()
-        for stage in sorted({each.stage for each in self._watched}, reverse=True):
-            together = [each for each in reversed(self._watched) if each.stage == stage]
+        for stage in sorted({watched.stage for watched in self._watched}, reverse=True):
+            together = [watched for watched in reversed(self._watched) if watched.stage == stage]
             with ThreadPoolExecutor(len(together)) as pool:
-                list(pool.map(lambda each: each.process.stop(seconds), together))
-            for each in together:
-                self._set_state(each, State.STOPPED)
+                list(pool.map(lambda watched: watched.process.stop(seconds), together))
+            for watched in together:
+                self._set_state(watched, State.STOPPED)
         if self._thread:
             self._thread.join()
 
@@ -83,44 +83,44 @@ class Supervisor:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    def _set_state(self, each: "_Watched", state: State) -> None:
-        if each.state is not state:
-            each.state = state
-            self._report(each.process, state)
+    def _set_state(self, watched: "_Watched", state: State) -> None:
+        if watched.state is not state:
+            watched.state = state
+            self._report(watched.process, state)
 
     def _run(self) -> None:
         while True:
             with self._change:
                 if self._stopping:
                     break
-                for each, state in list(self._next_states(time.monotonic())):
-                    self._set_state(each, state)
+                for watched, state in list(self._next_states(time.monotonic())):
+                    self._set_state(watched, state)
                 self._change.wait(0.1)
         # When this thread ends, the kernel sends the children SIGTERM: let `stop` end them first.
-        for each in self._watched:
-            while each.process.running:
+        for watched in self._watched:
+            while watched.process.running:
                 time.sleep(0.02)
 
     def _next_states(self, now: float) -> Iterator[tuple["_Watched", State]]:
-        for each in self._watched:
-            if each.process.running:
-                yield each, State.RUNNING
+        for watched in self._watched:
+            if watched.process.running:
+                yield watched, State.RUNNING
                 continue
-            if each.state is State.RUNNING:
-                if now - each.since > self._longest:
-                    each.pause = self._first
-                each.since = now + each.pause
-                each.pause = min(2 * each.pause, self._longest)
-                yield each, State.WAITING
-            elif each.state is State.STOPPED or now >= each.since:
-                each.since = now
+            if watched.state is State.RUNNING:
+                if now - watched.since > self._longest:
+                    watched.pause = self._first
+                watched.since = now + watched.pause
+                watched.pause = min(2 * watched.pause, self._longest)
+                yield watched, State.WAITING
+            elif watched.state is State.STOPPED or now >= watched.since:
+                watched.since = now
                 try:
-                    each.process.start()
-                except SetupError:  # somebody removed its program
-                    each.since += each.pause
-                    yield each, State.WAITING
+                    watched.process.start()
+                except SetupError:  # its program was removed
+                    watched.since += watched.pause
+                    yield watched, State.WAITING
                 else:
-                    yield each, State.RUNNING
+                    yield watched, State.RUNNING
 
 
 class _Watched:

@@ -75,7 +75,7 @@ class System:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._progress("stopping: what is held is stored, then each process ends")
+        self._progress("stopping: alerts in memory are stored, then each process ends")
         self._stack.close()
 
     def _start(self) -> None:
@@ -195,7 +195,7 @@ class System:
         self.supervisor.add(process, stage)
 
     def _write_up_file(self) -> None:
-        """Write how other commands reach this system, into a file that goes when it stops."""
+        """Write how other commands reach this system, into a file that is deleted when it stops."""
         settings = self.settings
         running = {
             "pid": os.getpid(),

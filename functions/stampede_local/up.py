@@ -57,7 +57,7 @@ def running_system(plan: SystemPlan, console: Console) -> Iterator[System]:
 
 
 def show(system: System, console: Console, stop: threading.Event) -> None:
-    """Show the dashboard, or without a terminal a line now and then, until `stop` is set."""
+    """Show the dashboard, or without a terminal a line every few seconds, until `stop` is set."""
     if not console.is_terminal:
         for view in watch(system, console, LINE_SECONDS, stop):
             console.print(line(view), highlight=False, soft_wrap=True)
@@ -110,7 +110,7 @@ def stopping() -> Iterator[threading.Event]:
 
 @contextmanager
 def timer(system: System) -> Iterator[None]:
-    """Send `compact` and `reconcile` an event now and then, like PingSources on a cluster."""
+    """Send `compact` and `reconcile` an event at intervals, like PingSources on a cluster."""
     stop = threading.Event()
 
     def ping(name: str, seconds: float) -> None:

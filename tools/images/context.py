@@ -33,7 +33,7 @@ class Context:
     def digest(self, sources: tuple[str, ...]) -> str:
         """A digest of the names and the content of all files under `sources`."""
         digest = hashlib.sha256()
-        for path in (each for source in sources for each in self.files(source)):
+        for path in (file for source in sources for file in self.files(source)):
             full = self.root / path
             content = str(full.readlink()).encode() if full.is_symlink() else full.read_bytes()
             digest.update(f"{path}\0{len(content)}\0".encode() + content)
@@ -54,7 +54,7 @@ class Context:
         above = [str(path), *map(str, path.parents)]
         ignored = False
         for ignore, pattern in self._rules:
-            if any(pattern.fullmatch(each) for each in above):
+            if any(pattern.fullmatch(text) for text in above):
                 ignored = ignore
         return ignored
 

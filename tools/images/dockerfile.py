@@ -93,7 +93,7 @@ def _take(word: str, rest: str, stages: list[Stage], arguments: dict[str, str]) 
         stage = None
         if sources[0].startswith("--from="):
             stage = sources.pop(0).removeprefix("--from=")
-        if any(each.startswith("--") for each in sources):
+        if any(source.startswith("--") for source in sources):
             raise ValueError("its only option is --from")
         stages[-1].steps.append(Copy(stage, tuple(sources), target))
     elif word == "ENV":
@@ -109,17 +109,19 @@ def _take(word: str, rest: str, stages: list[Stage], arguments: dict[str, str]) 
 
 def _lines(text: str) -> list[tuple[int, str]]:
     """Instructions with their line numbers, without comments and with continued lines joined."""
-    found: list[tuple[int, str]] = []
+    instructions: list[tuple[int, str]] = []
     begun = False
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
         if begun:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line}")
+            first, text_so_far = instructions[-1]
+            instructions[-1] = (first, f"{text_so_far} {line}")
         else:
-            found.append((number, line))
+            instructions.append((number, line))
         begun = line.endswith("\\")
         if begun:
-            found[-1] = (found[-1][0], found[-1][1][:-1].rstrip())
-    return found
+            first, text_so_far = instructions[-1]
+            instructions[-1] = (first, text_so_far[:-1].rstrip())
+    return instructions

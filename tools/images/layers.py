@@ -131,7 +131,7 @@ class Builder:
             variables = {"LOWER": lower, "COMMAND": step.command, "OUTSIDE": files()}
             image_env = {"HOME": "/root", **outside(), **env}
             return self._make(key, f"RUN {step.command}", RUN, variables, image_env)
-        sources = " ".join(f"/{each.strip('/')}" for each in step.sources)
+        sources = " ".join(f"/{source.strip('/')}" for source in step.sources)
         doing = f"COPY {' '.join(step.sources)} {step.target}"
         variables = {"LOWER": lower, "SOURCES": sources, "TARGET": step.target, "FROM": ""}
         if step.stage is not None:

@@ -1,7 +1,7 @@
-"""A batch of messages in, one table and an outcome for every message out.
+"""Decodes a batch of messages into one table, and gives each bad message its error.
 
-One bad message never harms the others: its outcome is an error that names the alert and the
-fault, and the table holds the rows of the others.
+One bad message never harms the others: its error names the alert and the fault, and the table holds
+the rows of the other messages.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -86,8 +86,8 @@ class BatchDecoder:
         Parameters
         ----------
         careful
-            Check each message alone before the batch is decoded. This is for a batch that made
-            the decoder fail.
+            Check each message alone before the batch is decoded: for a batch that made the decoder
+            fail.
 
         Raises
         ------
@@ -136,9 +136,9 @@ class BatchDecoder:
             except StampedeError as fault:
                 faults[number] = fault
                 continue
-            same = by_schema.setdefault(id(schema), Records(schema, [], []))
-            same.messages.append(number)
-            same.data.append(record)
+            records = by_schema.setdefault(id(schema), Records(schema, [], []))
+            records.messages.append(number)
+            records.data.append(record)
         return list(by_schema.values()), faults
 
     def _decode(
@@ -186,7 +186,7 @@ def _in_order(faults: Faults, messages: Sequence[Bytes]) -> list[StampedeError |
 
 @contextmanager
 def _unreadable_values() -> Iterator[None]:
-    """A value fits no column, for example an id that is no integer: the batch has failed."""
+    """Raise `DecoderFailed` for a value that fits no column, for example a fractional id."""
     try:
         yield
     except pa.ArrowException as error:

@@ -1,4 +1,4 @@
-"""The common model of an alert, for every survey: its columns and what they mean.
+"""The columns of an alert, the same for every survey, and their meaning.
 
 All code after the decoder uses these columns. Only the modules of `stampede.alerts.surveys` know
 the surveys' own names for them.
@@ -103,7 +103,7 @@ DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd")
 
 # Location of a cutout: the columns of the table `cutouts`. `pack`, `offset` and `length` are
 # null if the survey sent no such cutout.
-CUTOUT_PLACE = pa.schema(
+CUTOUT_LOCATION = pa.schema(
     [
         pa.field("alert_id", pa.int64(), False),
         pa.field("survey", pa.string(), False),
@@ -115,8 +115,8 @@ CUTOUT_PLACE = pa.schema(
         pa.field("length", pa.int32(), True, {"unit": "byte"}),
     ]
 )
-CUTOUT_PLACE_KEY = ("alert_id", "survey", "kind")
-CUTOUT_PLACE_PRECEDENCE = ("pack", "offset")
+CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind")
+CUTOUT_LOCATION_PRECEDENCE = ("pack", "offset")
 
 THUMBNAIL = pa.schema(
     [
@@ -128,11 +128,14 @@ THUMBNAIL = pa.schema(
 )
 
 # Location of a thumbnail: the columns of the table `thumbnails`.
-THUMBNAIL_PLACE = pa.schema(
+THUMBNAIL_LOCATION = pa.schema(
     [
-        *(CUTOUT_PLACE.field(name) for name in ("alert_id", "survey", "object_id", "mjd")),
-        *(CUTOUT_PLACE.field(name).with_nullable(False) for name in ("pack", "offset", "length")),
+        *(CUTOUT_LOCATION.field(name) for name in ("alert_id", "survey", "object_id", "mjd")),
+        *(
+            CUTOUT_LOCATION.field(name).with_nullable(False)
+            for name in ("pack", "offset", "length")
+        ),
     ]
 )
 THUMBNAIL_KEY = ("alert_id", "survey")
-THUMBNAIL_PRECEDENCE = CUTOUT_PLACE_PRECEDENCE
+THUMBNAIL_PRECEDENCE = CUTOUT_LOCATION_PRECEDENCE

@@ -66,14 +66,8 @@ def read_header(data: Bytes) -> Header:
             count = -count
             _, at = read_varint(data, at)
         for _ in range(count):
-            pair = []
-            for _ in range(2):
-                size, at = read_varint(data, at)
-                if size < 0 or at + size > len(data):
-                    raise Undecodable("the Avro container is cut off within its header")
-                pair.append(bytes(data[at : at + size]))
-                at += size
-            meta[pair[0]] = pair[1]
+            key, at = _read_bytes(data, at)
+            meta[key], at = _read_bytes(data, at)
     try:
         schema = json.loads(meta[b"avro.schema"])
     except (KeyError, ValueError) as error:
@@ -81,6 +75,15 @@ def read_header(data: Bytes) -> Header:
     if at + 16 > len(data):
         raise Undecodable("the Avro container is cut off within its header")
     return Header(schema, meta.get(b"avro.codec", b"null").decode("ascii", "replace"), at)
+
+
+def _read_bytes(data: Bytes, at: int) -> tuple[bytes, int]:
+    """The Avro bytes that start at `at`, and the offset after them. Raises `Undecodable`."""
+    size, start = read_varint(data, at)
+    end = start + size
+    if size < 0 or end > len(data):
+        raise Undecodable("the Avro container is cut off within its header")
+    return bytes(data[start:end]), end
 
 
 def blocks(data: Bytes, header: Header, limit: int) -> Iterator[tuple[int, Bytes]]:
@@ -112,31 +115,43 @@ def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
     if codec == "null":
         data = block
     elif codec == "deflate":
-        inflate = zlib.decompressobj(-15)
-        try:
-            data = inflate.decompress(block, limit + 1)
-        except zlib.error as error:
-            raise Undecodable(f"deflate block: {error}") from error
-        if len(data) <= limit and not inflate.eof:
-            raise Undecodable("deflate block: it is cut off")
+        data = _inflate(block, limit)
     elif codec == "snappy":
-        if len(block) < 5:
-            raise Undecodable("snappy block: it is cut off")
-        body, crc = bytes(block[:-4]), bytes(block[-4:])
-        try:
-            if cramjam.snappy.decompress_raw_len(body) > limit:
-                raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
-            data = bytes(cramjam.snappy.decompress_raw(body))
-        except cramjam.DecompressionError as error:
-            raise Undecodable(f"snappy block: {error}") from error
-        if zlib.crc32(data).to_bytes(4, "big") != crc:
-            raise Undecodable("snappy block: its checksum does not fit")
+        data = _unsnappy(block, limit)
     else:
         raise Undecodable(
             f"codec {codec!r} of the Avro container is not one of null, deflate, snappy"
         )
     if len(data) > limit:
         raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+    return data
+
+
+def _inflate(block: Bytes, limit: int) -> bytes:
+    """The first `limit` + 1 bytes of a block of raw deflate (RFC 1951)."""
+    inflate = zlib.decompressobj(-15)
+    try:
+        data = inflate.decompress(block, limit + 1)
+    except zlib.error as error:
+        raise Undecodable(f"deflate block: {error}") from error
+    if len(data) <= limit and not inflate.eof:
+        raise Undecodable("deflate block: it is cut off")
+    return data
+
+
+def _unsnappy(block: Bytes, limit: int) -> bytes:
+    """The bytes of a block of raw snappy, which ends in their CRC-32, big-endian."""
+    if len(block) < 5:
+        raise Undecodable("snappy block: it is cut off")
+    body, crc = bytes(block[:-4]), bytes(block[-4:])
+    try:
+        if cramjam.snappy.decompress_raw_len(body) > limit:
+            raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
+        data = bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise Undecodable(f"snappy block: {error}") from error
+    if zlib.crc32(data).to_bytes(4, "big") != crc:
+        raise Undecodable("snappy block: its checksum does not fit")
     return data
 
 

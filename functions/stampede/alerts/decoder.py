@@ -1,9 +1,9 @@
 """Vectorised decoding: DataFusion reads a batch of records, wrapped as one Avro container.
 
 DataFusion is about fifteen times as fast as decoding record by record, but it is unsafe with bad
-input: a record followed by left-over bytes makes it loop for ever, and an empty record vanishes.
-So `Decoder.decode` runs in a process that may be killed, and `check` then finds the bad record,
-slowly but surely.
+input: a record followed by left-over bytes makes it loop for ever, and an empty record gives no
+row. So `Decoder.decode` runs in a process that may be killed. Then `check`, which is slow but safe,
+finds the bad record.
 """
 
 import io
@@ -30,13 +30,13 @@ class DecoderFailed(StampedeError):
 
 
 class BatchFile(Protocol):
-    """The file that a decoder's batches are in, one after the other."""
+    """The file that holds a decoder's batches, one at a time."""
 
     def write(self, pieces: Sequence[Bytes]) -> tuple[str, int]:
-        """Replace the content; path and size. Raises `Overloaded` if there is no room."""
+        """Replace the content; returns path and bytes. Raises `Overloaded` if there is no room."""
 
     def release(self) -> None:
-        """The batch has been read: its memory may go."""
+        """Free the memory of the batch, which has been read."""
 
 
 class Decoder:
@@ -80,7 +80,7 @@ class Decoder:
         DecoderFailed
             DataFusion refuses the batch, or returns another number of rows than records.
         Overloaded
-            There is no room for the batch, which is no alert's fault.
+            There is no room for the batch; no alert is at fault.
         """
         wanted = [
             _column(name).alias(name) for name in columns if name.split(".")[0] in schema.fields

@@ -1,4 +1,4 @@
-"""From a message to its writer schema and the bytes of its one Avro record.
+"""Framing: from a message to its writer schema and the bytes of its one Avro record.
 
 Any survey may use either framing. Rubin uses Confluent's (``0x00``, a big-endian 4-byte schema
 id, the record); ZTF sends an Avro object container of one record with its schema inside.
@@ -48,7 +48,8 @@ class Framed(NamedTuple):
 def writer_schema(schema: dict) -> WriterSchema:
     """Prepare an Avro schema.
 
-    Raises `Undecodable` if it is not the schema of a record, `Unusable` if it is of no survey.
+    Raises `Undecodable` if it is not the schema of a record, `Unusable` if it is not that of a
+    known survey.
     """
     try:
         simple = schemas.simplify(schema)
@@ -77,7 +78,7 @@ def built_in_schema(schema_id: int) -> dict:
 
 
 class Framing:
-    """Takes messages out of their frames, and remembers every schema it has met.
+    """Takes messages out of their frames, and caches the schemas of earlier messages.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ class Framing:
                 return known
         header = container.read_header(message)
         schema = writer_schema(header.schema)
-        if len(self._by_header) < 1000:  # no sender may fill the memory with headers
+        if len(self._by_header) < 1000:  # otherwise a sender could fill the memory with headers
             self._by_header[bytes(message[: header.length])] = schema, header
             self._lengths = sorted({len(key) for key in self._by_header})
         return schema, header

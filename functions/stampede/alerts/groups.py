@@ -1,6 +1,6 @@
-"""What leaves a batch: rows of cutouts, points of light curves, and the alerts as sent.
+"""The output of a batch: rows of cutouts, points of light curves, and the alerts as sent.
 
-A batch holds alerts of several schemas. `Group` is the decoded alerts of one of them.
+A batch holds alerts of several schemas. A `Group` holds the decoded alerts of one schema.
 """
 
 from itertools import compress
@@ -58,12 +58,12 @@ class Group(NamedTuple):
 class RawAlerts(NamedTuple):
     """Alerts of one schema in the survey's own columns, one row per alert, ordered by id.
 
-    They hold all fields but the cutouts and the history, whose points came as alerts themselves.
+    They hold all fields except the cutouts and the history, whose points came as alerts themselves.
 
     Attributes
     ----------
     night
-        Of the latest of them, MJD TAI.
+        Night of the latest alert: integer MJD TAI.
     """
 
     survey: str
@@ -72,7 +72,7 @@ class RawAlerts(NamedTuple):
 
 
 def unusable(group: Group, latest_mjd: float) -> Faults:
-    """The alerts that lack what storing needs, or whose time is after `latest_mjd`."""
+    """A fault for each alert that lacks an id or a time, or whose time is after `latest_mjd`."""
     heads = group.heads
     reasons = {
         "it has no id": heads["alert_id"].is_null(),

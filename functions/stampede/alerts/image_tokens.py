@@ -5,13 +5,13 @@ of its record and puts a token in its place. `ImageTokens.restore` puts the imag
 decoder finds the token.
 
 Why this is safe: Avro writes bytes as a length followed by the bytes. If the decoder returns a
-token as a whole value, it has parsed all that stands before the value and found the value's length
-at this position. In the original record it would have reached the same position, and read the
-image's length and the image. A token that does not come back was put where no value begins. That
-is `Misplaced`, and the caller decodes the original records. An image that the search does not find
-stays in its record and comes back as itself.
+token as a whole value, it has parsed everything before the value and read the value's length at
+this position. In the original record it would have reached the same position, and read the image's
+length and the image. A token that does not come back was put where no value begins. Then `restore`
+raises `Misplaced`, and the caller decodes the original records. An image that the search does not
+find stays in its record, and the decoder returns it unchanged.
 
-This needs a token that no sender can put into a record, so it begins with a random secret.
+No sender may be able to put a token into a record, so a token begins with a random secret.
 """
 
 from collections.abc import Iterator

@@ -33,7 +33,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         if decoded.rows.num_rows:
             objects.put(pack.key, pack.data, pack.sha256)
             watch.lap("put")
-            table.append(pack.places, coverage)
+            table.append(pack.locations, coverage)
             watch.lap("index")
             stored = len(pack.data)
         return StoredBatch(decoded.faults, watch.laps, stored)

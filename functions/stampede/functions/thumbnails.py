@@ -68,7 +68,7 @@ class Thumbnails:
         watch.lap("pack")
         self._objects.put(pack.key, pack.data, pack.sha256)
         watch.lap("put")
-        self._table.append(pack.places, coverage)
+        self._table.append(pack.locations, coverage)
         watch.lap("index")
         metrics.count_flush("thumbnails", drawn.rows.num_rows, len(pack.data), watch.laps)
         for outcome, number in drawn.panels.items():

@@ -34,8 +34,15 @@ MAX_BYTES = 4 << 20
 _FEWER = np.rint(np.rint(np.arange(256) * (LEVELS - 1) / 255) * 255 / (LEVELS - 1)).astype(np.uint8)
 
 
+class Thumbnail(NamedTuple):
+    """The PNG of an alert, and how many panels are an ``image``, ``absent`` or ``damaged``."""
+
+    png: bytes
+    panels: Counter[str]
+
+
 class Thumbnails(NamedTuple):
-    """Rows of `THUMBNAIL`, and how many panels are an ``image``, ``absent`` or ``damaged``."""
+    """Rows of `THUMBNAIL`, and the panels of all of them, counted as in `Thumbnail`."""
 
     rows: pa.Table
     panels: Counter[str]
@@ -48,33 +55,32 @@ def thumbnails(cutouts: pa.Table) -> Thumbnails:
     for row, (alert_id, survey, kind) in enumerate(zip(*keys, strict=True)):
         alerts.setdefault((alert_id, survey), {})[kind] = row
     files = cutouts["fits"]
-    panels: Counter[str] = Counter()
-    pictures = [
-        thumbnail([files[rows[kind]].as_py() if kind in rows else None for kind in KINDS], panels)
+    drawn = [
+        thumbnail([files[rows[kind]].as_py() if kind in rows else None for kind in KINDS])
         for rows in alerts.values()
     ]
+    panels = sum((one.panels for one in drawn), Counter[str]())
     first = pa.array([next(iter(rows.values())) for rows in alerts.values()], pa.int64())
     heads = cutouts.select(THUMBNAIL.names[:-1]).take(first)
-    rows = heads.append_column("png", pa.array(pictures, pa.binary()))
+    rows = heads.append_column("png", pa.array([one.png for one in drawn], pa.binary()))
     return Thumbnails(rows.cast(THUMBNAIL), panels)
 
 
-def thumbnail(files: Sequence[bytes | None], panels: Counter[str]) -> bytes:
-    """The PNG of an alert: a grey picture of `SHAPE`.
+def thumbnail(files: Sequence[bytes | None]) -> Thumbnail:
+    """The thumbnail of an alert: a grey picture of `SHAPE`.
 
     Parameters
     ----------
     files
         Its FITS files, gzipped or not, in the order of `KINDS`; None for one not sent.
-    panels
-        Counts the outcomes: ``image``, ``absent`` or ``damaged``.
     """
+    panels: Counter[str] = Counter()
     picture = np.zeros(SHAPE, np.uint8)
     for number, file in enumerate(files):
         left = number * (PANEL + GAP)
         outcome, picture[:, left : left + PANEL] = _panel(file)
         panels[outcome] += 1
-    return encode(_FEWER[picture])
+    return Thumbnail(encode(_FEWER[picture]), panels)
 
 
 def _panel(file: bytes | None) -> tuple[str, np.ndarray]:

@@ -30,8 +30,9 @@ from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 
-# How long a thread may keep the interpreter from the event loop, which needs it for every packet.
-# 8 cutouts at a time have a p99 of 52 ms with Python's default of 5 ms, 36 with this (five rounds).
+# Longest time that a thread keeps the interpreter from the event loop, which needs it for every
+# packet. 8 cutouts at a time have a p99 of 52 ms with Python's default of 5 ms, 36 ms with this
+# (five rounds).
 SWITCH_SECONDS = 0.0005
 
 

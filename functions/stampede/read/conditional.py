@@ -60,7 +60,7 @@ class Representation(NamedTuple):
 def _requested_range(request: Request, tag: str, size: int) -> tuple[int, int] | None:
     """The one range that the client asks for, as [start, stop).
 
-    None, for the whole body, if there is no range, more than one, or one we cannot read.
+    Returns None (send the whole body) if the request has no range, several, or an invalid one.
     """
     found = _RANGE.fullmatch(request.headers.get("range", "").replace(" ", ""))
     if not found or request.headers.get("if-range", tag) != tag or request.method != "GET":
@@ -89,7 +89,7 @@ def preferred(header: str, offers: Iterable[str]) -> str | None:
 
     def quality_of(offer: str) -> float:
         names = (offer.lower(), offer.lower().partition("/")[0] + "/*", "*/*", "*")
-        for name in names:  # the most specific item of the header counts
+        for name in names:  # the most specific item of the header decides
             for item, quality in qualities:
                 if item == name:
                     return quality

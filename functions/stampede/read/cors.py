@@ -1,4 +1,4 @@
-"""Lets pages of other origins read: notebooks run in browsers too.
+"""CORS headers: pages of other origins may read, since notebooks run in browsers too.
 
 Everything here is public, so every origin may read it. The response is the same for every origin,
 so a cache needs one copy.

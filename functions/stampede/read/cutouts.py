@@ -54,7 +54,7 @@ async def get_cutout(request: Request) -> Response:
 def _representation(
     request: Request, location: CutoutLocation, view: View, hdus: Hdus, options: dict[str, Any]
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
-    """What to send, and the function that makes it of the stored gzip file."""
+    """What to send, and the function that makes it from the stored gzip file."""
     name = f"{location.alert_id}-{location.kind}.{view}"
     headers = {"Content-Disposition": f'inline; filename="{name}"'}
     identity = (location.pack, location.offset, view)
@@ -94,10 +94,10 @@ def as_json(locations: list[CutoutLocation]) -> dict[str, object]:
     alert = locations[0]
     url = f"/v1/alerts/{alert.alert_id}"
     cutouts = {
-        each.kind: {"bytes": each.length, "href": f"{url}/cutouts/{each.kind}"}
-        if each.pack
+        location.kind: {"bytes": location.length, "href": f"{url}/cutouts/{location.kind}"}
+        if location.pack
         else None
-        for each in locations
+        for location in locations
     }
     return {
         "alert_id": str(alert.alert_id),

@@ -38,7 +38,7 @@ class NoThumbnail(NotFound):
 
 
 class Gone(StampedeError):
-    """The image is older than images are kept, and has been deleted."""
+    """The image is past its retention and has been deleted."""
 
     name, status = "gone", 410
 

@@ -15,7 +15,7 @@ from stampede.read.points import PointFilter
 from stampede.read.service import service_of
 
 SHOWN, EXAMINED = 6, 60
-"""Alerts on an object's page; latest detections that are searched for that many with cutouts."""
+"""Alerts on the page of an object, and number of its latest detections that may be these alerts."""
 
 
 async def front_page(request: Request) -> Response:
@@ -40,7 +40,7 @@ def _object_page(lookup: Lookup, object_id: str, axis: Axis, chosen: int | None)
         raise UnknownObject(f"the survey has withdrawn every detection of object {object_id}")
     alerts = latest_alerts(lookup, object_id, detections, chosen)
     thumbnails = lookup.thumbnail_locations([locations[0].alert_id for locations in alerts])
-    with_thumbnail = {(each.alert_id, each.survey) for each in thumbnails}
+    with_thumbnail = {(location.alert_id, location.survey) for location in thumbnails}
     return pages.object_page(object_id, detections, alerts, axis, chosen, with_thumbnail)
 
 

@@ -24,7 +24,7 @@ class LedgerCache:
     def __init__(self, lookup: Lookup) -> None:
         self._objects = lookup.objects
         self._tables = {
-            each.table.spec.name: each.table for each in (lookup.cutouts, lookup.detections)
+            table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
         }
         self._read_at = float("-inf")
         self._page = LedgerPage({}, [])
@@ -37,7 +37,7 @@ class LedgerCache:
         """
         with self._lock:
             if time.monotonic() - self._read_at > MAX_AGE:
-                found = accounts(self._objects, self._tables)
-                self._page = LedgerPage(found, entries(found, expected(self._objects)))
+                by_table = accounts(self._objects, self._tables)
+                self._page = LedgerPage(by_table, entries(by_table, expected(self._objects)))
                 self._read_at = time.monotonic()
             return self._page

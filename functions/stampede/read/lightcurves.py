@@ -13,8 +13,8 @@ from stampede.read.service import service_of
 
 MJD = 0.0, 1e6
 FEW = 500
-"""Most points that the event loop itself answers if memory holds them: a thread would only compete
-for the interpreter with the other threads and with the loop that waits for it."""
+"""Most points that the event loop itself writes if memory holds them: a thread would only compete
+for the interpreter with the other threads and with the waiting loop."""
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 
@@ -26,15 +26,15 @@ async def get_light_curve(request: Request) -> Response:
     format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
     magnitudes = parameters.flag(request.query_params, "magnitudes")
 
-    def written(rows: pa.Table) -> bytes:
+    def body_of(rows: pa.Table) -> bytes:
         rows = wanted.apply(rows)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
 
     cached = service.lookup.cached_light_curve(object_id)
     if cached is not None and len(cached) <= FEW:
-        body = written(cached)
+        body = body_of(cached)
     else:
-        body = await service.run(lambda: written(service.lookup.light_curve(object_id)))
+        body = await service.run(lambda: body_of(service.lookup.light_curve(object_id)))
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',

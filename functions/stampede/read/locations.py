@@ -1,4 +1,4 @@
-"""Where images are in the store: which bytes of which pack."""
+"""The locations of images in the store: byte ranges of packs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -11,8 +11,8 @@ from stampede.alerts.columns import KINDS
 from stampede.read.errors import AmbiguousAlert, NoSuchCutout, UnknownAlert
 
 GAP = 16 << 10
-"""Bytes between two cutouts that are read and thrown away rather than left out with a second
-request: about what arrives in the 2 ms that one more request takes."""
+"""Most bytes between two cutouts that one request reads. They are thrown away: a second request
+would take 2 ms, in which about as many bytes arrive."""
 SPAN = 4 << 20
 """Most bytes in one request."""
 
@@ -82,7 +82,7 @@ def of_kind(locations: Sequence[CutoutLocation], kind: str) -> CutoutLocation:
 
 
 def no_such_cutout(alert_id: int, kind: str) -> NoSuchCutout:
-    """The error to raise."""
+    """The error for a cutout that the survey did not send."""
     return NoSuchCutout(f"the survey sent no {kind} cutout with alert {alert_id}")
 
 
@@ -99,7 +99,7 @@ def adjacent_groups(
     No gap in a group is over `GAP`, and no group is over `SPAN`. Locations without a pack are
     left out.
     """
-    in_packs = sorted((each.pack, each.offset, each) for each in locations if each.pack is not None)
+    in_packs = sorted((one.pack, one.offset, one) for one in locations if one.pack is not None)
     for pack, in_one_pack in groupby(in_packs, itemgetter(0)):
         group: list[CutoutLocation] = []
         for _, offset, location in in_one_pack:

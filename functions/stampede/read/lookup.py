@@ -35,8 +35,8 @@ class Lookup:
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
         self._days = settings.cutout_days
-        # Five tables share the cache: two in each of two lookups, and thumbnails, which only
-        # small queries read.
+        # Five tables share the cache: two in each of the two lookups, and the table of thumbnails,
+        # which only small queries read.
         age, cache = settings.refresh_seconds, settings.cache_bytes // 5
         self.cutouts = RefreshingTable(Table(objects, CUTOUTS, cache), age, relist_on_miss)
         self.detections = RefreshingTable(Table(objects, DETECTIONS, cache), age, relist_on_miss)
@@ -47,8 +47,8 @@ class Lookup:
 
     def close(self) -> None:
         """Stop the tables' threads."""
-        for each in (self.cutouts, self.detections, self.thumbnails):
-            each.table.close()
+        for refreshing in (self.cutouts, self.detections, self.thumbnails):
+            refreshing.table.close()
 
     def locations(
         self, alert_ids: Sequence[int], survey: str | None = None

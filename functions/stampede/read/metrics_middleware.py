@@ -8,7 +8,7 @@ from stampede.metrics import READ_BYTES, READ_SECONDS
 
 
 class MetricsMiddleware:
-    """ASGI middleware; the label of a route is the name of its function."""
+    """ASGI middleware that measures requests; a route is labelled with the name of its function."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -20,7 +20,7 @@ class MetricsMiddleware:
             return
         began, status, sent = time.perf_counter(), 500, 0
 
-        async def counted(message: Message) -> None:
+        async def count_and_send(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -29,7 +29,7 @@ class MetricsMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, counted)
+            await self.app(scope, receive, count_and_send)
         finally:
             route = getattr(scope.get("endpoint"), "__name__", "none")
             READ_SECONDS.labels(route, status).observe(time.perf_counter() - began)

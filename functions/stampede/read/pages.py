@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 POLICY = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; form-action 'self'"
 """Content-Security-Policy of every page: no script runs, even if a value were not escaped."""
 MOST_ROWS = 50
-"""Most rows of the table of detections; the reader can download all of them."""
+"""Most rows of the table of detections; the page links to a download of all."""
 
 _AXES = {Axis.FLUX: "flux", Axis.MAG: "magnitudes"}
 
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only pages wait for it
+    # Imported here, so that a start from zero does not wait for it.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     here = Path(__file__).parent
@@ -131,9 +132,9 @@ def object_page(
     alerts
         The cutouts of each alert to show.
     chosen
-        The alert that the reader asked for.
+        Id of the alert to highlight; None for no alert.
     with_thumbnail
-        Id and survey of the alerts that have a thumbnail; the page shows the cutouts of others.
+        Id and survey of the alerts that have a thumbnail. The page shows the cutouts of the others.
     """
     rows = with_magnitudes(detections).to_pylist()
     measured = [row for row in rows if not (row["forced"] or row["limit"])]

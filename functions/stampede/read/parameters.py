@@ -65,10 +65,10 @@ def cutout_kind(text: str) -> str:
 def flag(query: QueryParams, name: str) -> bool | None:
     """true or false; None if the parameter is absent."""
     text = query.get(name)
-    known = {None: None, "true": True, "1": True, "false": False, "0": False}
-    if text is not None and text not in known:
+    values = {None: None, "true": True, "1": True, "false": False, "0": False}
+    if text is not None and text not in values:
         raise BadParameter(name, f"must be true or false: {text[:40]!r}")
-    return known[text]
+    return values[text]
 
 
 def number(query: QueryParams, name: str, low: float, high: float) -> float | None:

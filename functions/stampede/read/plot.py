@@ -107,7 +107,7 @@ class _Scale(NamedTuple):
 
 
 def _padded(low: float, high: float, part: float, least: float) -> tuple[float, float]:
-    """A range widened at both ends by `part` of it, or by `least` or more if it is empty."""
+    """The range widened at both ends by `part` of its width, or by `least` or more if empty."""
     size = max(abs(low), abs(high))
     pad = (high - low) * part
     if high - low <= 1e-9 * size:

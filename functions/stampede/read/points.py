@@ -1,4 +1,4 @@
-"""The points of a light curve: which of them a reader wants, and their order."""
+"""The points of a light curve: a filter for them, and their order."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -12,7 +12,7 @@ BANDS = "ugrizy"
 
 
 class PointFilter(NamedTuple):
-    """Which points of a light curve a reader wants.
+    """A filter for the points of a light curve.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class PointFilter(NamedTuple):
     withdrawn: bool = False
 
     def apply(self, rows: pa.Table) -> pa.Table:
-        """The wanted rows."""
+        """The rows that pass the filter."""
         masks = []
         if not self.withdrawn:
             masks.append(pc.invert(rows["withdrawn"]))

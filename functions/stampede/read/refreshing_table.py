@@ -10,11 +10,11 @@ from stampede.store.tables import Table
 
 
 class RefreshingTable:
-    """A table whose listing has a greatest age.
+    """A table with a limit on the age of its listing.
 
     One lookup renews a listing that is older than `max_age`; concurrent lookups use the old
     listing. If the listing is older than twice `max_age`, they wait for the new one. They stop
-    waiting `max_age` after that listing began: the store hangs, so it stores nothing new either.
+    waiting `max_age` after that listing began: a store that hangs stores nothing new either.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Formats of large answers, written piece by piece; each ends with the ids that were not found.
+"""Formats of streams, written piece by piece; each ends with the ids that were not found.
 
 The table in `stampede.read.streams` says where.
 """
@@ -25,7 +25,7 @@ Cutouts = list[tuple[CutoutLocation, bytes | None]]
 """FITS files as stored; None if the survey did not send the cutout or retention deleted it."""
 
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
-_REST = sum(_BLANK[156:])  # what the fields that are the same in every member add to the checksum
+_REST = sum(_BLANK[156:])  # the part of the checksum that is equal in every member
 
 
 class Writer(Protocol):
@@ -73,8 +73,8 @@ class TarWriter:
 
 def _member(name: str, data: bytes, mjd: float = 40587.0) -> tuple[bytes, bytes, bytes]:
     """Header, data and padding; `name` is ASCII, up to 100 characters."""
-    # The same bytes as tarfile's, in a fifth of its time or less: tarfile took a sixth of a large
-    # query.
+    # The same bytes as those of tarfile, in at most a fifth of the time. tarfile took a sixth of
+    # the time of a large query.
     seconds = max(0, int((mjd - 40587) * 86400))  # since 1970-01-01
     start = name.encode().ljust(100, b"\0") + _BLANK[100:124]
     start += b"%011o\0%011o\0" % (len(data), seconds)
@@ -184,4 +184,4 @@ class CsvWriter:
     def end(self, missing: Sequence[int | str]) -> bytes:
         """See `Writer.end`."""
         blank = "," * (len(DETECTION) - 1)
-        return "".join(f"{each}{blank}\n" for each in missing).encode()
+        return "".join(f"{one_id}{blank}\n" for one_id in missing).encode()

@@ -1,4 +1,4 @@
-"""Large answers in pieces: many cutouts or many light curves, in constant memory.
+"""Streams of many cutouts or many light curves, in constant memory.
 
 Ids are read in ascending order, in chunks. A thread reads one chunk, and at most `AHEAD` chunks
 are read before the client takes them. The first chunks are small, so an answer starts at once.
@@ -34,14 +34,14 @@ T = TypeVar("T")
 Id = int | str
 Ids: TypeAlias = np.ndarray | pa.Array
 Read = Callable[[Sequence], tuple[T, set]]
-"""From a chunk of ids to the data found and the set of ids found."""
+"""Takes a chunk of ids; returns the data found and the set of ids found."""
 
 FIRST_CHUNK, CHUNK = 8, 128
 """Ids in the first chunk and in later ones: 128 alerts are 6 MB of cutouts."""
 AHEAD = 4
-"""Chunks of one query that are read at once."""
+"""Chunks of one query that are read at the same time."""
 PIECE = 256 << 10
-"""Most bytes given to the server at once, so that small answers can go between the pieces."""
+"""Most bytes passed to the server in one piece: small answers are sent between two pieces."""
 
 
 async def stream(
@@ -67,15 +67,15 @@ def _chunks(ids: Ids) -> Iterator[list]:
 
 def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[Id]]:
     found, known = read(ids)
-    return found, [each for each in ids if each not in known]
+    return found, [one_id for one_id in ids if one_id not in known]
 
 
 async def _read_ahead(started: Iterator[Awaitable[T]]) -> AsyncIterator[T]:
-    """Results in order, while up to `AHEAD` of them are made."""
+    """The results of `started` in order, at most `AHEAD` of them under way at a time."""
     waiting: deque[asyncio.Future[T]] = deque()
     try:
-        for each in started:
-            waiting.append(asyncio.ensure_future(each))
+        for awaitable in started:
+            waiting.append(asyncio.ensure_future(awaitable))
             if len(waiting) == AHEAD:
                 yield await waiting.popleft()
         while waiting:

@@ -189,20 +189,20 @@ def lsst_fits(
     image: np.ndarray,
     variance: np.ndarray,
     fwhm: float,
-    place: tuple[float, float, float, float],
+    position: tuple[float, float, float, float],
     pc: tuple[float, float, float, float],
 ) -> bytes:
     """A cutout as Rubin sends it.
 
     Parameters
     ----------
-    place
+    position
         x and y of the source (pixels, counted from 0) and its ra and dec (degrees).
     pc
         Degrees per pixel: PC1_1, PC1_2, PC2_1, PC2_2 of the world coordinate system.
     """
     header, starts = lsst_header(len(image))
-    x, y, ra, dec = place
+    x, y, ra, dec = position
     written = bytearray(header)
     for start, value in zip(starts, (x + 1, y + 1, *pc, ra, dec), strict=True):
         written[start : start + 20] = f"{value:>20.13f}".encode()

@@ -174,16 +174,8 @@ class RubinObject:
             self.first = own.mjd
             self.prefix = b"" if self.moves else self.object_prefix
         parts = [FRAME, varint(own.source_id), SOME, blob("simulated"), NULL, source]
-        history: tuple[Point, ...] = ()
-        if self.moves:
-            parts += [NULL, NULL, NULL, *self.solar_system_records(own)]
-        else:
-            history = (*self.points, *new_forced)
-            parts += (
-                [SOME + array(self.sources), SOME + array(self.forced)] if known else [NULL] * 2
-            )
-            parts += [SOME, self.prefix, SOME, double(self.first), SOME, double(own.mjd)]
-            parts += [varint(len(self.sources) + 1), NULL, NULL]
+        parts += self.solar_system_parts(own) if self.moves else self.object_parts(own)
+        history = () if self.moves else (*self.points, *new_forced)
         fits = self.cutouts(own)
         for kind in KINDS:
             image = fits[kind]
@@ -201,8 +193,17 @@ class RubinObject:
             points=(own, *history),
         )
 
-    def solar_system_records(self, own: Point) -> list[bytes]:
-        """The ssSource and the orbit."""
+    def object_parts(self, own: Point) -> list[bytes]:
+        """The history and the diaObject, then nulls for the ssSource and the orbit."""
+        sources, forced = NULL, NULL
+        if self.sources:
+            sources, forced = SOME + array(self.sources), SOME + array(self.forced)
+        first, last = SOME + double(self.first), SOME + double(own.mjd)
+        detections = varint(len(self.sources) + 1)
+        return [sources, forced, SOME, self.prefix, first, last, detections, NULL, NULL]
+
+    def solar_system_parts(self, own: Point) -> list[bytes]:
+        """Nulls for the history and the diaObject, then the ssSource and the orbit."""
         designation = f"{2026 + self.number % 9} AA{self.number % 10000}"
         apparition = encoders()["ssSource"](
             {
@@ -228,7 +229,7 @@ class RubinObject:
                 "epoch_mjd": float(FIRST_NIGHT),
             }
         )
-        return [SOME, apparition, SOME, orbit]
+        return [NULL, NULL, NULL, SOME, apparition, SOME, orbit]
 
     def cutouts(self, own: Point) -> dict[str, bytes | None]:
         """The three cutouts of a detection. Sometimes one or more are missing."""
@@ -238,11 +239,11 @@ class RubinObject:
         science, difference = self.scene.images(own.flux, self.rng)
         images = {"difference": difference, "science": science, "template": self.scene.template}
         sky = float(self.scene.pixel_noise) ** 2
-        place = (self.scene.x, self.scene.y, own.ra, own.dec)
+        position = (self.scene.x, self.scene.y, own.ra, own.dec)
         fits: dict[str, bytes | None] = {}
         for kind, image in images.items():
             variance = sky + np.abs(image) * np.float32(0.01 * sky**0.5)
-            fits[kind] = cutouts.lsst_fits(kind, image, variance, FWHM, place, self.pc)
+            fits[kind] = cutouts.lsst_fits(kind, image, variance, FWHM, position, self.pc)
         return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng)
 
 

@@ -69,7 +69,7 @@ def array(rows: list[bytes]) -> bytes:
 
 def named_types(schema: Schema) -> dict[str, Schema]:
     """Every record of a simplified schema by name."""
-    found: dict[str, Schema] = {}
+    types: dict[str, Schema] = {}
 
     def walk(part: Schema) -> None:
         match part:
@@ -79,12 +79,12 @@ def named_types(schema: Schema) -> dict[str, Schema]:
             case {"type": "array", "items": items}:
                 walk(items)
             case {"type": "record", "name": name, "fields": fields}:
-                found[name] = part
-                for each in fields:
-                    walk(each["type"])
+                types[name] = part
+                for item in fields:
+                    walk(item["type"])
 
     walk(schema)
-    return found
+    return types
 
 
 def encoder(schema: Schema, **blank: object) -> Callable[[dict], bytes]:
@@ -99,7 +99,7 @@ def encoder(schema: Schema, **blank: object) -> Callable[[dict], bytes]:
         first = next((b for b in branches if b != "null"), "null")
         return blank.get(first) if isinstance(first, str) else None
 
-    defaults = {each["name"]: default(each["type"]) for each in schema["fields"]}
+    defaults = {item["name"]: default(item["type"]) for item in schema["fields"]}
 
     def encode(record: dict) -> bytes:
         unknown = record.keys() - defaults.keys()

@@ -61,7 +61,7 @@ class Simulator:
     codec
         Codec of ZTF's containers: null, deflate or snappy.
     keep_light_curves
-        Keep the points for `light_curve`, some 300 bytes each.
+        Keep the points for `light_curve`, about 300 bytes each.
     """
 
     def __init__(

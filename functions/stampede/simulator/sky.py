@@ -89,14 +89,14 @@ class Measurements:
 
 def exposures(survey: Survey, nights: int, rng: np.random.Generator) -> list[Exposure]:
     """Two exposures in every clear night, in two bands if possible, in order of time."""
-    found = []
+    visits = []
     for night in np.flatnonzero(rng.random(nights) < survey.clear):
         bands = rng.permutation(list(survey.bands))[:2]
         detector = int(rng.integers(0, 64))
         start = FIRST_NIGHT + int(night) + survey.dusk + rng.uniform(0, 0.2)
         for band, later in zip(bands, (0.0, rng.uniform(0.01, 0.04)), strict=True):
-            found.append(Exposure(float(start + later), str(band), detector))
-    return found
+            visits.append(Exposure(float(start + later), str(band), detector))
+    return visits
 
 
 def supernova(mjd: np.ndarray, nights: int, rng: np.random.Generator) -> np.ndarray:

@@ -3,6 +3,7 @@
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -72,7 +73,7 @@ def to_kafka(
         }
     )
 
-    def delivered(error: object, message: Message, alert: SimulatedAlert) -> None:
+    def delivered(alert: SimulatedAlert, error: object, message: Message) -> None:
         nonlocal written
         if error is not None:
             failures[str(error)] += 1
@@ -81,9 +82,7 @@ def to_kafka(
         on_written(alert)
 
     def send(alert: SimulatedAlert) -> None:
-        def report(error: object, message: Message) -> None:
-            delivered(error, message, alert)
-
+        report = partial(delivered, alert)
         while True:
             try:
                 producer.produce(topics[alert.survey], alert.body, on_delivery=report)

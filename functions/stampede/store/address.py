@@ -1,4 +1,4 @@
-"""Where the store of a site is, and the keys to it."""
+"""The address of a site's store and the keys for access to it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -44,7 +44,7 @@ class Topic(NamedTuple):
 
 
 def setup(settings: Settings, progress: Progress) -> None:
-    """Make what is missing: the bucket, the topic, its notifications; the second site's bucket.
+    """Make the bucket, the topic, its notifications and the second site's bucket, if missing.
 
     Harmless to repeat. Raises `SetupError`, `StoreDown`.
     """
@@ -120,8 +120,8 @@ class NotifyingBucket:
         if found and found.endpoint == endpoint and found.persistent:
             progress(f"topic {found.name}: is there, pushes to {endpoint}")
             return found
-        # They hold a copy of the old topic. Remove them first: after an interruption nothing
-        # then looks right but is wrong.
+        # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
+        # would leave some that look right but push to the old endpoint.
         self._remove_notifications(progress)
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
         fields = {

@@ -1,4 +1,4 @@
-"""What was used last, kept in memory up to a number of bytes."""
+"""A cache in memory of the values used most recently, up to a number of bytes."""
 
 import threading
 from collections import OrderedDict
@@ -31,7 +31,7 @@ class Cache:
         return name in self._cached
 
     def put(self, name: tuple, value: object, size: int) -> None:
-        """Cache `value`, and drop the values that were not used for longest."""
+        """Cache `value` of `size` bytes; drop the least recently used values beyond the limit."""
         with self._lock:
             _, old = self._cached.pop(name, (None, 0))
             self._cached[name] = value, size

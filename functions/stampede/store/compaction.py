@@ -24,7 +24,7 @@ from stampede.store.tables import Table
 
 # Rows merged at once. They and one written part bound the memory.
 SLICE_ROWS = 128 * 1024
-# Number of merges that may find their inputs gone.
+# A compaction fails when so many of its merges found an input gone.
 _TRIES = 5
 
 
@@ -70,13 +70,13 @@ def compact(
     fanout
         Runs of one level that are merged into one of the next.
     run_rows
-        A merged run is cut into parts of about so many rows.
+        Approximate number of rows of each part of a merged run.
     major
         Merge all live runs into one.
     progress
         Called after every part written and every key deleted.
 
-    Raises `StoreDown`; what was done before stays done.
+    Raises `StoreDown`; merges and deletions done before it are kept.
     """
     report = Report()
     table.refresh()
@@ -127,10 +127,7 @@ def merge(
             report.rows_read += rows.num_rows
             writer.add(sort_unique(rows, table.spec))
         data = writer.close(level, planned.inputs, coverage)
-        table.objects.put(key, memoryview(data))
-        found = table.reader.footer(table.objects.head(key))
-        if (found.object.size, found.rows) != (data.size, writer.rows):
-            raise StoreDown(f"{key} does not read back as it was written")
+        _put_checked(table, key, data, writer.rows)
         report.rows_written += writer.rows
         report.bytes_written += data.size
         report.written.append(key)
@@ -139,6 +136,14 @@ def merge(
     report.bytes_read += sum(sizes.values())
     report.bytes_new += sum(size for name, size in sizes.items() if name.level == 0)
     report.merged.append((len(runs), min(run[0].name.level for run in runs), level))
+
+
+def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
+    """Write a part and read its footer back. Raises `StoreDown` if they differ."""
+    table.objects.put(key, memoryview(data))
+    written = table.reader.footer(table.objects.head(key))
+    if (written.object.size, written.rows) != (data.size, rows):
+        raise StoreDown(f"{key} does not read back as it was written")
 
 
 def _pick(runs: list[Run], fanout: int, run_rows: int, major: bool) -> tuple[list[Run], int] | None:

@@ -17,7 +17,7 @@ PAGE = 1000  # keys
 
 
 class NotConformant(Exception):
-    """The store does something else than Stampede requires."""
+    """The store does not do what Stampede requires."""
 
 
 def require(condition: bool, detail: object = "") -> None:
@@ -67,9 +67,9 @@ def etags(bucket: Objects, prefix: str) -> None:
     """The etag of a PUT is the MD5 of its bytes."""
     data = bytes(range(256)) * 1000
     bucket.put(f"{prefix}key", data)
-    found = bucket.head(f"{prefix}key")
-    require(found.size == len(data), found)
-    require(found.etag == md5(data, usedforsecurity=False).hexdigest(), found)
+    info = bucket.head(f"{prefix}key")
+    require(info.size == len(data), info)
+    require(info.etag == md5(data, usedforsecurity=False).hexdigest(), info)
 
 
 def listings(bucket: Objects, prefix: str) -> None:
@@ -112,8 +112,8 @@ def racing(bucket: Objects, prefix: str) -> None:
     sizes = (100_000, 200_000)
     with ThreadPoolExecutor(8) as pool:
         puts = [
-            pool.submit(bucket.put, f"{prefix}key", bytes([each % 2 + 1]) * sizes[each % 2])
-            for each in range(24)
+            pool.submit(bucket.put, f"{prefix}key", bytes([number % 2 + 1]) * sizes[number % 2])
+            for number in range(24)
         ]
         bucket.put(f"{prefix}key", b"\1" * sizes[0])
         while not all(put.done() for put in puts):

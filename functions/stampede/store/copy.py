@@ -145,7 +145,7 @@ def find(objects: Objects, key: str) -> ObjectInfo | None:
 
 
 class _ByteBudget:
-    """Bytes that may be held at once. A request for more than all of them gets all."""
+    """A budget of bytes in memory. A request for more than the whole budget gets the whole."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
@@ -155,7 +155,7 @@ class _ByteBudget:
     def reserve(self, size: int) -> Iterator[None]:
         """Wait until `size` bytes are free, and reserve them for the context."""
         size = min(size, self._most)
-        # One waits at a time; otherwise small requests would overtake a large one for ever.
+        # One thread waits at a time; otherwise small requests would overtake a large one for ever.
         with self._turn, self._change:
             self._change.wait_for(lambda: self._left >= size)
             self._left -= size

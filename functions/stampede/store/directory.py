@@ -11,7 +11,7 @@ from pathlib import Path
 from stampede.errors import NotFound, StoreDown
 from stampede.store.objects import ObjectInfo
 
-# No segment of a key starts with a dot, so files under way are never listed.
+# No segment of a key starts with a dot, so unfinished files are never listed.
 _UNDER_WAY = ".under-way"
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 

@@ -1,8 +1,8 @@
-"""Where the images of a pack lie: byte offsets of a Parquet column's values.
+"""The byte offsets of the images in a pack: of the values of a Parquet column.
 
-For a BYTE_ARRAY column that is PLAIN and not compressed, Parquet writes each value as it is, after
-its length (4 bytes, little endian). The values lie in order, one right behind the other except
-where a new page starts.
+For a BYTE_ARRAY column that is PLAIN and not compressed, Parquet writes each value unchanged, after
+its length (4 bytes, little endian). The values are in order and adjacent, except where a new page
+starts.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 # Bytes at both ends of an image that are compared.
 _EDGE = 64
-_AHEAD = 128  # images checked at once: a page of images of 15 KB has about 90
+_AHEAD = 128  # images checked together: a page of images of 15 KB has about 90
 
 
 def find_images(images: pa.Array, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
@@ -37,10 +37,10 @@ def find_images(images: pa.Array, data: pa.Buffer) -> tuple[np.ndarray, np.ndarr
 
 
 class _Search:
-    """Finds values in a pack, in order. A position is that of a value's length.
+    """Finds values in a pack, in order. The position of a value is that of its length.
 
-    Any match at or before a value's true position is as good as the true one: the bytes are the
-    same, and the values after it still lie behind it.
+    Any match at or before the true position of a value is as good as the true one: the bytes are
+    the same, and the values after it still lie behind it.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class _Search:
     def follow(self, number: int, position: int) -> np.ndarray:
         """Positions of a value, which lies at `position`, and of those right behind it.
 
-        At most `_AHEAD`; they end at the end of the page. Lengths and the first 8 bytes of all are
-        compared at once, the edges of the last one only.
+        At most `_AHEAD`, up to the end of the page. For all of them, lengths and first 8 bytes are
+        compared in one step; the edges are compared for the last one only.
         """
         ahead = slice(number, number + _AHEAD)
         expected = position + self._distances[ahead] - self._distances[number]
@@ -103,7 +103,7 @@ def _beginning(value: pa.Buffer) -> bytes:
 
 
 def _words(data: pa.Buffer, kind: str, positions: np.ndarray) -> np.ndarray:
-    """The numbers at these positions, which need not be aligned; beyond the end the last one."""
+    """The numbers at these positions, aligned or not; beyond the end, the last number."""
     room = data.size + 1 - np.dtype(kind).itemsize
     if room <= 0:
         return np.zeros(len(positions), kind)
@@ -113,7 +113,7 @@ def _words(data: pa.Buffer, kind: str, positions: np.ndarray) -> np.ndarray:
 def _next(data: pa.Buffer, beginning: bytes, position: int) -> int:
     """Where `beginning` first occurs at or after `position`: most often behind a page's header."""
     for window in (1 << 12, 1 << 17, data.size):
-        found = data.slice(position, min(window, data.size - position)).to_pybytes().find(beginning)
-        if found >= 0:
-            return position + found
+        piece = data.slice(position, min(window, data.size - position)).to_pybytes()
+        if (index := piece.find(beginning)) >= 0:
+            return position + index
     raise ValueError("an image is not in its pack as it was given: is its column PLAIN?")

@@ -18,7 +18,7 @@ from stampede.store.schema import TABLES
 from stampede.store.tables import Table
 
 DEAD_LETTERS = "deadletters/"
-EXPECTED = "expected/"  # the number of alerts of each source that is no Kafka topic
+EXPECTED = "expected/"  # the number of alerts of each source that is not a Kafka topic
 TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far less than its alerts
 
 
@@ -54,14 +54,14 @@ class Entry(NamedTuple):
 
 def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dict[str, Account]:
     """The account of every table, from the store's present state. Raises `StoreDown`."""
-    found = {}
+    by_table = {}
     for name, spec in TABLES.items():
-        # Dead letters first: a letter may be purged once its alert is stored, never before.
+        # Dead letters first: one may be purged as soon as its alert is stored, never before.
         dead = dead_lettered(objects, name)
         table = tables[name] if tables else Table(objects, spec)
         table.refresh()
-        found[name] = Account(table.coverage(), dead)
-    return found
+        by_table[name] = Account(table.coverage(), dead)
+    return by_table
 
 
 def dead_lettered(objects: Objects, table: str) -> Coverage:
@@ -70,13 +70,13 @@ def dead_lettered(objects: Objects, table: str) -> Coverage:
     List twice: a concurrent purge may copy the letters that stay to a key this listing has passed,
     then delete the original.
     """
-    found: dict[str, Coverage] = {}
+    coverages: dict[str, Coverage] = {}
     for _ in range(2):
         for info in objects.list(f"{DEAD_LETTERS}{table}/"):
-            if info.key not in found:
+            if info.key not in coverages:
                 with suppress(NotFound):
-                    found[info.key] = read_coverage(objects, info)
-    return Coverage.union(found.values())
+                    coverages[info.key] = read_coverage(objects, info)
+    return Coverage.union(coverages.values())
 
 
 def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
@@ -97,27 +97,27 @@ def expect(objects: Objects, topic: str, count: int) -> None:
 
 def expected(objects: Objects) -> dict[PartitionId, Interval]:
     """The offsets of each partition that `expect` recorded."""
-    found = [info.key for info in objects.list(EXPECTED)]
-    return {(key.removeprefix(EXPECTED), 0): (0, int(objects.get(key))) for key in found}
+    keys = [info.key for info in objects.list(EXPECTED)]
+    return {(key.removeprefix(EXPECTED), 0): (0, int(objects.get(key))) for key in keys}
 
 
 def entries(
-    found: Mapping[str, Account], known: Mapping[PartitionId, Interval] | None = None
+    by_table: Mapping[str, Account], known: Mapping[PartitionId, Interval] | None = None
 ) -> list[Entry]:
     """The ledger: an entry per table and partition.
 
     Parameters
     ----------
-    found
-        As `accounts` returns it.
+    by_table
+        The account of each table, as `accounts` returns it.
     known
         Offsets ``[low, high)`` of each partition, for example from Kafka. Other partitions are
         taken to reach from the lowest to the highest offset that any table accounts for. Offsets
-        below `low` but above a stored offset are expected too: Kafka has deleted them, the ledger
-        still counts them.
+        below `low` but above a stored offset are expected too: Kafka has deleted them, but the
+        ledger still counts them.
     """
     ranges = dict(known or {})
-    seen = Coverage.union(account.all for account in found.values())
+    seen = Coverage.union(account.all for account in by_table.values())
     for partition in {*seen.partitions(), *ranges}:
         spans = seen.intervals(*partition)
         low, high = ranges.get(partition, (spans[0][0], spans[-1][1]) if spans else (0, 0))
@@ -133,7 +133,7 @@ def entries(
             _count_offsets(account.dead_lettered - account.stored, topic, partition),
             account.all.missing(topic, partition, low, high),
         )
-        for table, account in found.items()
+        for table, account in by_table.items()
         for (topic, partition), (low, high) in sorted(ranges.items())
     ]
 

@@ -1,4 +1,4 @@
-"""Rows in key order, one per key: every order of arrival gives the same table.
+"""Merges rows: key order, one row per key, the same table for every order of arrival.
 
 Of two versions of one row the greater wins, by the precedence columns and then by all others in
 order. That is a total order on the bits of the values, so taking the greatest is commutative,

@@ -1,4 +1,4 @@
-"""The plan of a merge: where its output is cut, decided before a row is read.
+"""The plan of a merge: where its output is cut, decided before any row is read.
 
 The plan follows from the row groups of the inputs alone, and the output's name from the plan.
 So every compactor that writes an object of that name writes the same rows in the same bytes.
@@ -40,14 +40,14 @@ class RowGroups:
     """The row groups of one run, all its parts in a row.
 
     `firsts`, shape (row groups,), ascending: the least leading key of each; `rows`: its number of
-    rows; `places`: its part and its number in the part.
+    rows; `positions`: its part and its number in the part.
     """
 
     def __init__(self, reader: RunReader, run: Run) -> None:
         indexes = [reader.index(part) for part in run]
         self.firsts = np.concatenate([index.firsts for index in indexes])
         self.rows = np.concatenate([index.rows for index in indexes])
-        self.places = [
+        self.positions = [
             (part, number)
             for part, index in zip(run, indexes, strict=True)
             for number in range(len(index.rows))

@@ -32,10 +32,10 @@ class Objects(Protocol):
         """
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
-        """As `put`, for the concatenation of `pieces`, with one of them in memory at a time.
+        """As `put`, for the concatenation of `pieces`, with one piece in memory at a time.
 
-        All but the last have the same size, at least 5 MiB: S3 requires that of the parts of an
-        upload. An error that `pieces` raises is passed on, and nothing is stored.
+        All pieces except the last have the same size, at least 5 MiB: S3 requires that of the parts
+        of an upload. An error that `pieces` raises is passed on, and nothing is stored.
         """
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:

@@ -14,12 +14,12 @@ from stampede.store.schema import CUTOUTS, TableSpec
 from stampede.store.tables import Table
 
 AT_ONCE = 256  # packs checked before the next are listed
-# What reading an object that is no pack raises.
+# The errors raised by reading an object that is not a pack.
 NO_PACK = (pa.ArrowException, OSError, KeyError, TypeError, ValueError)
 
 
 class PackIndexCheck:
-    """Finds the packs that a table lacks. A pack found in order is not checked again.
+    """Finds the packs whose alerts a table lacks. A pack once found complete is not checked again.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class PackIndexCheck:
             table.close()
 
     def _coverage(self, info: ObjectInfo) -> Coverage | None:
-        """The coverage of a pack; None if the object is gone or is no pack."""
+        """The coverage of a pack; None if the object is gone or is not a pack."""
         try:
             return read_coverage(self._objects, info)
         except NotFound:
@@ -67,7 +67,7 @@ class PackIndexCheck:
             return None
 
     def _lacks_ids(self, table: Table, key: str) -> bool:
-        """Whether the table lacks any alert id of a pack: for alerts that came from no Kafka."""
+        """Whether the table lacks any alert id of a pack; for alerts that have no Kafka offsets."""
         try:
             rows, _ = read_rows(self._objects.get(key))
         except NotFound:
@@ -80,7 +80,7 @@ class PackIndexCheck:
 
 
 def index(objects: Objects, key: str) -> None:
-    """Write the run that `cutouts` writes after a pack.
+    """Write the run of `cutouts` that locates the images of the pack at `key`.
 
     Raises `Damaged`, `NotFound`, `StoreDown`.
     """
@@ -90,4 +90,4 @@ def index(objects: Objects, key: str) -> None:
         raise Damaged(f"{key} is no pack: {error}") from error
     if pack.key != key:
         raise Damaged(f"{key} does not read as it was stored")
-    Table(objects, CUTOUTS, threads=1).append(pack.places, coverage)
+    Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)

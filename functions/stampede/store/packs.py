@@ -1,7 +1,7 @@
 """Packs: many images in one Parquet file, each of them one contiguous byte range.
 
-Any tool opens a pack, and a single ranged GET fetches an image: `image_offsets` finds each image
-in the pack's bytes while they are still in memory.
+Any Parquet reader opens a pack, and a single ranged GET fetches an image: `image_offsets` finds
+each image in the pack's bytes while they are still in memory.
 """
 
 import re
@@ -24,7 +24,7 @@ _KEY = re.compile(r"(packs|thumbnails)/(\d+)/[0-9a-f]{32}\.parquet")
 
 
 class Pack(NamedTuple):
-    """A pack and where its images lie in it: `places` has a row per image.
+    """A pack and where its images lie in it: `locations` has a row per image.
 
     The SHA-256 of 13 MB takes 7 ms of the 95 that storing takes in all processes. It is computed
     once, for the name (as `runs.digest`) and for the signature of the PUT.
@@ -32,7 +32,7 @@ class Pack(NamedTuple):
 
     key: str
     data: pa.Buffer
-    places: pa.Table
+    locations: pa.Table
     sha256: str
 
 
@@ -43,7 +43,7 @@ def night_of(key: str) -> int | None:
 
 
 def expired(key: str, days: int | None, now_mjd: float) -> bool:
-    """Whether a pack is past its retention: `days` after the end of its night; None is for ever."""
+    """Whether a pack is past its retention: `days` after the end of its night; None keeps all."""
     night = night_of(key)
     return days is not None and night is not None and night < int(now_mjd) - days
 
@@ -88,9 +88,9 @@ def read_pack(
     return _pack(rows, pa.py_buffer(data), spec), coverage
 
 
-def places_of(data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS) -> pa.Table:
+def locations_of(data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS) -> pa.Table:
     """Where the images of a pack lie, computed again from its bytes."""
-    return read_pack(data, spec)[0].places
+    return read_pack(data, spec)[0].locations
 
 
 def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
@@ -101,13 +101,13 @@ def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
     images = one_array(rows[spec.image])
     offsets, lengths = find_images(images, data)
     absent = images.is_null()
-    location = {
+    columns = {
         "pack": pa.repeat(key, len(images)),
         "offset": pa.array(offsets),
         "length": pa.array(lengths),
     }
-    schema = spec.places.schema
-    places = rows.select([name for name in schema.names if name not in location])
-    for name, values in location.items():
-        places = places.append_column(name, pc.if_else(absent, None, values))
-    return Pack(key, data, places.cast(schema), digest)
+    schema = spec.locations.schema
+    locations = rows.select([name for name in schema.names if name not in columns])
+    for name, values in columns.items():
+        locations = locations.append_column(name, pc.if_else(absent, None, values))
+    return Pack(key, data, locations.cast(schema), digest)

@@ -42,9 +42,9 @@ class RangeFile:
 
 
 class MemoryRange(RangeFile):
-    """A file of which only `data`, from byte `start` on, is in memory: a row group, for example.
+    """A file that has only `data` in memory, from byte `start` on: for example a row group.
 
-    (A sparse mapping of the whole file, which needs no Python, measured slower: page faults.)
+    A sparse mapping of the whole file, which needs no Python, measured slower: page faults.
     """
 
     def __init__(self, data: bytes, start: int, size: int) -> None:

@@ -20,7 +20,7 @@ from stampede.store.runs import RunInfo
 from stampede.store.schema import TableSpec
 
 MIB = 1 << 20
-# Adjacent row groups are fetched at once, up to so many bytes.
+# Most bytes of adjacent row groups that one GET fetches.
 GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 60,000 rows that is the whole footer,
 # so lookups need no extra request.
@@ -62,7 +62,7 @@ class RunReader:
             with _parquet(run.key):
                 index = self._cache_index(run.key, self._footer(run.object))
         if index.rows.sum() != run.rows:
-            raise StoreDown(f"{run.key} has not the rows it says it has")
+            raise StoreDown(f"{run.key} does not have the number of rows in its footer")
         return index
 
     def open(self, run: RunInfo) -> "RunFile":
@@ -78,14 +78,14 @@ class RunReader:
         if missing := [group for group, rows in cached.items() if rows is None]:
             file = self.open(run)
             for group, block in file.fetch(missing):
-                # Cached as decoded rows, though they take four times the memory: decoding at each
-                # lookup was half of the time of `read` (`stampede bench read`).
+                # Cache decoded rows, though they take four times the memory: decoding at each
+                # lookup took half the time of `read` (`stampede bench read`).
                 cached[group] = rows = Block.of(file.decode(group, block), self.spec.leading)
                 self.cache.put((group, run.key), rows, rows.nbytes)
         return list(cached.values())
 
     def has(self, run: RunInfo, groups: Sequence[int]) -> bool:
-        """Whether all of `groups` are in the cache."""
+        """Whether the cache has all of `groups`."""
         return all(self.cache.holds((group, run.key)) for group in groups)
 
     def _cache_index(self, key: str, footer: bytes) -> RunIndex:
@@ -101,7 +101,7 @@ class RunReader:
         return tail[-footer_size:]
 
     def _tail(self, info: ObjectInfo, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes without Parquet's own 8, and the length of the whole footer.
+        """The last `length` bytes without the final 8 of Parquet, and the length of the footer.
 
         Raises `NotFound`, `StoreDown`.
         """

@@ -34,7 +34,7 @@ Progress = Callable[[str, Copied], None]
 
 
 class Replica:
-    """Copies what is at `source` to `target`. Safe to share between threads.
+    """Copies the objects of `source` to `target`. Safe to share between threads.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Replica:
             return Copied(0, False)
 
     def catch_up(self, progress: Progress = lambda key, copied: None) -> None:
-        """Copy everything that is missing, in an order that is safe to stop anywhere.
+        """Copy all missing objects, in an order that is safe to stop anywhere.
 
         Raises `StoreDown`; and `Damaged` after all undamaged objects were copied.
         """
@@ -149,7 +149,7 @@ class Replica:
         """Copy `at_once` objects at a time, and list no further ahead. Returns what was damaged."""
         damaged: list[Damaged] = []
 
-        def one(info: ObjectInfo) -> None:
+        def copy_one(info: ObjectInfo) -> None:
             try:
                 progress(info.key, copy(info.key))
             except NotFound:
@@ -159,19 +159,29 @@ class Replica:
                 damaged.append(error)
 
         with ThreadPoolExecutor(self._at_once, "copy") as pool:
-            under_way: set[Future[None]] = set()
             try:
-                for info in infos:
-                    under_way.add(pool.submit(one, info))
-                    if len(under_way) >= self._at_once:
-                        done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                        for future in done:
-                            future.result()
-                for future in under_way:
-                    future.result()
+                _run_all(pool, copy_one, infos, self._at_once)
             finally:
                 pool.shutdown(cancel_futures=True)
         return damaged
+
+
+def _run_all(
+    pool: ThreadPoolExecutor,
+    act: Callable[[ObjectInfo], None],
+    infos: Iterator[ObjectInfo],
+    at_once: int,
+) -> None:
+    """Call `act` on each of `infos`, `at_once` at a time, and take no further ones meanwhile."""
+    under_way: set[Future[None]] = set()
+    for info in infos:
+        under_way.add(pool.submit(act, info))
+        if len(under_way) >= at_once:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+    for future in under_way:
+        future.result()
 
 
 def is_run(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""How a part of a run is written, and what its footer says. The format is in docs/store.md."""
+"""Writes a part of a run, and parses its footer. docs/store.md describes the format."""
 
 import json
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ _KEYS = (b"stampede.inputs", b"stampede.rows", b"stampede.first", b"stampede.las
 class RunIndex:
     """The row groups of one part: all arrays of shape (row groups,).
 
-    `firsts` and `lasts` are the least and greatest leading key, as `sortable` has them; `starts`
-    and `ends` the bytes in the file; `rows` the number of rows; `descriptions` is for decoding.
+    `firsts` and `lasts` are the least and greatest leading keys, as `sortable` returns them;
+    `starts` and `ends` are byte offsets in the file; `rows` are numbers of rows; `descriptions`
+    is for decoding.
     """
 
     firsts: np.ndarray
@@ -67,7 +68,7 @@ class RunWriter:
         )
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows that sort after all before them."""
+        """Append `rows`, which sort after all rows added before."""
         if rows.num_rows:
             self._writer.write_table(rows, row_group_size=GROUP_ROWS)
             self.rows += rows.num_rows
@@ -75,7 +76,7 @@ class RunWriter:
             self._ends = [*self._ends[:1], leading[0].as_py(), leading[-1].as_py()]
 
     def close(self, level: int, inputs: Sequence[str], coverage: Coverage) -> pa.Buffer:
-        """Write the footer; the file's bytes."""
+        """Write the footer, and return the bytes of the file."""
         metadata = {
             "level": level,
             "inputs": list(inputs),
@@ -91,23 +92,23 @@ class RunWriter:
 
 
 def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo) -> RunInfo:
-    """A part's footer. Raises `StoreDown` if the object is not a run."""
+    """The `RunInfo` in a part's footer. Raises `StoreDown` if the object is not a run."""
     name = RunName.parse(info.key)
     if name is None:
-        raise StoreDown(f"{info.key} has not the name of a run")
+        raise StoreDown(f"{info.key} does not have the name of a run")
     pairs = metadata.metadata
     try:
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
         coverage = Coverage.from_json(pairs[COVERAGE])
     except (KeyError, TypeError, ValueError):
-        raise StoreDown(f"{info.key} has not the footer of a run") from None
+        raise StoreDown(f"{info.key} does not have the footer of a run") from None
     return RunInfo(name, info, tuple(inputs), coverage, rows, first, last)
 
 
 def parse_index(footer: bytes, spec: TableSpec) -> RunIndex:
     """Where a part's row groups lie and which leading keys they hold.
 
-    Raises `pa.ArrowException` or `OSError` if it is not the footer of Parquet.
+    Raises `pa.ArrowException` or `OSError` if `footer` is not a Parquet footer.
     """
     metadata = metadata_of(footer)
     firsts, lasts, extents = [], [], []

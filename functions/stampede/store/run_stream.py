@@ -28,10 +28,10 @@ class RunStream:
     def take(self, bound: Bound) -> pa.Table:
         """The rows below `bound` that were not taken yet."""
         end = self._below(bound)
-        wanted = self.groups.places[self._read : end]
+        wanted = self.groups.positions[self._read : end]
         tables = [self._rest]
-        for part, places in itertools.groupby(wanted, lambda place: place[0]):
-            numbers = [number for _, number in places]
+        for part, positions in itertools.groupby(wanted, lambda position: position[0]):
+            numbers = [number for _, number in positions]
             tables += self._open(part).read(numbers)
         self._read = max(self._read, end)
         rows = pa.concat_tables(tables)
@@ -60,5 +60,5 @@ class RunStream:
     def _below(self, bound: Bound) -> int:
         """How many row groups begin below `bound`."""
         if bound is None:
-            return len(self.groups.places)
+            return len(self.groups.positions)
         return int(np.searchsorted(self.groups.firsts, sortable([bound], self._spec)[0]))

@@ -1,7 +1,7 @@
-"""Runs: sorted immutable Parquet files, their names, and which of them count.
+"""Runs: sorted immutable Parquet files, their names, and which of them are live.
 
-A run is one file, or several parts cut by ranges of the leading key. Keys sort by level, so a
-listing, which goes on in key order, shows a run before any run it was merged into: rows that
+A run is one file, or several parts cut by ranges of the leading key. Keys sort by level and a
+listing is in key order. So a listing shows a run before any run that it was merged into: rows that
 move up during a listing are seen twice, never missed.
 """
 
@@ -40,12 +40,12 @@ class RunName:
 
     @classmethod
     def parse(cls, key: str) -> "RunName | None":
-        """Read a key; None if it is not a run's."""
-        found = _NAME.fullmatch(key.rpartition("/")[2].removesuffix(".parquet"))
-        if not found:
+        """The name in a key; None if the key is not that of a run."""
+        name = _NAME.fullmatch(key.rpartition("/")[2].removesuffix(".parquet"))
+        if not name:
             return None
-        part, parts = int(found["part"] or 0), int(found["parts"] or 1)
-        return cls(int(found["level"]), found["digest"], part, parts)
+        part, parts = int(name["part"] or 0), int(name["parts"] or 1)
+        return cls(int(name["level"]), name["digest"], part, parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,14 @@ def digest(*pieces: bytes | str | pa.Buffer) -> str:
 
 
 def complete(parts: Iterable[RunInfo]) -> list[Run]:
-    """The runs all of whose parts are among `parts`."""
+    """The runs that have all their parts in `parts`."""
     runs: dict[str, list[RunInfo]] = {}
     for part in parts:
         runs.setdefault(part.name.run, []).append(part)
     return [
-        tuple(sorted(found, key=lambda part: part.name.part))
-        for found in runs.values()
-        if len(found) == found[0].name.parts
+        tuple(sorted(run, key=lambda part: part.name.part))
+        for run in runs.values()
+        if len(run) == run[0].name.parts
     ]
 
 

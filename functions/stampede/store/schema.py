@@ -29,13 +29,16 @@ class TableSpec:
 
 
 CUTOUTS = TableSpec(
-    "cutouts", columns.CUTOUT_PLACE, columns.CUTOUT_PLACE_KEY, columns.CUTOUT_PLACE_PRECEDENCE
+    "cutouts",
+    columns.CUTOUT_LOCATION,
+    columns.CUTOUT_LOCATION_KEY,
+    columns.CUTOUT_LOCATION_PRECEDENCE,
 )
 DETECTIONS = TableSpec(
     "detections", columns.DETECTION, columns.DETECTION_KEY, columns.DETECTION_PRECEDENCE
 )
 THUMBNAILS = TableSpec(
-    "thumbnails", columns.THUMBNAIL_PLACE, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
+    "thumbnails", columns.THUMBNAIL_LOCATION, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
 )
 
 # The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
@@ -51,7 +54,7 @@ class PackSpec:
 
     rows: TableSpec
     image: str
-    places: TableSpec
+    locations: TableSpec
 
     @property
     def prefix(self) -> str:
@@ -62,7 +65,9 @@ class PackSpec:
 # Sorted so that the images of one alert lie side by side. Of two images with one key the later
 # wins, and any image wins against a null.
 CUTOUT_PACKS = PackSpec(
-    TableSpec("packs", columns.CUTOUT, columns.CUTOUT_PLACE_KEY, ("mjd", "fits")), "fits", CUTOUTS
+    TableSpec("packs", columns.CUTOUT, columns.CUTOUT_LOCATION_KEY, ("mjd", "fits")),
+    "fits",
+    CUTOUTS,
 )
 THUMBNAIL_PACKS = PackSpec(
     TableSpec("thumbnails", columns.THUMBNAIL, columns.THUMBNAIL_KEY, ("mjd", "png")),

@@ -1,4 +1,4 @@
-"""Which parts of runs are no longer needed. docs/store.md explains why deleting them is safe."""
+"""Finds parts of runs that are no longer needed. docs/store.md explains why deleting is safe."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -12,10 +12,11 @@ from stampede.store.tables import Table
 def unneeded_parts(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
     """The parts of a table to be deleted, lowest level first.
 
-    Inputs of a run that has been complete for `grace`; and parts of a run that was left
-    half-written at least `grace` ago, once other complete runs hold the rows of all its inputs.
+    These are the inputs of a run that has been complete for `grace`; and the parts of a run that
+    was left half-written at least `grace` ago, once other complete runs hold the rows of all its
+    inputs.
 
-    Delete each part before taking the next: whether a part is needed is asked at that time.
+    Delete each part before taking the next: every check looks into the store at that time.
     """
     parts = table.listed()
     runs = complete(parts)
@@ -45,10 +46,10 @@ def unneeded_at_second_site(
 ) -> Iterator[str]:
     """Keys of the parts of runs that the second site no longer needs, lowest level first.
 
-    Inputs of a run that has been complete there for `grace`; and, after the grace, parts of a run
-    that is not complete there and of which the source has no part left, so it never will be.
-    (`unneeded_parts` knows that the missing inputs of a half-written run were merged into it or
-    into another run. Here they may never have been copied.)
+    These are the inputs of a run that has been complete there for `grace`; and, after the grace,
+    the parts of a run that is incomplete there and has no part left at the source: it will never
+    be complete. (`unneeded_parts` may assume that the missing inputs of a half-written run were
+    merged into it or into another run. At the second site they may never have been copied.)
     """
     for spec in ALL_TABLES.values():
         table = Table(target, spec, cache_bytes=0)

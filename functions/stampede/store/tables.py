@@ -1,7 +1,7 @@
 """Tables of sorted runs: append, look up, and the coverage of a whole table.
 
-No manifest and no lock. A table is what a listing shows, without the runs whose merged run is
-listed too. Reading is a union in which the versions of one key merge.
+There is no manifest and no lock. A table is the runs in a listing, except those whose merged run is
+listed too. A lookup is a union in which the versions of one key merge.
 """
 
 import threading
@@ -161,14 +161,14 @@ class Table:
     def _lookup(self, values: list) -> pa.Table:
         self.runs()
         wanted = sortable(values, self.spec)
-        found, cold = [], []
+        cached, cold = [], []
         # `holding` rules out most runs of a large table without their indexes.
         for fetch in self._fetches(values, wanted, self._spans.holding(wanted)):
             if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
-                found.append(self._matching(fetch))
+                cached.append(self._matching(fetch))
             else:
                 cold.append(fetch)
-        return self._merged(found + self.map(self._matching, cold))
+        return self._merged(cached + self.map(self._matching, cold))
 
     def _fetches(
         self, values: list, wanted: np.ndarray, runs: Iterable[RunInfo]
@@ -189,9 +189,9 @@ class Table:
         leading = rows[self.spec.leading]
         return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
 
-    def _merged(self, found: Sequence[pa.Table]) -> pa.Table:
+    def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
         empty = self.spec.schema.empty_table().replace_schema_metadata()
-        rows = pa.concat_tables([empty, *found]).cast(self.spec.schema)
+        rows = pa.concat_tables([empty, *matches]).cast(self.spec.schema)
         return sort_unique(rows, self.spec)
 
 

@@ -39,6 +39,6 @@ def test_the_report_marks_missed_bounds(tmp_path: Path) -> None:
     assert "| ingest | alerts | stored | 450 | /s |" in text
     aimed = RATE._replace(aim=Must(">=", 400.0))
     assert report.verdict({"a": [aimed], "b": [LATE]}) == "1 of 2 musts met, 1 of 1 aims"
-    assert report.asked({"a": [LATE._replace(must=None)]}) == []
+    assert report.bounds_table({"a": [LATE._replace(must=None)]}) == []
     (shown,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (tmp_path / shown).read_text().startswith("<svg")

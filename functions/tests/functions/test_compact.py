@@ -19,7 +19,7 @@ def test_a_pass_merges_and_shows_levels_and_bytes(serve) -> None:
     table = Table(open_objects(served.settings), CUTOUTS)
     for n in range(8):
         row = {"alert_id": n, "survey": "ztf", "kind": "science", "object_id": "a", "mjd": 6e4}
-        rows = columns.CUTOUT_PLACE.empty_table().from_pylist([row], columns.CUTOUT_PLACE)
+        rows = columns.CUTOUT_LOCATION.empty_table().from_pylist([row], columns.CUTOUT_LOCATION)
         table.append(rows, Coverage.of({("t", 0): [n]}))
     assert served.post(1, b"{}").status == 204
 

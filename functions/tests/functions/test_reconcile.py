@@ -63,7 +63,7 @@ def test_a_pack_without_its_run_gets_exactly_that_run(settings: Settings, kafka:
     places = Table(objects, CUTOUTS).lookup(range(10, 20))
     assert places["pack"].unique().to_pylist() == [pack.key]
     coverage = Coverage.of({("alerts", 0): range(10, 20)} if kafka else {})
-    Table(objects, CUTOUTS).append(pack.places, coverage)
+    Table(objects, CUTOUTS).append(pack.locations, coverage)
     assert keys(objects, "tables/cutouts/") == repaired
     assert one_pass(settings, "packs") == ({}, [])
 

@@ -1,7 +1,6 @@
 """thumbnails, as a process: a thumbnail of every alert of every pack."""
 
 import io
-from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,7 +65,7 @@ def check(objects: Objects) -> None:
     table = Table(objects, THUMBNAILS)
     for place in table.lookup([1, 2, 3, 4]).to_pylist():
         png = objects.get(place["pack"], place["offset"], place["length"])
-        assert png == thumbnail(files_of(place["alert_id"]), Counter())
+        assert png == thumbnail(files_of(place["alert_id"])).png
         assert Image.open(io.BytesIO(png)).size == (193, 63)
         assert place["object_id"] == f"ZTF{place['alert_id']}"
     (run,) = table.runs()
@@ -140,7 +139,7 @@ def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
 def test_other_objects_than_packs_of_cutouts_are_ignored(serve) -> None:
     served = serve("thumbnails")
     objects = open_objects(served.settings)
-    places = stored_pack(objects).places
+    places = stored_pack(objects).locations
     run = Table(objects, CUTOUTS).append(places, COVERAGE)
     before = keys(objects)
     thumbnails = f"thumbnails/{NIGHT}/{'0' * 32}.parquet"

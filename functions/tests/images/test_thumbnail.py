@@ -25,8 +25,8 @@ STEP = 255 / (LEVELS - 1)
 
 def panels(files: list) -> tuple[list[np.ndarray], Counter]:
     """The three panels of a thumbnail, as a viewer sees them, and what was counted."""
-    counted: Counter = Counter()
-    picture = np.asarray(Image.open(BytesIO(thumbnail(files, counted)))).astype(int)
+    png, counted = thumbnail(files)
+    picture = np.asarray(Image.open(BytesIO(png))).astype(int)
     assert picture.shape == SHAPE == (63, 193)
     return [picture[:, n * (PANEL + GAP) :][:, :PANEL] for n in range(3)], counted
 
@@ -130,7 +130,7 @@ def test_a_row_for_every_alert() -> None:
     assert drawn.rows.schema.equals(THUMBNAIL)
     found = {(r["alert_id"], r["survey"]): r for r in drawn.rows.to_pylist()}
     assert set(found) == {(1, "ztf"), (2, "ztf"), (3, "ztf"), (1, "lsst"), (4, "ztf")}
-    assert found[2, "ztf"]["png"] == thumbnail([*files.values()], Counter())
+    assert found[2, "ztf"]["png"] == thumbnail([*files.values()]).png
     assert found[2, "ztf"]["object_id"] == "Z2"
     assert found[2, "ztf"]["mjd"] == 59002.0
     assert drawn.panels == {"image": 10, "absent": 4, "damaged": 1}

@@ -95,7 +95,7 @@ def point(object_id: str, survey: str, source_id: int, mjd: float, **more) -> di
 def fill(objects, cutouts: list[dict], points: list[dict], coverage: Coverage) -> None:
     pack = write_pack(pa.Table.from_pylist(cutouts, CUTOUT), coverage)
     objects.put(pack.key, memoryview(pack.data))
-    Table(objects, CUTOUTS).append(pack.places, coverage)
+    Table(objects, CUTOUTS).append(pack.locations, coverage)
     Table(objects, DETECTIONS).append(pa.Table.from_pylist(points, DETECTION), coverage)
 
 
@@ -104,7 +104,7 @@ def draw(objects, cutouts: list[dict], coverage: Coverage) -> None:
     drawn = thumbnails(pa.Table.from_pylist(cutouts, CUTOUT))
     pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
     objects.put(pack.key, memoryview(pack.data))
-    Table(objects, THUMBNAILS).append(pack.places, coverage)
+    Table(objects, THUMBNAILS).append(pack.locations, coverage)
 
 
 def sample_cutouts() -> list[dict]:

@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from tests.read.test_pages import html
 from tests.support.fits_files import lsst, source, ztf
 
 FILES = [ztf(source(seed=1)), None, lsst(source(30))]
-PNG = thumbnail(FILES, Counter())
+PNG = thumbnail(FILES).png
 COVERAGE = Coverage.of({("ztf", 0): [1]})
 DAYS = 30
 TONIGHT = float(int(now_mjd()))

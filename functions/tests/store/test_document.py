@@ -34,7 +34,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = [cutout(alert, kind, b"FITS %d" % alert) for alert in (6, 7) for kind in ("a", "b")]
     pack = write_pack(table(rows, CUTOUT), FIRST)
     objects.put(pack.key, memoryview(pack.data))
-    Table(objects, CUTOUTS).append(pack.places, FIRST)
+    Table(objects, CUTOUTS).append(pack.locations, FIRST)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

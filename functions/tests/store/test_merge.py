@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.alerts.columns import CUTOUT_PLACE
+from stampede.alerts.columns import CUTOUT_LOCATION
 from stampede.store.merge import order_codes, sort_unique
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from tests.support.rows import bits, detections, merged, ordered, table
@@ -37,17 +37,20 @@ def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> 
 
 
 def test_places() -> None:
-    place = dict.fromkeys(CUTOUT_PLACE.names) | {"survey": "ztf", "object_id": "a", "mjd": 1.0}
+    place = dict.fromkeys(CUTOUT_LOCATION.names) | {"survey": "ztf", "object_id": "a", "mjd": 1.0}
     absent = place | {"alert_id": 1, "kind": "science"}
     present = absent | {"pack": "packs/1/a.parquet", "offset": 4, "length": 3}
     other = absent | {"kind": "difference"}
-    rows = table([present, other, absent], CUTOUT_PLACE)
+    rows = table([present, other, absent], CUTOUT_LOCATION)
     assert sort_unique(rows, CUTOUTS).to_pylist() == [other, present]
 
 
 def test_sorted_rows_are_not_copied() -> None:
-    row = {f.name: None if f.nullable else 0 for f in CUTOUT_PLACE} | {"survey": "a", "kind": "a"}
-    rows = table([row | {"alert_id": n, "object_id": ""} for n in range(3)], CUTOUT_PLACE)
+    row = {f.name: None if f.nullable else 0 for f in CUTOUT_LOCATION} | {
+        "survey": "a",
+        "kind": "a",
+    }
+    rows = table([row | {"alert_id": n, "object_id": ""} for n in range(3)], CUTOUT_LOCATION)
     kept = sort_unique(rows, CUTOUTS)
     assert kept["alert_id"].chunk(0).buffers()[1].address == (
         rows["alert_id"].chunk(0).buffers()[1].address

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stampede.alerts.columns import CUTOUT, CUTOUT_PLACE, KINDS, THUMBNAIL, THUMBNAIL_PLACE
+from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION, KINDS, THUMBNAIL, THUMBNAIL_LOCATION
 from stampede.store.coverage import Coverage
-from stampede.store.packs import Pack, expired, night_of, places_of, read_pack, write_pack
+from stampede.store.packs import Pack, expired, locations_of, night_of, read_pack, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS
 from tests.support.rows import cutout, table
 
@@ -34,7 +34,7 @@ def check(pack: Pack, rows: list) -> None:
     data = pack.data.to_pybytes()
     expected = {(row["alert_id"], row["kind"]): row["fits"] for row in rows}
     found = {}
-    for place in pack.places.to_pylist():
+    for place in pack.locations.to_pylist():
         where = place["pack"], place["offset"], place["length"]
         if place["pack"] is None:
             assert where == (None, None, None)
@@ -44,9 +44,9 @@ def check(pack: Pack, rows: list) -> None:
             fits = data[place["offset"] : place["offset"] + place["length"]]
         found[place["alert_id"], place["kind"]] = fits
     assert found == expected
-    assert pack.places.num_rows == len(expected)
-    assert pack.places.schema.equals(CUTOUT_PLACE)
-    assert places_of(pack.data).equals(pack.places)
+    assert pack.locations.num_rows == len(expected)
+    assert pack.locations.schema.equals(CUTOUT_LOCATION)
+    assert locations_of(pack.data).equals(pack.locations)
 
 
 sizes = st.one_of(st.none(), st.integers(0, 40), st.integers(0, 3000), st.integers(0, 1 << 20))
@@ -93,7 +93,7 @@ def test_same_rows_same_bytes() -> None:
 def test_an_image_wins_against_a_null_with_the_same_key() -> None:
     rows = [cutout(1, "science", None), cutout(1, "science", b"image")]
     for ordered in (rows, rows[::-1]):
-        assert pa.Table.from_batches(pack_of(ordered).places.to_batches())[
+        assert pa.Table.from_batches(pack_of(ordered).locations.to_batches())[
             "length"
         ].to_pylist() == [5]
 
@@ -106,7 +106,7 @@ def test_key_is_the_night_and_the_content() -> None:
 
 def test_the_cutouts_of_an_alert_are_adjacent() -> None:
     rows = [cutout(n, kind, noise(15_000, n)) for kind in KINDS for n in (3, 1, 2)]
-    places = pack_of(rows).places.to_pylist()
+    places = pack_of(rows).locations.to_pylist()
     assert [place["alert_id"] for place in places] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert places[2]["offset"] - places[0]["offset"] == 2 * 15_004
 
@@ -116,7 +116,7 @@ def test_a_pack_is_read_back_from_its_bytes() -> None:
     pack = pack_of(rows)
     again, coverage = read_pack(memoryview(pack.data))
     assert again.key == pack.key
-    assert again.places.equals(pack.places)
+    assert again.locations.equals(pack.locations)
     assert coverage == COVERAGE
 
 
@@ -147,14 +147,14 @@ def test_thumbnails_are_packed_as_cutouts_are() -> None:
     ]
     pack = write_pack(table(rows[::-1], THUMBNAIL), COVERAGE, THUMBNAIL_PACKS)
     assert pack.key.startswith("thumbnails/61000/")
-    assert pack.places.schema.equals(THUMBNAIL_PLACE)
+    assert pack.locations.schema.equals(THUMBNAIL_LOCATION)
     data = pack.data.to_pybytes()
-    found = [data[p["offset"] :][: p["length"]] for p in pack.places.to_pylist()]
+    found = [data[p["offset"] :][: p["length"]] for p in pack.locations.to_pylist()]
     assert found == [row["png"] for row in rows]
-    assert set(pack.places["pack"].to_pylist()) == {pack.key}
+    assert set(pack.locations["pack"].to_pylist()) == {pack.key}
     again, coverage = read_pack(data, THUMBNAIL_PACKS)
     assert (again.key, coverage) == (pack.key, COVERAGE)
-    assert again.places.equals(pack.places)
+    assert again.locations.equals(pack.locations)
 
 
 def test_the_key_holds_the_night() -> None:

@@ -38,7 +38,7 @@ def flush(objects: Objects, number: int) -> tuple[str, str]:
     cutouts = [rows.cutout(i, kind, f"{kind} {i}".encode()) for i in ids for kind in "ab"]
     pack = write_pack(rows.table(cutouts, CUTOUT), coverage)
     objects.put(pack.key, pack.data)
-    run = Table(objects, CUTOUTS).append(pack.places, coverage)
+    run = Table(objects, CUTOUTS).append(pack.locations, coverage)
     points = rows.table(rows.detection("1", i) for i in ids)
     Table(objects, DETECTIONS).append(points, coverage)
     return pack.key, run

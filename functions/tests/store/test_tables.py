@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.alerts.columns import CUTOUT_PLACE, DETECTION
+from stampede.alerts.columns import CUTOUT_LOCATION, DETECTION
 from stampede.errors import NotFound, StoreDown
 from stampede.store.cache import Cache
 from stampede.store.coverage import Coverage
@@ -70,10 +70,10 @@ def test_lookup_gives_what_plain_python_gives(appends: list, values: list) -> No
 
 def test_integer_keys() -> None:
     one = Table(MemoryObjects(), CUTOUTS)
-    row = {f.name: None if f.nullable else 1.0 if f.name == "mjd" else "x" for f in CUTOUT_PLACE}
+    row = {f.name: None if f.nullable else 1.0 if f.name == "mjd" else "x" for f in CUTOUT_LOCATION}
     some = [-(2**63), -1, 0, 5, 2**63 - 1]
     rows = [row | {"alert_id": number} for number in some]
-    one.append(table(rows, CUTOUT_PLACE), COVERAGE)
+    one.append(table(rows, CUTOUT_LOCATION), COVERAGE)
     assert one.lookup([5, 2**63 - 1, 7])["alert_id"].to_pylist() == [5, 2**63 - 1]
     assert one.lookup(some).to_pylist() == rows
 

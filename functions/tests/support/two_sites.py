@@ -76,7 +76,7 @@ def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool =
 def put_all(objects: Objects, offsets: range, night: int = TODAY) -> Pack:
     """Store a pack, its run, and the points of `lightcurves`."""
     pack, coverage = put_pack(objects, offsets, night), Coverage.of({("alerts", 0): offsets})
-    Table(objects, CUTOUTS).append(pack.places, coverage)
+    Table(objects, CUTOUTS).append(pack.locations, coverage)
     points = rows.table(rows.detection("1", i) for i in offsets)
     Table(objects, DETECTIONS).append(points, coverage)
     return pack

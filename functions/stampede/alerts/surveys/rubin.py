@@ -115,7 +115,7 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
 
 
 def processed(rows: Rows) -> pa.Array:
-    """When Rubin made the row, MJD TAI; null if the row does not say."""
+    """When Rubin made the row, MJD TAI; null if the row has no such time."""
     if rows.has("time_processed"):  # 8.0 only: a timestamp in microseconds, UTC
         micros = rows.columns["time_processed"].cast(pa.int64()).cast(pa.float64(), safe=False)
         return pc.add(pc.divide(micros, 86400e6), MJD_TAI_OF_1970)

@@ -1,4 +1,4 @@
-"""What Stampede needs to know of a survey. A survey is one module with these names in it.
+"""The protocol of a survey: a survey is one module that defines these names.
 
 The two framings are standards that any survey may use, so they are not part of a survey: see
 `stampede.alerts.framing`.
@@ -31,7 +31,8 @@ class Survey(Protocol):
     NAME
         Its name in rows, object keys and queries.
     OWN_FIELD
-        A top-level field that every version of its alert schema has, and no other survey's.
+        A top-level field that every version of its alert schema has, and no schema of another
+        survey has.
     CUTOUT_FIELDS
         Top-level field of each kind of cutout (`columns.KINDS`).
     HISTORY_FIELDS
@@ -73,7 +74,7 @@ class Survey(Protocol):
         Parameters
         ----------
         table
-            All fields of the alerts but the cutouts.
+            All fields of the alerts except the cutouts.
         heads
             The same alerts as `head` gave them.
         """

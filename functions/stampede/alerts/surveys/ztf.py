@@ -37,7 +37,7 @@ MISSING = -99999.0  # how forced photometry writes "no value"
 
 
 def built_in_schemas() -> Mapping[int, dict]:
-    """None: each message carries its schema."""
+    """No schemas: each message carries its own."""
     return {}
 
 
