@@ -12,13 +12,11 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
 from stampede.functions.decoding import SpoolFile
-from tests.alerts.test_batch_decoder import assert_as_the_oracle
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_batch_decoder
+from tests.support.oracle_comparison import assert_as_the_oracle
 
 FITS = made_alerts.FITS
-# A string that looks like the length of an image, 10,849 bytes, and its first bytes.
-FORGED = "©\x01" + FITS[:30].decode()
 
 
 class Seen(Decoder):
@@ -120,12 +118,12 @@ def test_after_a_misplaced_token_the_original_records_are_decoded(
 def test_what_looks_like_an_image_and_is_none(decoder: BatchDecoder, seen: Seen) -> None:
     """A string with the length and the first bytes of an image: decoded as it came."""
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
-    record["diaSource"]["band"] = FORGED
+    record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
     for found in (decoder.cutouts([message], careful=True), decoder.detections([message], True)):
         assert found.faults == [None]
     assert set(seen.sizes) == {len(message) - 5}
-    assert FORGED in found.rows["band"].to_pylist()
+    assert made_alerts.FORGED in found.rows["band"].to_pylist()
 
 
 @pytest.mark.parametrize("careful", [False, True])

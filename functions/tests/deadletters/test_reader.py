@@ -17,7 +17,7 @@ from stampede.events.event import Event
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
-from tests.deadletters.letters import event, ids, put_letters, put_run
+from tests.support.dead_letters import event, ids, put_letters, put_run
 
 
 @pytest.fixture

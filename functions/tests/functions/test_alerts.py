@@ -22,8 +22,8 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
-from tests.alerts.test_image_tokens import FORGED
 from tests.support import made_alerts
+from tests.support.served import metrics
 
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
@@ -131,7 +131,7 @@ def test_bad_input_among_good(serve, function: str) -> None:
     misleading = made_alerts.rubin_record(1101, 5) | {
         "cutoutScience": made_alerts.FITS + bytes(20_000)
     }
-    misleading["diaSource"]["band"] = FORGED
+    misleading["diaSource"]["band"] = made_alerts.FORGED
     good = [lsst(seed) for seed in range(200)] + [made_alerts.confluent(misleading, 1101)]
     messages = good + [message for message, _, _ in bad.values()]
     random.Random(2).shuffle(messages)
@@ -188,10 +188,6 @@ def test_sigterm_drains(serve) -> None:
         time.sleep(0.05)
     assert served.process.status == 0
     assert len(table_of(served, "cutouts").coverage()) == 20
-
-
-def metrics(served) -> bytes:
-    return served.http.request("GET", f"{served.url}/metrics").data
 
 
 def held(served) -> float:

@@ -17,9 +17,9 @@ import yaml
 from stampede.settings import Settings
 from stampede_local.ports import free_port
 from stampede_local.process import Process, is_ready, wait_until
-from tests.functions.conftest import Served
 from tests.support.receiver import Received, Receiver, Reply
 from tests.support.s3_notifications import DIALECTS, JSON, record, records
+from tests.support.served import Served
 
 # Whole processes: not for the quick loop.
 pytestmark = pytest.mark.integration

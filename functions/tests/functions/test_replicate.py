@@ -27,7 +27,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from stampede_local.process import wait_until
 from stampede_local.tls import TlsCeph
-from tests.read import conftest as reading
+from tests.support import read_service
 from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
@@ -44,10 +44,10 @@ def send_event(served, key: str) -> int:
 
 
 def fill(objects: Objects) -> list[str]:
-    reading.fill(
+    read_service.fill(
         objects,
-        reading.sample_cutouts(),
-        reading.sample_points(),
+        read_service.sample_cutouts(),
+        read_service.sample_points(),
         Coverage.of({("ztf", 0): [1, 2, 5]}),
     )
     objects.put("alerts/ztf/x.parquet", b"raw alerts")
@@ -55,10 +55,10 @@ def fill(objects: Objects) -> list[str]:
 
 
 QUESTIONS = [
-    f"/v1/alerts/{reading.ZTF_ALERT}/cutouts/science",
-    f"/v1/alerts/{reading.LSST_ALERT}/cutouts/difference?format=png",
-    f"/v1/alerts/{reading.BOTH}?survey=ztf",
-    f"/v1/objects/{reading.ZTF_OBJECT}/lightcurve?format=csv",
+    f"/v1/alerts/{read_service.ZTF_ALERT}/cutouts/science",
+    f"/v1/alerts/{read_service.LSST_ALERT}/cutouts/difference?format=png",
+    f"/v1/alerts/{read_service.BOTH}?survey=ztf",
+    f"/v1/objects/{read_service.ZTF_OBJECT}/lightcurve?format=csv",
     "/v1/ledger",
 ]
 
@@ -78,7 +78,7 @@ def test_the_second_site_reads_as_the_first(serve, sites: Settings) -> None:
     answers = []
     for settings in (sites, second):
         app = make_read(settings, open_objects(settings))
-        for ask in reading.serving(app):
+        for ask in read_service.serving(app):
             answers.append([(ask(question).status, ask(question).data) for question in QUESTIONS])
     assert answers[0] == answers[1]
     assert {status for status, _ in answers[1]} == {200}

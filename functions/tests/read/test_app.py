@@ -14,7 +14,8 @@ from stampede.read.service import SMALL_THREADS
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.read.conftest import (
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import (
     BOTH,
     LSST_OBJECT,
     ZTF_ALERT,
@@ -25,7 +26,6 @@ from tests.read.conftest import (
     point,
     serving,
 )
-from tests.support.fits_files import source, ztf
 from tests.support.watched_objects import Watched
 
 
@@ -163,13 +163,17 @@ def test_metrics_count_by_route_and_never_by_id(read):
     assert str(ZTF_ALERT) not in text
 
 
-class Down(MemoryObjects):
-    def list(self, prefix, after=""):
-        raise StoreDown("the store does not answer")
+def failing_store(error: Exception) -> Watched:
+    """A store that raises `error` for every request."""
+
+    def fail(number: int) -> None:
+        raise error
+
+    return Watched(MemoryObjects(), fail)
 
 
 def test_a_store_that_is_down_is_a_503_and_the_process_stays_alive():
-    for read in serving(make_app(Settings(), Down())):
+    for read in serving(make_app(Settings(), failing_store(StoreDown("no answer")))):
         assert read("/health/liveness").status == 200
         for path in ("/health/readiness", "/v1/alerts/1", "/v1/ledger"):
             got = read(path, retries=False)
@@ -180,11 +184,7 @@ def test_a_store_that_is_down_is_a_503_and_the_process_stays_alive():
 
 
 def test_an_internal_error_shows_no_detail():
-    class Broken(MemoryObjects):
-        def list(self, prefix, after=""):
-            raise RuntimeError("secret")
-
-    for read in serving(make_app(Settings(), Broken())):
+    for read in serving(make_app(Settings(), failing_store(RuntimeError("secret")))):
         got = read("/v1/alerts/1", retries=False)
         assert got.status == 500
         assert got.json()["type"] == "urn:stampede:problem:internal"

@@ -16,7 +16,8 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.read.conftest import (
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import (
     BOTH,
     LSST_ALERT,
     LSST_OBJECT,
@@ -27,7 +28,6 @@ from tests.read.conftest import (
     point,
     serving,
 )
-from tests.support.fits_files import source, ztf
 
 CUTOUTS, LIGHT_CURVES = "/v1/cutouts", "/v1/lightcurves"
 ALERTS = {"ids": [str(LSST_ALERT), ZTF_ALERT, "404", str(ZTF_ALERT)]}

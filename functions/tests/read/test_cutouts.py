@@ -7,8 +7,8 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
-from tests.read.conftest import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 from tests.support.fits_files import lsst, source, ztf
+from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 
 SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 

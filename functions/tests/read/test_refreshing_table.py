@@ -12,7 +12,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
-from tests.store.test_tables import many
+from tests.support.rows import many
 
 AGE = 2.0  # seconds
 ID = "000001"

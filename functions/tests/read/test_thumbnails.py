@@ -18,9 +18,9 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.read.conftest import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
-from tests.read.test_pages import html
 from tests.support.fits_files import lsst, source, ztf
+from tests.support.html_page import html
+from tests.support.read_service import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
 
 FILES = [ztf(source(seed=1)), None, lsst(source(30))]
 PNG = thumbnail(FILES, Counter())

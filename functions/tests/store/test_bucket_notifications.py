@@ -12,7 +12,7 @@ from stampede.store import bucket_notifications
 from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.conftest import minio_of
+from tests.support.ceph import minio_of
 
 NAMES = ["packs", "thumbnails", "tables", "alerts", "deadletters"]
 

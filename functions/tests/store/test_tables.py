@@ -22,37 +22,10 @@ from stampede.store.run_format import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.tables import Table
-from tests.support.rows import bits, detection, detections, merged, table
+from tests.support.rows import bits, detection, detections, many, merged, object_ids, table
 from tests.support.watched_objects import Failing, Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
-
-
-def many(rows: int, per_object: int = 1, version: int = 0) -> pa.Table:
-    """Detections of objects 000000 ..., `per_object` of each."""
-    number = np.arange(rows)
-    names = [f"{n:06}" for n in (number // per_object).tolist()]
-    columns = {
-        "object_id": names,
-        "survey": ["lsst"] * rows,
-        "source_id": number,
-        "mjd": 60000 + number / 100,
-        "flux": np.full(rows, version, np.float32),
-        "processed_mjd": np.full(rows, 60000.0 + version),
-    }
-    columns |= {name: np.zeros(rows, bool) for name in ("forced", "limit", "withdrawn")}
-    empty = DETECTION.empty_table()
-    return pa.table(
-        {
-            field.name: columns.get(field.name, pa.nulls(rows, empty[field.name].type))
-            for field in DETECTION
-        },
-        DETECTION,
-    )
-
-
-def ids(rows: pa.Table) -> list:
-    return sorted(set(rows["object_id"].to_pylist()))
 
 
 @given(
@@ -130,9 +103,9 @@ def test_one_request_fetches_adjacent_row_groups() -> None:
     rows = many(10 * GROUP_ROWS)
     one.append(rows, COVERAGE)
     one.refresh()
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert objects.count("get") == 2
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert objects.count("get") == 2
 
 
@@ -166,7 +139,7 @@ def test_without_a_cache_everything_is_read_again() -> None:
     one.append(rows, COVERAGE)
     for _ in range(2):
         before = objects.count("get")
-        assert one.lookup(ids(rows)).equals(rows)
+        assert one.lookup(object_ids(rows)).equals(rows)
         assert objects.count("get") > before
     assert one.reader.cache.bytes == 0
 
@@ -274,7 +247,7 @@ def test_inputs_are_left_out_once_all_parts_are_there() -> None:
     one.refresh()
     assert [run.key for run in one.runs()] == [first, second]
     assert [run.key for run in one.listed()] == [key, first, second]
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
 
 
 def test_coverage_of_an_incomplete_run_does_not_count() -> None:

@@ -14,6 +14,8 @@ from stampede.alerts.surveys.rubin_schemas import rubin_schema
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 FITS = b"SIMPLE  =                    T" + b" " * 50 + b"x" * 2800
+# A string that looks like the length of an image, 10,849 bytes, and its first bytes.
+FORGED = "©\x01" + FITS[:30].decode()
 
 
 def fill(schema, rng: random.Random, names: dict):

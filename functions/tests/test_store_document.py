@@ -14,7 +14,7 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import cutout, detection, table
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "store.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "store.md"
 FIRST = Coverage.of({("alerts", 0): range(5)})
 SECOND = Coverage.of({("alerts", 0): range(5, 9)})
 
