@@ -1,4 +1,4 @@
-"""What Stampede reads out of simulated alerts is what the simulator says is true."""
+"""Stampede reads from simulated alerts exactly what the simulator expects."""
 
 import gzip
 from collections import defaultdict

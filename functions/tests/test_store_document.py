@@ -1,4 +1,4 @@
-"""docs/store.md is true: its SQL reads a bucket as a stranger would find it."""
+"""docs/store.md is true: its SQL reads a bucket that a reader has never seen."""
 
 import re
 from pathlib import Path

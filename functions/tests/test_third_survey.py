@@ -61,7 +61,7 @@ def test_the_framing_recognises_its_schema() -> None:
         Framing(1 << 20).take(other)
 
 
-def test_its_cutouts_and_light_curves_come_out_among_those_of_other_surveys(tmp_path) -> None:
+def test_its_alerts_are_decoded_beside_those_of_other_surveys(tmp_path) -> None:
     decoder = make_batch_decoder(tmp_path)
     bad = alert(3, imageNew=b"GIF89a")
     messages = [alert(1), made_alerts.ztf_alert(5), bad, alert(2)]

@@ -20,7 +20,7 @@ FITS = made_alerts.FITS
 
 
 class Seen(Decoder):
-    """A decoder that notes the size of each batch in bytes."""
+    """A decoder that records the size of each batch in bytes."""
 
     def __init__(self, directory) -> None:
         super().__init__(SpoolFile(directory))
@@ -115,8 +115,8 @@ def test_after_a_misplaced_token_the_original_records_are_decoded(
     assert seen.sizes[0] < 3000
 
 
-def test_what_looks_like_an_image_and_is_none(decoder: BatchDecoder, seen: Seen) -> None:
-    """A string with the length and the first bytes of an image: decoded as it came."""
+def test_a_string_that_looks_like_an_image_is_decoded(decoder: BatchDecoder, seen: Seen) -> None:
+    """It has the length and the first bytes of an image, and must come out unchanged."""
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
     record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
@@ -150,7 +150,7 @@ def test_a_token_that_does_not_come_back_is_an_error() -> None:
             tokens.restore({"science": [wrong]})
 
 
-def test_a_record_of_nothing_but_an_image_is_taken_apart_and_put_together() -> None:
+def test_an_image_is_replaced_by_a_token_and_restored() -> None:
     tokens = ImageTokens(ztf.IMAGE_MAGIC, SECRET)
     image = zipped(5000)
     record = memoryview(b"name" + varint(len(image)) + image + b"\x02rest")

@@ -28,7 +28,7 @@ from stampede_bench import decode, load
 from stampede_bench.load import Load
 from tests.support.watched_objects import Watched
 
-pytestmark = pytest.mark.integration  # some seconds
+pytestmark = pytest.mark.integration  # takes several seconds
 
 ALERTS = 300  # a flush, see `Settings.in_flight`
 HISTORY = 50  # rows

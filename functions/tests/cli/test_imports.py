@@ -1,4 +1,4 @@
-"""What a command loads: an import costs time, and a function must start from zero fast."""
+"""What each command imports: imports cost time, and a function must start from zero fast."""
 
 import os
 import subprocess

@@ -112,7 +112,7 @@ async def test_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "kept"),
+    ("answer", "expected", "reused"),
     [
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nwhy", Response(500, None, b"why"), True),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Response(200, None, b""), True),
@@ -133,8 +133,8 @@ async def test_the_request() -> None:
         ),
     ],
 )
-async def test_answers(answer: bytes, expected: Response, kept: bool) -> None:
-    assert await during(posts(3, expected), says(answer)) == (1 if kept else 3)
+async def test_answers(answer: bytes, expected: Response, reused: bool) -> None:
+    assert await during(posts(3, expected), says(answer)) == (1 if reused else 3)
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
@@ -197,7 +197,7 @@ async def test_an_answer_that_is_not_http_is_an_error(answer: bytes) -> None:
     await during(fails(OSError, "not HTTP"), says(answer))
 
 
-async def test_nobody_listens() -> None:
+async def test_an_address_without_a_server_is_unreachable() -> None:
     async def use(http: Connections, _: str) -> None:
         for url in (f"http://127.0.0.1:{free_port()}/", "http://nowhere.invalid/", "http:///"):
             with pytest.raises(Unreachable):

@@ -76,7 +76,7 @@ async def test_outcomes_come_back_in_order(store, settings) -> None:
     assert counted("stampede_flush_stage_seconds_total", stage="decode") >= 0.5
 
 
-async def test_a_batch_without_a_byte(store) -> None:
+async def test_a_batch_of_empty_events(store) -> None:
     assert statuses(await store(b"", b"")) == [204, 204]
 
 

@@ -1,4 +1,7 @@
-"""cutouts and lightcurves, as processes: good alerts are stored, bad ones get a reason."""
+"""`cutouts` and `lightcurves` as processes: good alerts are stored, bad ones get a reason.
+
+One file for both modules, as they differ only in what they store.
+"""
 
 import base64
 import gzip

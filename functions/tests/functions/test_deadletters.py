@@ -280,8 +280,8 @@ def test_a_purge_of_everything_asks_first(serve: Callable, system: System) -> No
     with Receiver(refuse) as refusing:
         deliver([record(n, b"alert") for n in range(10)], refusing.url, letters)
     assert "0 dead letters removed, 10 kept" in system.deadletters("purge")
-    asked = system.deadletters("purge", "--all", status=1, typed="n\n")
-    assert "10 dead letters, 10 of them not stored" in asked
+    question = system.deadletters("purge", "--all", status=1, typed="n\n")
+    assert "10 dead letters, 10 of them not stored" in question
     assert system.entry().dead_lettered == 10
     assert "0 dead letters removed" in system.deadletters(
         "purge", "--all", "--yes", "--table", "detections"

@@ -1,7 +1,7 @@
 """The examples of `eventing/` sent to the functions, as processes.
 
 The examples of a KafkaSource follow the rules of its data plane. A KafkaSource's events and those
-of our own source must make the same store.
+of our own source must result in the same store.
 """
 
 import base64

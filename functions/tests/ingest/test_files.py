@@ -101,7 +101,7 @@ def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: st
         assert split.rows == single.rows
 
 
-def test_a_container_of_none_holds_no_alert(tmp_path: Path) -> None:
+def test_an_empty_container_holds_no_alert(tmp_path: Path) -> None:
     path = tmp_path / "none.avro"
     path.write_bytes(made_alerts.contained([], made_alerts.ztf_schema()))
     assert contents(path) == []
@@ -202,7 +202,7 @@ def test_the_members_of_a_tar_are_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert max(most) <= 1
 
 
-def test_names_are_deterministic_and_tell_files_apart(tmp_path: Path) -> None:
+def test_names_are_deterministic_and_distinguish_files(tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
     name = files.name_of(files.find([folder]))
     assert name == files.name_of(files.find([folder]))

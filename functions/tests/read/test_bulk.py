@@ -188,7 +188,7 @@ def test_bad_requests_are_problems(small_limits, path, body, status, name, param
     assert got.json().get("parameter") == parameter
 
 
-def test_too_many_ids_name_the_service_that_takes_them(store):
+def test_too_many_ids_name_the_service_that_accepts_them(store):
     settings = Settings(bulk_ids=20, bulk_url="http://bulk.test")
     for server in serving(make_app(settings, store)):
         got = post(server, CUTOUTS, b"5\n" * 21)

@@ -136,7 +136,7 @@ def test_deleted_images_are_listed_in_a_tar_and_null_in_arrow(reader: Reader) ->
     assert len(rows) == 6
 
 
-def test_a_page_shows_thumbnails_or_else_cutouts(reader: Reader) -> None:
+def test_a_page_shows_cutouts_where_thumbnails_are_missing(reader: Reader) -> None:
     page, text = html(reader("/objects/Z1"))
     sources = [image["src"] for image in page.all("img")]
     assert sources.count("/v1/alerts/1/thumbnail?survey=ztf") == 1

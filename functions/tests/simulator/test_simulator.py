@@ -212,13 +212,13 @@ def test_shares_hold():
     def holds(number, of, share):
         return abs(number - of * share) < 4 * math.sqrt(of * share * (1 - share))
 
-    fresh = [alert for alert in alerts if not alert.duplicate]
-    lsst = [alert for alert in fresh if alert.survey == "lsst"]
-    assert holds(count - len(fresh), count, 0.08)
-    assert holds(len(lsst), len(fresh), 0.3)
+    originals = [alert for alert in alerts if not alert.duplicate]
+    lsst = [alert for alert in originals if alert.survey == "lsst"]
+    assert holds(count - len(originals), count, 0.08)
+    assert holds(len(lsst), len(originals), 0.3)
     assert holds(sum(alert.kind == "mover" for alert in lsst), len(lsst), 0.2)
-    assert holds(sum(None in alert.fits.values() for alert in fresh), len(fresh), 0.1)
-    assert holds(sum(alert.fault is not None for alert in fresh), len(fresh), 0.05)
+    assert holds(sum(None in alert.fits.values() for alert in originals), len(originals), 0.1)
+    assert holds(sum(alert.fault is not None for alert in originals), len(originals), 0.05)
     before = {}
     for alert in alerts:
         if alert.duplicate:

@@ -44,11 +44,11 @@ def test_lookup_gives_what_plain_python_gives(appends: list, values: list) -> No
 def test_integer_keys() -> None:
     one = Table(MemoryObjects(), CUTOUTS)
     row = {f.name: None if f.nullable else 1.0 if f.name == "mjd" else "x" for f in CUTOUT_PLACE}
-    some = [-(2**63), -1, 0, 5, 2**63 - 1]
-    rows = [row | {"alert_id": number} for number in some]
+    alert_ids = [-(2**63), -1, 0, 5, 2**63 - 1]
+    rows = [row | {"alert_id": number} for number in alert_ids]
     one.append(table(rows, CUTOUT_PLACE), COVERAGE)
     assert one.lookup([5, 2**63 - 1, 7])["alert_id"].to_pylist() == [5, 2**63 - 1]
-    assert one.lookup(some).to_pylist() == rows
+    assert one.lookup(alert_ids).to_pylist() == rows
 
 
 def test_an_empty_table() -> None:
@@ -234,7 +234,7 @@ def write_run(
     return key
 
 
-def test_inputs_are_left_out_once_all_parts_are_there() -> None:
+def test_inputs_are_left_out_once_all_parts_exist() -> None:
     store = MemoryObjects()
     one = Table(store, DETECTIONS)
     rows = many(10)
@@ -269,8 +269,10 @@ def test_a_footer_describes_its_run() -> None:
     store = MemoryObjects()
     key = write_run(store, many(10), 3, ["0002-" + "cd" * 16])
     metadata = pq.read_metadata(pa.BufferReader(store.get(key))).metadata
-    said = {k.decode(): json.loads(v) for k, v in metadata.items() if k.startswith(b"stampede.")}
-    assert said == {
+    stampede_metadata = {
+        k.decode(): json.loads(v) for k, v in metadata.items() if k.startswith(b"stampede.")
+    }
+    assert stampede_metadata == {
         "stampede.level": 3,
         "stampede.inputs": ["0002-" + "cd" * 16],
         "stampede.coverage": {"alerts/0": [[0, 10]]},
