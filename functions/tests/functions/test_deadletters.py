@@ -7,9 +7,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,7 @@ from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support import made_alerts
 from tests.support.receiver import Received, Receiver, Reply
+from tests.support.schema_registry import SchemaRegistryServer
 
 pytestmark = pytest.mark.integration
 
@@ -108,26 +107,10 @@ def system(tmp_path: Path) -> System:
 @pytest.fixture
 def registry() -> Iterator[str]:
     """A Confluent schema registry that knows one schema."""
-
-    class Registry(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.path == f"/schemas/ids/{UNKNOWN}"
-            body = json.dumps({"schema": json.dumps(rubin_schema(1101))}).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with SchemaRegistryServer() as server:
+        schema = {"schema": json.dumps(rubin_schema(1101))}
+        server.answers[f"/schemas/ids/{UNKNOWN}"] = (200, schema)
+        yield server.url
 
 
 def test_refused_repaired_replayed_stored_purged(
@@ -156,9 +139,8 @@ def test_refused_repaired_replayed_stored_purged(
         assert word in letter
     assert (tmp_path / "alert").read_bytes() == refused[1]
 
-    system.urls["cutouts"] = (
-        before.url
-    )  # unchanged: it refuses again, and there is no second letter
+    # The same function refuses the letter again, and stores no second one.
+    system.urls["cutouts"] = before.url
     again = system.deadletters("replay", "cutouts/ztf-alerts/3/4", status=1)
     assert "refused again: cutouts/ztf-alerts/3/4: 400: " in again
     assert "unknown schema id 1202" in again

@@ -26,7 +26,7 @@ from tests.support.read_service import (
     point,
     serving,
 )
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import BeforeGet, Watched
 
 
 def store_dead_letters(objects, table: str, coverage: Coverage) -> None:
@@ -199,13 +199,11 @@ def test_a_small_query_does_not_wait_for_large_ones():
     """A small query is answered while all threads for large queries are blocked."""
     gate = threading.Event()
 
-    class Slow(MemoryObjects):
-        def get(self, key, start=0, length=None):
-            if threading.current_thread().name.startswith("bulk") and key.startswith("packs/"):
-                gate.wait(150)
-            return super().get(key, start, length)
+    def wait(key: str, start: int) -> None:
+        if threading.current_thread().name.startswith("bulk") and key.startswith("packs/"):
+            gate.wait(150)
 
-    objects = Slow()
+    objects = BeforeGet(MemoryObjects(), wait)
     store_alert(objects, 1, 1)
     for read in serving(make_app(Settings(), objects)):
         large = [

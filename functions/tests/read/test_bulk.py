@@ -16,6 +16,7 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
+from stampede.store.objects import Objects
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import (
     BOTH,
@@ -28,6 +29,7 @@ from tests.support.read_service import (
     point,
     serving,
 )
+from tests.support.watched_objects import BeforeGet
 
 CUTOUTS, LIGHT_CURVES = "/v1/cutouts", "/v1/lightcurves"
 ALERTS = {"ids": [str(LSST_ALERT), ZTF_ALERT, "404", str(ZTF_ALERT)]}
@@ -217,20 +219,17 @@ def large() -> MemoryObjects:
     return objects
 
 
-class CountingObjects:
-    """Counts the requests for packs; fails them if `broken`."""
+class CountingObjects(BeforeGet):
+    """Counts the requests for packs; fails them after 20 if `broken`."""
 
-    def __init__(self, objects):
-        self._objects, self.gets, self.broken = objects, 0, False
+    def __init__(self, inner: Objects) -> None:
+        super().__init__(inner, self._count)
+        self.gets, self.broken = 0, False
 
-    def __getattr__(self, name):
-        return getattr(self._objects, name)
-
-    def get(self, key, start=0, length=None):
+    def _count(self, key: str, start: int) -> None:
         self.gets += key.startswith("packs/")
         if self.broken and self.gets > 20:
             raise StoreDown("the store went away")
-        return self._objects.get(key, start, length)
 
 
 @pytest.mark.integration
