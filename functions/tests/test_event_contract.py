@@ -1,4 +1,7 @@
-"""The examples and schemas in `eventing/`, checked against what is sent and parsed."""
+"""The examples and schemas in `eventing/`, checked against the events that are sent and parsed.
+
+At the top, since sources, functions, the relay and Triggers share this contract.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -80,7 +83,7 @@ def test_what_our_source_sends(topic, partition, offset, milliseconds, key, head
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
-    """For the same record; the time agrees to the millisecond, in any notation."""
+    """Both describe the same record; the times agree to the millisecond, in any notation."""
     theirs = example(name)
     kafka = theirs.event.attributes
     headers = {

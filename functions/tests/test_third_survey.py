@@ -1,4 +1,7 @@
-"""A survey is one module and one entry: an invented one goes all the way, from bytes to HTTP."""
+"""A survey is one module and one entry: an invented one works from its bytes to HTTP.
+
+This crosses all rooms: decoding, the alert functions, the store and the read service.
+"""
 
 import gzip
 import io

@@ -148,7 +148,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_message_among_good(decoder, name: str) -> None:
-    """Its fault names the reason; the messages beside it are decoded."""
+    """The fault names the reason; the other messages are decoded."""
     message, status, reason = BAD[name]
     for decode in (decoder.cutouts, decoder.detections):
         decoded = decode([GOOD, message, made_alerts.ztf_alert()])

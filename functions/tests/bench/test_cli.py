@@ -18,13 +18,13 @@ app.command()(bench)
 def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["stampede", "bench", "decode", "--quick"])
     done = CliRunner().invoke(app, ["decode", "--quick", "--out", str(tmp_path)])
-    assert done.exit_code in (0, 1), done.output  # 1: this machine is too slow just now
+    assert done.exit_code in (0, 1), done.output  # 1: a bound was missed, as on a busy machine
     whole = json.loads((tmp_path / "bench.json").read_text())
     assert whole["command"] == "stampede bench decode --quick"
     assert {"machine", "versions", "when"} < whole.keys()
     for figure in whole["figures"]:
         assert figure["unit"]
-        # A difference of two times may be a little below nothing.
+        # A difference of two times may be slightly negative.
         assert figure["value"] > (-0.1 if figure["name"] == "normalise" else 0)
     assert "## decode" in (tmp_path / "bench.md").read_text()
 

@@ -138,7 +138,7 @@ def test_decoding_is_much_cheaper_than_with_fastavro(alerts) -> None:
     cutouts, which fastavro does not.
     """
     few = alerts._replace(messages=alerts.messages[:100])
-    list(decode.stages(few))  # warm up: the kernel gives memory once
+    list(decode.stages(few))  # warm up: only the first use of memory is slow
     figures = [figure for _ in range(5) for figure in decode.stages(few)]
     for function, most in MOST_CPU.items():
         for name, bound in (("all", most[alerts.survey]), (decode.READ, MOST_READING)):

@@ -1,4 +1,4 @@
-"""What a purge removes, and that it loses nothing else, wherever it dies."""
+"""A purge removes stored dead letters, and loses no other letter wherever it dies."""
 
 import itertools
 from collections.abc import Iterator

@@ -92,7 +92,11 @@ async def test_a_full_batch_does_not_linger() -> None:
     [
         ({"most_events": 3}, [10] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
         ({"most_bytes": 100}, [40] * 5, [[0, 1], [2, 3], [4]]),
-        ({"most_bytes": 100}, [10, 500, 10], [[0], [1], [2]]),  # one alone may exceed it
+        (
+            {"most_bytes": 100},
+            [10, 500, 10],
+            [[0], [1], [2]],
+        ),  # a single event may exceed the bound
     ],
 )
 async def test_bounds_of_a_batch(bounds: dict, sizes: list[int], batches: list[list[int]]) -> None:

@@ -39,7 +39,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 def says(*answers: bytes, close: bool = False) -> Serve:
-    """A server that answers each request with the next of these, then always with the last."""
+    """A server that gives these answers in turn, then always the last."""
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -216,7 +216,7 @@ async def test_a_silent_server_is_a_timeout() -> None:
 
 
 async def test_a_slow_reader_is_no_timeout() -> None:
-    """The request takes longer than the timeout, but bytes move all the time."""
+    """The request takes longer than the timeout, but bytes keep moving."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -249,7 +249,7 @@ async def test_a_body_of_100_mb() -> None:
 
 
 async def test_an_answer_before_the_end_of_the_request() -> None:
-    """It is the answer; the connection is not reused, since the server reads no further."""
+    """The early answer counts; the connection is not reused, since the server reads no further."""
     too_large = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -193,7 +193,7 @@ async def test_a_request_without_a_valid_event_is_a_400(headers: dict, body: byt
 
 
 CONTRACT = {
-    # Knative tries 404, 408, 409, 429 and everything from 500 up again; the rest is for good.
+    # Knative retries 404, 408, 409, 429 and everything from 500 up; all others are final.
     NotAnEvent: 400,
     Undecodable: 400,
     Unusable: 422,
@@ -225,7 +225,7 @@ async def test_the_status_is_the_retry_contract(error: type[StampedeError], rais
         "detail": "event partition:3/offset:42 of "
         "/apis/v1/namespaces/default/kafkasources/test#alerts: what is wrong",
     }
-    assert len(answer.body) < 1024  # what Knative keeps of it
+    assert len(answer.body) < 1024  # Knative cuts off longer answers
     assert counted(error.name) == before + 1
 
 
@@ -246,7 +246,7 @@ async def test_the_limit_is_what_may_just_pass() -> None:
 
 
 async def test_a_large_body_is_read_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is still sending when it is answered may never see the answer."""
+    """A client that is still sending when the answer comes may never read it."""
     client = Client()
     parsed = []
     monkeypatch.setattr("stampede.events.event_endpoint.parse", lambda *a: parsed.append(a))

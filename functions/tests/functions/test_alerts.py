@@ -178,7 +178,7 @@ def test_requests_without_an_event(serve) -> None:
 
 @pytest.mark.integration
 def test_sigterm_drains(serve) -> None:
-    """Events sent before are answered and stored, though no batch had begun."""
+    """Events already sent are answered and stored, although no batch had begun."""
     served = serve("cutouts", LINGER_MS=10_000)
     messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:

@@ -24,7 +24,7 @@ from tests.support.receiver import Received, Receiver, Reply
 from tests.support.s3_notifications import DIALECTS, JSON, record, records
 from tests.support.served import Served
 
-# Whole processes: not for the quick loop.
+# Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
 
 STORED = "com.amazonaws.s3.ObjectCreated:Put"

@@ -129,7 +129,7 @@ def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
 
 
 def test_a_killed_process_leaves_no_partial_object(serve, sites: Settings) -> None:
-    """It dies in the middle of large copies; another does them."""
+    """A process dies in the middle of large copies; another one completes them."""
     objects, sizes = open_objects(sites), [40 * MIB, 41 * MIB]
     for size in sizes:
         objects.put(f"alerts/ztf/{size}", bytes(size))
@@ -179,7 +179,7 @@ def test_many_large_objects_at_once_stay_within_copy_bytes(serve, sites: Setting
 
 
 def most_memory(served) -> int:
-    """The most that the process ever had resident."""
+    """The peak resident memory of the process."""
     status = Path(f"/proc/{served.process.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 

@@ -87,7 +87,7 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: str) -> None:
-    """Each decodes as the alert on its own does."""
+    """Each decodes like the same alert in a container of its own."""
     records = [made_alerts.ztf_record(candid) for candid in range(1, 40)]
     path = tmp_path / "many.avro"
     path.write_bytes(made_alerts.contained(records, made_alerts.ztf_schema(), codec))
@@ -169,7 +169,7 @@ def second_header(data: bytes) -> int:
 def test_a_damaged_tar_is_an_error_after_what_could_be_read(
     tmp_path: Path, damage: Callable, compress: Callable
 ) -> None:
-    """It never ends early in silence: nobody would know that the rest is missing."""
+    """Reading never ends early in silence: nothing would show that alerts are missing."""
     path = tar(tmp_path)
     path.write_bytes(compress(damage(path.read_bytes())))
     found: list[files.FileAlert] = []

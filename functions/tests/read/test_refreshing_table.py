@@ -100,7 +100,7 @@ def test_while_one_lookup_lists_others_use_the_old_listing(
 def test_a_lookup_waits_if_the_listing_is_twice_too_old(
     table: RefreshingTable, now: list[float], in_thread
 ) -> None:
-    """After an idle hour the second reader gets nothing older than the first."""
+    """After an idle hour no second reader gets older data than the first."""
     store(table, 1)
     now[0] += 3600
     first = start_listing(table, in_thread)

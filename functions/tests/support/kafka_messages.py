@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, Producer
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    """Send values to partition 0."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value, partition=0)
@@ -13,6 +14,7 @@ def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """The first `count` values of a topic, in order of arrival; fewer after 150 s."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"}
     )

@@ -38,6 +38,7 @@ class Reader:
 
 
 def serving(app) -> Iterator[Reader]:
+    """Run an app; use as ``for read in serving(app):``, which ends the server after the block."""
     config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -89,6 +90,7 @@ def point(object_id: str, survey: str, source_id: int, mjd: float, **more) -> di
 
 
 def fill(objects, cutouts: list[dict], points: list[dict], coverage: Coverage) -> None:
+    """Store a pack of cutouts and a run of points."""
     pack = write_pack(pa.Table.from_pylist(cutouts, CUTOUT), coverage)
     objects.put(pack.key, memoryview(pack.data))
     Table(objects, CUTOUTS).append(pack.places, coverage)

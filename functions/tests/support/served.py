@@ -20,7 +20,7 @@ class Served:
 
 
 def event_headers(offset: int, topic: str = "alerts") -> dict[str, str]:
-    """What a KafkaSource sends."""
+    """The headers of the event that a KafkaSource sends for an offset of partition 0."""
     return {
         "ce-specversion": "1.0",
         "ce-type": "dev.knative.kafka.event",

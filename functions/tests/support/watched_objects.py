@@ -1,6 +1,6 @@
-"""Stores around others, for tests: they count, interrupt, fail, delay and corrupt.
+"""Wrappers around a store, for tests: they count, interrupt, fail, delay and corrupt requests.
 
-They may be put around one another: ``Watched(Changed(MemoryObjects(), read=flip_a_bit))``.
+They can be nested: ``Watched(Changed(MemoryObjects(), read=flip_a_bit))``.
 """
 
 import itertools
