@@ -84,8 +84,8 @@ def test_what_our_source_sends(topic, partition, offset, milliseconds, key, head
 @pytest.mark.parametrize("name", ALERTS)
 def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
     """Both describe the same record; the times agree to the millisecond, in any notation."""
-    theirs = example(name)
-    kafka = theirs.event.attributes
+    kafka_source = example(name)
+    kafka = kafka_source.event.attributes
     headers = {
         "kafkaheaderschemavsn": ("schemavsn", b"4.02"),
         "datacontenttype": ("Content-Type", b"application/Avro"),
@@ -95,16 +95,16 @@ def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
         round(kafka["time"].timestamp() * 1000),
         kafka["key"].encode() if "key" in kafka else None,
         [header for name, header in headers.items() if name in kafka],
-        theirs.body,
+        kafka_source.body,
     )
     source = kafka["source"].rpartition("#")[0].split("/")
     event_headers = CloudEventHeaders(
         source[4], source[6], {"site": "one"} if "site" in kafka else {}
     )
-    ours = event_of(event_headers.headers(record), record.value)
-    later = {"knativekafkatopic"}  # from releases newer than those that ours follows
-    assert ours.attributes == {k: v for k, v in kafka.items() if k not in later}
-    assert ours.data == theirs.event.data
+    own_source = event_of(event_headers.headers(record), record.value)
+    later = {"knativekafkatopic"}  # from newer releases than the one that our source follows
+    assert own_source.attributes == {k: v for k, v in kafka.items() if k not in later}
+    assert own_source.data == kafka_source.event.data
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -67,7 +67,7 @@ def test_layout_is_as_drawn(bucket: Path) -> None:
         "(?:" + re.sub(r"\[(.*?)\]", r"(?:\1)?", line.split()[0]).replace(".", r"\.") + ")"
         for line in drawn[1].splitlines()
     ]
-    whole = "|".join(re.sub(r"<\w+>", "[0-9a-z]+", pattern) for pattern in patterns)
+    pattern_of_keys = "|".join(re.sub(r"<\w+>", "[0-9a-z]+", pattern) for pattern in patterns)
     keys = [info.key for info in DirectoryObjects(bucket).list("")]
     assert len(keys) == 4
-    assert all(re.fullmatch(whole, key) for key in keys), (whole, keys)
+    assert all(re.fullmatch(pattern_of_keys, key) for key in keys), (pattern_of_keys, keys)

@@ -83,10 +83,10 @@ def test_its_alerts_are_decoded_beside_those_of_other_surveys(tmp_path) -> None:
     assert found == {(n, kind): fits for n in (1, 2) for kind, fits in kinds.items()}
 
     assert points.faults == [None] * 4
-    own = [row for row in points.rows.to_pylist() if row["object_id"] == "star-1"]
-    assert [row["source_id"] for row in own] == [103, 100, 101, 102]
-    assert own[0]["mjd"] == 60003 + TAI_MINUS_UTC
-    assert (own[0]["flux"], own[0]["flux_err"]) == (1500.0, 250.0)
+    star = [row for row in points.rows.to_pylist() if row["object_id"] == "star-1"]
+    assert [row["source_id"] for row in star] == [103, 100, 101, 102]
+    assert star[0]["mjd"] == 60003 + TAI_MINUS_UTC
+    assert (star[0]["flux"], star[0]["flux_err"]) == (1500.0, 250.0)
     raw = {alerts.survey: alerts.table for alerts in points.raw}
     assert raw["argus"].column_names == ["alertId", "star", "measurement"]
 

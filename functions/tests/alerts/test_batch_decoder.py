@@ -72,12 +72,12 @@ def test_rubin_oddities(decoder) -> None:
     assert_as_the_oracle(decoder, messages)
 
     points = decoder.detections(messages).rows.to_pylist()
-    own = {row["source_id"]: row for row in points if not row["forced"]}
-    assert own[solar["diaSource"]["diaSourceId"]]["object_id"] == "24"
+    detections = {row["source_id"]: row for row in points if not row["forced"]}
+    assert detections[solar["diaSource"]["diaSourceId"]]["object_id"] == "24"
     orphan_id = orphan["diaSource"]["diaSourceId"]
-    assert own[orphan_id]["object_id"] == str(orphan_id)
-    assert own[withdrawn["diaSource"]["diaSourceId"]]["withdrawn"]
-    assert own[nans["diaSource"]["diaSourceId"]]["flux"] is None
+    assert detections[orphan_id]["object_id"] == str(orphan_id)
+    assert detections[withdrawn["diaSource"]["diaSourceId"]]["withdrawn"]
+    assert detections[nans["diaSource"]["diaSourceId"]]["flux"] is None
 
 
 def test_gzip_is_the_same_every_time(decoder) -> None:

@@ -31,22 +31,22 @@ def purge_stored(objects: Objects) -> Purged:
 
 
 def test_a_purge_removes_stored_letters_only(objects) -> None:
-    whole = put_letters(objects, event(1), event(2))
-    part = put_letters(objects, event(3), event(4), event(None))
-    none = put_letters(objects, event(5))
-    other = put_letters(objects, event(1), table="detections")
+    all_stored = put_letters(objects, event(1), event(2))
+    partly_stored = put_letters(objects, event(3), event(4), event(None))
+    none_stored = put_letters(objects, event(5))
+    other_table = put_letters(objects, event(1), table="detections")
     put_run(objects, 1, 2, 3)
     before = ledger.entries(ledger.accounts(objects))
     assert purge_stored(objects) == Purged(3, 4)
     assert ledger.entries(ledger.accounts(objects)) == before
     assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(4, 6)]
     keys = {info.key for info in objects.list("deadletters/")}
-    assert {whole, part} & keys == set()
-    assert {none, other} < keys
+    assert {all_stored, partly_stored} & keys == set()
+    assert {none_stored, other_table} < keys
     assert len(keys) == 3
-    left = {letter.id: letter for letter in DeadLetterReader(objects).letters()}
-    assert left["cutouts/alerts/0/4"].data == event(4).data
-    assert left["cutouts/alerts/0/4"].attributes == event(4).attributes
+    remaining = {letter.id: letter for letter in DeadLetterReader(objects).letters()}
+    assert remaining["cutouts/alerts/0/4"].data == event(4).data
+    assert remaining["cutouts/alerts/0/4"].attributes == event(4).attributes
     assert purge_stored(objects) == Purged(0, 4)
     assert {info.key for info in objects.list("deadletters/")} == keys
 

@@ -39,11 +39,11 @@ class StoreBatch:
 
 
 def make_batcher(store_batch, **changes) -> Batcher:
-    usual = {
+    defaults = {
         **{"concurrency": 1, "most_events": 100, "most_bytes": 10_000, "most_held_bytes": 100_000},
         "linger": 0.01,
     }
-    return Batcher(store_batch, **{**usual, **changes})
+    return Batcher(store_batch, **{**defaults, **changes})
 
 
 @asynccontextmanager

@@ -69,10 +69,13 @@ def test_cutouts_come_back_unchanged(serve) -> None:
 def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
     served = serve("lightcurves")
     record = made_alerts.ztf_record()
-    own = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
+    candidates = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
     messages = [
         made_alerts.contained(
-            [made_alerts.ztf_record(n) | {"candidate": own[n - 1], "prv_candidates": own[: n - 1]}],
+            [
+                made_alerts.ztf_record(n)
+                | {"candidate": candidates[n - 1], "prv_candidates": candidates[: n - 1]}
+            ],
             made_alerts.ztf_schema(),
         )
         for n in range(1, 30)

@@ -182,8 +182,8 @@ async def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
     letters = serve("deadletters")
     alerts = []
     for n in range(500):
-        own = made_alerts.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
-        alerts.append(made_alerts.contained([made_alerts.ztf_record(n + 1, candidate=own)], made_alerts.ztf_schema()))  # fmt: skip  # noqa: E501
+        candidate = made_alerts.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
+        alerts.append(made_alerts.contained([made_alerts.ztf_record(n + 1, candidate=candidate)], made_alerts.ztf_schema()))  # fmt: skip  # noqa: E501
     for name, table in (("cutouts", "cutouts"), ("lightcurves", "detections")):
         refusing = serve(name)
         await deliver(

@@ -54,7 +54,7 @@ def fill(objects: Objects) -> list[str]:
     return [info.key for info in objects.list("")]
 
 
-QUESTIONS = [
+PATHS = [
     f"/v1/alerts/{read_service.ZTF_ALERT}/cutouts/science",
     f"/v1/alerts/{read_service.LSST_ALERT}/cutouts/difference?format=png",
     f"/v1/alerts/{read_service.BOTH}?survey=ztf",
@@ -78,8 +78,8 @@ def test_the_second_site_reads_as_the_first(serve, sites: Settings) -> None:
     answers = []
     for settings in (sites, second):
         app = make_read(settings, open_objects(settings))
-        for ask in read_service.serving(app):
-            answers.append([(ask(question).status, ask(question).data) for question in QUESTIONS])
+        for read in read_service.serving(app):
+            answers.append([(read(path).status, read(path).data) for path in PATHS])
     assert answers[0] == answers[1]
     assert {status for status, _ in answers[1]} == {200}
 

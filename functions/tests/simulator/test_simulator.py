@@ -62,8 +62,8 @@ def test_same_seed_same_bytes():
 
 
 def test_a_call_continues_after_the_last_one():
-    whole, halves = Simulator(5, objects=5), Simulator(5, objects=5)
-    expected = [alert.body for alert in whole.alerts(60)]
+    at_once, halves = Simulator(5, objects=5), Simulator(5, objects=5)
+    expected = [alert.body for alert in at_once.alerts(60)]
     assert [a.body for n in (25, 35) for a in halves.alerts(n)] == expected
 
 
@@ -148,9 +148,9 @@ def test_ztf_points_are_those_of_the_packet(packets):
         return (a is None and b is None) or math.isclose(a, b, rel_tol=1e-5)
 
     for alert, packet in of("ztf", packets):
-        own, history = packet["candidate"], packet["prv_candidates"] or []
+        candidate, history = packet["candidate"], packet["prv_candidates"] or []
         read = []
-        for row in [own, *history]:
+        for row in [candidate, *history]:
             if row["candid"] is None:
                 error = nanojansky(row["diffmaglim"]) / 5
                 read.append((row["jd"], False, True, row["pid"], None, error))

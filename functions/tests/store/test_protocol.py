@@ -109,12 +109,12 @@ class Protocol(RuleBasedStateMachine):
         """Others compact and append between any two requests of a compaction."""
 
         def before(number: int) -> None:
-            what, other_grace = interruptions.pop(number, (None, None))
-            if what == "append" and self.appended:
+            operation, other_grace = interruptions.pop(number, (None, None))
+            if operation == "append" and self.appended:
                 self._append(self.store, number % len(self.appended))
-            elif what:
+            elif operation:
                 for _ in range(2):  # the second removes the inputs that the first merged
-                    self._compact(self.store, other_grace, 4, what == "major")
+                    self._compact(self.store, other_grace, 4, operation == "major")
 
         self._compact(Watched(self.store, before), grace, run_rows, major)
 

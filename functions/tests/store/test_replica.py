@@ -239,11 +239,11 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
         if busy:
             return
         busy = True
-        what = dice.random()
-        if what < 0.06 and flushed < 40:
+        choice = dice.random()
+        if choice < 0.06 and flushed < 40:
             flush(source, flushed)
             flushed += 1
-        elif what < 0.1:
+        elif choice < 0.1:
             spec = dice.choice([CUTOUTS, DETECTIONS])
             grace = dice.choice([timedelta(), timedelta(days=1)])
             cut = dice.choice([8, 1000])

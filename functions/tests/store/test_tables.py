@@ -152,13 +152,13 @@ def test_cached_rows_need_no_request() -> None:
     assert one.cached(["000700"]) is None  # nothing listed
     one.refresh()
     found = one.lookup(["000700"])
-    asked = len(objects.calls)
+    requests = len(objects.calls)
     assert one.cached(["000700", "000700"]).equals(found)
     assert one.cached(["000700x"]).num_rows == 0  # its row group is cached and does not have it
     assert one.cached(["zzz"]).num_rows == 0
     assert one.cached(["000000"]) is None  # another row group
     assert one.cached(["000700", "000000"]) is None
-    assert len(objects.calls) == asked
+    assert len(objects.calls) == requests
 
     one.append(many(10, 1, 2), COVERAGE)
     one.refresh()
