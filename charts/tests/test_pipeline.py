@@ -72,11 +72,11 @@ def test_every_setting_exists_and_is_valid(case: str) -> None:
 
 def check(variables: dict[str, str | None]) -> None:
     known = {f"STAMPEDE_{name.upper()}" for name in Settings.model_fields}
-    given = {name: value or "secret" for name, value in variables.items()}
-    for name in given:
+    environment = {name: value or "secret" for name, value in variables.items()}
+    for name in environment:
         assert not name.startswith("STAMPEDE_") or name in known, name
     parsed = {}
-    for name, value in given.items():
+    for name, value in environment.items():
         key = name.removeprefix("STAMPEDE_").lower()
         if name in known:
             complex_kind = Settings.model_fields[key].annotation not in (str, int, float)

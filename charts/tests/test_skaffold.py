@@ -88,8 +88,8 @@ def test_images_have_existing_dockerfiles() -> None:
 def test_the_site_s_manifests_use_the_built_images() -> None:
     site = profile(configs()["site"], "kind")
     listed = site["manifests"]["rawYaml"]
-    there = {str(each.relative_to(ROOT)) for each in (ROOT / "manifests" / "site").glob("*.yaml")}
-    assert set(listed) == there
+    files = {str(each.relative_to(ROOT)) for each in (ROOT / "manifests" / "site").glob("*.yaml")}
+    assert set(listed) == files
     assert listed[0].endswith("namespace.yaml")
     used = {
         match.rpartition(":")[0]

@@ -123,7 +123,7 @@ def make_relay(gateway: LocalCeph, tmp_path: Path) -> Iterator[Callable[[bool], 
 
 
 def put_evenly(seconds: float, relay: NotifiedRelay, keys: list[str]) -> set[str]:
-    """Store objects with these keys, evenly over some seconds."""
+    """Store objects with these keys, evenly over several seconds."""
     for key in keys:
         relay.put(key)
         time.sleep(seconds / len(keys))

@@ -107,8 +107,8 @@ def test_the_pages_in_a_browser(
     first: StampedeUp, simulator: Simulator, alerts: list[SimulatedAlert]
 ) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    whole = [alert for alert in alerts if all(alert.fits.values())]
-    alert = max(whole, key=lambda alert: len(simulator.light_curve(alert.object_id)))
+    complete = [alert for alert in alerts if all(alert.fits.values())]
+    alert = max(complete, key=lambda alert: len(simulator.light_curve(alert.object_id)))
     with playwright.sync_playwright() as p:
         browser = p.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"], timeout=150_000
@@ -132,8 +132,8 @@ def test_the_pages_in_a_browser(
         widths = images.evaluate_all("all => all.map(one => one.naturalWidth)")
         assert all(width > 10 for width in widths)
         points = simulator.light_curve(alert.object_id)
-        own = [point for point in points if not point.forced and not point.limit]
-        assert page.locator("svg.plot .detection circle").count() == len(own) > 0
+        detections = [point for point in points if not point.forced and not point.limit]
+        assert page.locator("svg.plot .detection circle").count() == len(detections) > 0
         browser.close()
     assert not errors
 

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from minio import Minio
 
 from stampede.progress import Progress
 from stampede.settings import Settings
@@ -20,6 +19,7 @@ from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
+from tests.support.ceph import minio_of
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
 # each time; `pytest --hypothesis-profile search` looks for others.
@@ -35,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("integration")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Async tests run on asyncio, as the code does."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -92,14 +98,3 @@ def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
     for made in admin.create_topics([NewTopic(name, getattr(request, "param", 4))]).values():
         made.result(30)
     return name
-
-
-def minio_of(ceph: LocalCeph) -> Minio:
-    """An S3 client of a Ceph."""
-    return Minio(
-        endpoint=ceph.endpoint.removeprefix("http://"),
-        access_key=ceph.access_key,
-        secret_key=ceph.secret_key,
-        secure=False,
-        region="us-east-1",
-    )

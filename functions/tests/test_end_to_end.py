@@ -148,6 +148,6 @@ def test_real_alerts(system: System, send) -> None:
         for alert in expected
         for kind, value in alert.cutouts.items()
     }
-    own = {(alert.survey, alert.object_id, alert.alert_id) for alert in expected}
+    sent_detections = {(alert.survey, alert.object_id, alert.alert_id) for alert in expected}
     points = stored_alerts.light_curve_points(read, {alert.object_id for alert in expected})
-    assert own <= points
+    assert sent_detections <= points

@@ -1,4 +1,4 @@
-"""Log lines go to what standard error is when they are written."""
+"""Each log line goes to the current `sys.stderr`."""
 
 import json
 from io import StringIO

@@ -5,56 +5,13 @@ import math
 
 import pytest
 
-from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
-from stampede_local import oracle
 from tests.support import made_alerts
+from tests.support.oracle_comparison import assert_as_the_oracle
 
 REAL = pytest.mark.skipif(
     not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"
 )
-
-
-def assert_as_the_oracle(decoder, messages: list[bytes]) -> None:
-    """The decoder finds in a batch what the oracle finds in each of its messages."""
-    images, points = decoder.cutouts(messages), decoder.detections(messages)
-    assert images.faults == points.faults == [None] * len(messages)
-    assert images.rows.schema.equals(CUTOUT)
-    assert points.rows.schema.equals(DETECTION)
-
-    expected = [
-        (oracle.head(m)["alert_id"], kind, fits)
-        for m in messages
-        for kind, fits in oracle.cutouts(m).items()
-    ]
-    found = [
-        (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"]))
-        for row in images.rows.to_pylist()
-    ]
-    by_image = {(alert, kind): fits for alert, kind, fits in found}
-    assert len(found) == len(by_image) == len(expected)
-    assert by_image == {(alert, kind): fits for alert, kind, fits in expected}
-
-    expected_points = [row for message in messages for row in oracle.detections(message)]
-    assert_same_rows(points.rows.to_pylist(), expected_points)
-
-
-def assert_same_rows(found: list[dict], expected: list[dict]) -> None:
-    names = ("object_id", "forced", "limit", "source_id", "processed_mjd", "mjd", "visit", "band")
-
-    def order(row: dict) -> list:
-        return [(row[name] is None, row[name]) for name in names]
-
-    found, expected = sorted(found, key=order), sorted(expected, key=order)
-    assert len(found) == len(expected)
-    for row, want in zip(found, expected, strict=True):
-        assert row.keys() == want.keys()
-        for name, value in row.items():
-            if isinstance(value, float) and want[name] is not None:
-                # The order of operations differs, so the last bits may.
-                assert math.isclose(value, want[name], rel_tol=2e-7), (name, row, want)
-            else:
-                assert value == want[name], (name, row, want)
 
 
 @pytest.mark.parametrize("version", RUBIN_VERSIONS)
@@ -115,12 +72,12 @@ def test_rubin_oddities(decoder) -> None:
     assert_as_the_oracle(decoder, messages)
 
     points = decoder.detections(messages).rows.to_pylist()
-    own = {row["source_id"]: row for row in points if not row["forced"]}
-    assert own[solar["diaSource"]["diaSourceId"]]["object_id"] == "24"
+    detections = {row["source_id"]: row for row in points if not row["forced"]}
+    assert detections[solar["diaSource"]["diaSourceId"]]["object_id"] == "24"
     orphan_id = orphan["diaSource"]["diaSourceId"]
-    assert own[orphan_id]["object_id"] == str(orphan_id)
-    assert own[withdrawn["diaSource"]["diaSourceId"]]["withdrawn"]
-    assert own[nans["diaSource"]["diaSourceId"]]["flux"] is None
+    assert detections[orphan_id]["object_id"] == str(orphan_id)
+    assert detections[withdrawn["diaSource"]["diaSourceId"]]["withdrawn"]
+    assert detections[nans["diaSource"]["diaSourceId"]]["flux"] is None
 
 
 def test_gzip_is_the_same_every_time(decoder) -> None:
@@ -191,7 +148,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_message_among_good(decoder, name: str) -> None:
-    """Its fault names the reason; the messages beside it are decoded."""
+    """The fault names the reason; the other messages are decoded."""
     message, status, reason = BAD[name]
     for decode in (decoder.cutouts, decoder.detections):
         decoded = decode([GOOD, message, made_alerts.ztf_alert()])

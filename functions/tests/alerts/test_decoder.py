@@ -36,7 +36,7 @@ def test_check_finds_a_schema_id_that_does_not_fit() -> None:
         check(schema, record)
 
 
-def test_history_that_claims_to_be_endless() -> None:
+def test_a_history_that_claims_an_endless_length_is_refused() -> None:
     record = made_alerts.rubin_record(1101, 1) | {"prvDiaSources": [], "prvDiaForcedSources": None}
     schema, good = framed(made_alerts.confluent(record, 1101))
     at = good.index(b"\x02\x00", 300)  # the array's branch of the union, then "no items"
@@ -54,7 +54,7 @@ def test_wrong_number_of_rows_is_no_success(tmp_path) -> None:
         decoder.decode(schema, [[record], [b""], [record]], ["diaSourceId"])
 
 
-def test_batches_of_one_decoder_are_read_each_by_itself(tmp_path) -> None:
+def test_batches_of_one_decoder_are_read_separately(tmp_path) -> None:
     """Longer, shorter and equally long batches follow each other in the same file."""
     alerts = [made_alerts.confluent(made_alerts.rubin_record(1101, n), 1101) for n in range(9)]
     schema, records = framed(alerts[0]).schema, [framed(alert).record for alert in alerts]

@@ -12,17 +12,15 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
 from stampede.functions.decoding import SpoolFile
-from tests.alerts.test_batch_decoder import assert_as_the_oracle
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_batch_decoder
+from tests.support.oracle_comparison import assert_as_the_oracle
 
 FITS = made_alerts.FITS
-# A string that looks like the length of an image, 10,849 bytes, and its first bytes.
-FORGED = "©\x01" + FITS[:30].decode()
 
 
 class Seen(Decoder):
-    """A decoder that notes the size of each batch in bytes."""
+    """A decoder that records the size of each batch in bytes."""
 
     def __init__(self, directory) -> None:
         super().__init__(SpoolFile(directory))
@@ -117,15 +115,15 @@ def test_after_a_misplaced_token_the_original_records_are_decoded(
     assert seen.sizes[0] < 3000
 
 
-def test_what_looks_like_an_image_and_is_none(decoder: BatchDecoder, seen: Seen) -> None:
-    """A string with the length and the first bytes of an image: decoded as it came."""
+def test_a_string_that_looks_like_an_image_is_decoded(decoder: BatchDecoder, seen: Seen) -> None:
+    """It has the length and the first bytes of an image, and must come out unchanged."""
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
-    record["diaSource"]["band"] = FORGED
+    record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
     for found in (decoder.cutouts([message], careful=True), decoder.detections([message], True)):
         assert found.faults == [None]
     assert set(seen.sizes) == {len(message) - 5}
-    assert FORGED in found.rows["band"].to_pylist()
+    assert made_alerts.FORGED in found.rows["band"].to_pylist()
 
 
 @pytest.mark.parametrize("careful", [False, True])
@@ -152,7 +150,7 @@ def test_a_token_that_does_not_come_back_is_an_error() -> None:
             tokens.restore({"science": [wrong]})
 
 
-def test_a_record_of_nothing_but_an_image_is_taken_apart_and_put_together() -> None:
+def test_an_image_is_replaced_by_a_token_and_restored() -> None:
     tokens = ImageTokens(ztf.IMAGE_MAGIC, SECRET)
     image = zipped(5000)
     record = memoryview(b"name" + varint(len(image)) + image + b"\x02rest")

@@ -158,6 +158,6 @@ def test_every_kind_of_type_survives():
         {"type": "record", "name": "a", "fields": [1]},
     ],
 )
-def test_what_is_no_schema_is_undecodable(schema):
+def test_an_invalid_schema_is_undecodable(schema):
     with pytest.raises(Undecodable):
         fastavro.parse_schema(simplify(schema))

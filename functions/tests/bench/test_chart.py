@@ -18,7 +18,7 @@ def test_a_chart_shows_bounds_and_values() -> None:
     ((file, _, picture),) = chart.pictures("ingest", figures)
     assert file == "ingest.svg"
     bars = [each for each in ElementTree.fromstring(picture) if each.tag.endswith("rect")][1:]
-    line = float(bars[0].get("x"))  # of what must be
+    line = float(bars[0].get("x"))  # the required value
     assert [each.get("fill") for each in bars] == [chart.SHORT, chart.BAD, chart.GOOD]
     assert float(bars[1].get("x")) < line
     assert float(bars[1].get("x")) + float(bars[1].get("width")) == pytest.approx(line, abs=0.2)
@@ -30,8 +30,8 @@ def test_a_name_that_several_subjects_have_is_a_curve() -> None:
         for size in (4, 64, 1024)
         for name, factor in (("a & b", 1), ("grouped", 3))
     ]
-    ((file, what, picture),) = chart.pictures("pack-size", [*figures, RATE._replace(must=None)])
-    assert (file, what) == ("pack-size-0.svg", "pack-size: MB/s")
+    ((file, title, picture),) = chart.pictures("pack-size", [*figures, RATE._replace(must=None)])
+    assert (file, title) == ("pack-size-0.svg", "pack-size: MB/s")
     lines = [each for each in ElementTree.fromstring(picture) if each.tag.endswith("polyline")]
     assert len(lines) == 2
     for drawn in lines:

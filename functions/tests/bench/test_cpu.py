@@ -25,7 +25,7 @@ def test_cpu_times_agree_with_psutil() -> None:
     assert stat.seconds <= after.user + after.system + TICK
 
 
-def test_workers_count_apart_from_their_parent() -> None:
+def test_workers_count_separately_from_their_parent() -> None:
     pipe, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
     child.start()

@@ -19,10 +19,10 @@ def test_each_stage_has_a_figure(measure) -> None:
     assert len(subjects) == 6  # three loads, two functions
     for subject in subjects:
         stages = {name: figure.value for (of, name), figure in found.items() if of == subject}
-        whole = stages.pop("all")
+        total = stages.pop("all")
         read = stages.pop("framing, image tokens and decode")
         assert read == stages["framing"] + stages["image tokens"] + stages["decode"]
-        assert sum(stages.values()) == pytest.approx(whole)
+        assert sum(stages.values()) == pytest.approx(total)
         assert stages["image tokens"] > 0
         assert stages["decode"] > 0
         assert found[subject, "all"].rival.value > 0

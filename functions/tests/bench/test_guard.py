@@ -28,7 +28,7 @@ from stampede_bench import decode, load
 from stampede_bench.load import Load
 from tests.support.watched_objects import Watched
 
-pytestmark = pytest.mark.integration  # some seconds
+pytestmark = pytest.mark.integration  # takes several seconds
 
 ALERTS = 300  # a flush, see `Settings.in_flight`
 HISTORY = 50  # rows
@@ -138,7 +138,7 @@ def test_decoding_is_much_cheaper_than_with_fastavro(alerts) -> None:
     cutouts, which fastavro does not.
     """
     few = alerts._replace(messages=alerts.messages[:100])
-    list(decode.stages(few))  # warm up: the kernel gives memory once
+    list(decode.stages(few))  # warm up: only the first use of memory is slow
     figures = [figure for _ in range(5) for figure in decode.stages(few)]
     for function, most in MOST_CPU.items():
         for name, bound in (("all", most[alerts.survey]), (decode.READ, MOST_READING)):

@@ -5,8 +5,8 @@ import pytest
 def test_lightcurve_counts_the_bytes_of_an_update(measure) -> None:
     found = measure("lightcurve")
     few, many = (
-        {name: figure for (of, name), figure in found.items() if of.endswith(what)}
-        for what in ("what is new", "sent again")
+        {name: figure for (of, name), figure in found.items() if of.endswith(subject)}
+        for subject in ("what is new", "sent again")
     )
     assert few["updates"].value > 0
     assert few["updates"].must.ratio

@@ -13,7 +13,7 @@ SIZE = 20 << 20
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Sends back what comes."""
+    """Sends back the bytes it receives."""
 
     def handle(self) -> None:
         while data := self.request.recv(1 << 16):
@@ -31,7 +31,7 @@ def echo() -> Iterator[int]:
 
 
 def answered(connection: socket.socket, data: bytes) -> float:
-    """Seconds until all of it has come back as it was."""
+    """Seconds until all bytes have come back unchanged."""
     begin = time.monotonic()
     sender = threading.Thread(target=connection.sendall, args=[data], daemon=True)
     sender.start()
@@ -45,13 +45,13 @@ def answered(connection: socket.socket, data: bytes) -> float:
 
 @pytest.mark.integration
 def test_a_link_delays_but_does_not_limit_the_rate(echo: int, tmp_path: Path) -> None:
-    """Twenty round trips' worth of bytes are under way at once; one after the other is slower."""
+    """Twenty round trips' worth of bytes are in flight at once; one at a time would be slower."""
     data = bytes(range(256)) * (SIZE // 256)
     with (
         link(tmp_path, echo, 300) as port,
         socket.create_connection(("127.0.0.1", port)) as connection,
     ):
-        # Timers may be a little early, and a busy machine late.
+        # Timers may fire slightly early, and a busy machine is late.
         assert answered(connection, b"a") > 0.59  # a handshake and a round trip
         each = [answered(connection, b"b") for _ in range(3)]
         assert 0.29 < min(each) < 0.6

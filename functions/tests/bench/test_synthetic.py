@@ -34,8 +34,8 @@ def test_a_synthetic_table_can_be_read(spec: TableSpec) -> None:
     per_alert = 3 if spec is CUTOUTS else synthetic.POINTS
     assert sum(part.rows for part in parts) == alerts * per_alert
     assert len(table.coverage()) == alerts
-    whole = pc.count_distinct(table.lookup([part.first for part in parts])[spec.leading]).as_py()
-    assert whole == len({part.first for part in parts})
+    distinct = pc.count_distinct(table.lookup([part.first for part in parts])[spec.leading]).as_py()
+    assert distinct == len({part.first for part in parts})
     chance = Random(1)
     for _ in range(20):
         one = synthetic.random_id(spec, alerts, chance)

@@ -8,7 +8,7 @@ def test_each_stage_has_a_figure(measure) -> None:
     for subject in subjects:
         figures = {name: figure for (of, name), figure in found.items() if of == subject}
         assert 1 < figures.pop("stored").value < 20
-        whole = figures.pop("all")
-        assert whole.must is not None
-        assert sum(figure.value for figure in figures.values()) == pytest.approx(whole.value)
+        total = figures.pop("all")
+        assert total.must is not None
+        assert sum(figure.value for figure in figures.values()) == pytest.approx(total.value)
         assert figures["draw"].value > 0

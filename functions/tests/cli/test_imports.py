@@ -1,4 +1,4 @@
-"""What a command loads: an import costs time, and a function must start from zero fast."""
+"""What each command imports: imports cost time, and a function must start from zero fast."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from stampede.simulator.faults import FAULTS
 
 HEAVY = {"asyncio", "numpy", "pyarrow", "pydantic", "structlog", "uvicorn"}
-HELP_SECONDS = 0.5  # of CPU; measured 0.18 s. The modules are the real bound, this is a backstop
+HELP_SECONDS = 0.5  # of CPU; measured 0.18 s. HEAVY is the strict check
 
 RUN = """
 import atexit, resource, sys

@@ -1,4 +1,4 @@
-"""`stampede reconcile`: when it makes its pass again."""
+"""`stampede reconcile`: when it repeats its pass."""
 
 import pytest
 

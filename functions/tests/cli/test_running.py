@@ -11,7 +11,7 @@ from stampede.cli.running import running
 URLS = {"cutouts": "http://cutouts.test", "lightcurves": "http://lightcurves.test"}
 
 
-def test_there_is_none(tmp_path: Path) -> None:
+def test_without_a_running_system_it_is_none(tmp_path: Path) -> None:
     assert running(tmp_path) is None
 
 

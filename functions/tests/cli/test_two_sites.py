@@ -11,7 +11,7 @@ from stampede.store.tables import Table
 from tests.support.receiver import Receiver
 from tests.support.two_sites import put_all, put_pack
 
-# Whole processes: not for the quick loop.
+# Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
 
 

@@ -1,4 +1,4 @@
-"""What a purge removes, and that it loses nothing else, wherever it dies."""
+"""A purge removes stored dead letters, and loses no other letter wherever it dies."""
 
 import itertools
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ from stampede.errors import StoreDown
 from stampede.store import ledger
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
-from tests.deadletters.letters import event, ids, put_letters, put_run
+from tests.support.dead_letters import event, ids, put_letters, put_run
+from tests.support.watched_objects import Changed, Watched
 
 
 @pytest.fixture
@@ -30,75 +31,52 @@ def purge_stored(objects: Objects) -> Purged:
 
 
 def test_a_purge_removes_stored_letters_only(objects) -> None:
-    whole = put_letters(objects, event(1), event(2))
-    part = put_letters(objects, event(3), event(4), event(None))
-    none = put_letters(objects, event(5))
-    other = put_letters(objects, event(1), table="detections")
+    all_stored = put_letters(objects, event(1), event(2))
+    partly_stored = put_letters(objects, event(3), event(4), event(None))
+    none_stored = put_letters(objects, event(5))
+    other_table = put_letters(objects, event(1), table="detections")
     put_run(objects, 1, 2, 3)
     before = ledger.entries(ledger.accounts(objects))
     assert purge_stored(objects) == Purged(3, 4)
     assert ledger.entries(ledger.accounts(objects)) == before
     assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(4, 6)]
     keys = {info.key for info in objects.list("deadletters/")}
-    assert {whole, part} & keys == set()
-    assert {none, other} < keys
+    assert {all_stored, partly_stored} & keys == set()
+    assert {none_stored, other_table} < keys
     assert len(keys) == 3
-    left = {letter.id: letter for letter in DeadLetterReader(objects).letters()}
-    assert left["cutouts/alerts/0/4"].data == event(4).data
-    assert left["cutouts/alerts/0/4"].attributes == event(4).attributes
+    remaining = {letter.id: letter for letter in DeadLetterReader(objects).letters()}
+    assert remaining["cutouts/alerts/0/4"].data == event(4).data
+    assert remaining["cutouts/alerts/0/4"].attributes == event(4).attributes
     assert purge_stored(objects) == Purged(0, 4)
     assert {info.key for info in objects.list("deadletters/")} == keys
-
-
-class Dying(MemoryObjects):
-    """Fails after so many calls, as if the process were killed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls_left = 1 << 30
-
-    def _call(self) -> None:
-        self.calls_left -= 1
-        if self.calls_left < 0:
-            raise StoreDown("killed")
-
-    def put(self, key: str, data: bytes | memoryview) -> None:
-        self._call()
-        super().put(key, data)
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self._call()
-        return super().get(key, start, length)
-
-    def delete(self, key: str) -> None:
-        self._call()
-        super().delete(key)
 
 
 @given(
     st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=1, max_size=5),
     st.sets(st.integers(0, 12)),
-    st.integers(0, 12),
+    st.integers(0, 24),  # a purge of five objects makes at most 23 requests
 )
 def test_a_purge_that_dies_anywhere_loses_nothing(
-    batches: list[set[int]], done: set[int], calls: int
+    batches: list[set[int]], done: set[int], requests: int
 ) -> None:
-    objects = Dying()
+    objects = MemoryObjects()
     for batch in batches:
         put_letters(objects, *map(event, batch))
     put_run(objects, *done)
     before = ledger.entries(ledger.accounts(objects))
     stays = {f"cutouts/alerts/0/{n}" for n in set().union(*batches) - done}
     stored = stored_offsets(objects)
-    reader = DeadLetterReader(objects)
-    objects.calls_left = calls
+
+    def die(number: int) -> None:
+        if number >= requests:
+            raise StoreDown("killed")
+
+    dying = Watched(objects, die)
     try:
-        purge(objects, reader, lambda *at: is_stored(stored, *at))
+        purge(dying, DeadLetterReader(dying), lambda *at: is_stored(stored, *at))
     except StoreDown:
-        objects.calls_left = 1 << 30
         assert ledger.entries(ledger.accounts(objects)) == before
         assert stays <= set(ids(objects))
-    objects.calls_left = 1 << 30
     purge_stored(objects)
     assert set(ids(objects)) == stays
     assert ledger.entries(ledger.accounts(objects)) == before
@@ -142,15 +120,10 @@ def test_the_ledger_misses_nothing_during_a_purge(at: int) -> None:
 
 
 def test_a_store_that_changes_bytes_makes_the_purge_delete_nothing() -> None:
-    class Lying(MemoryObjects):
-        def put(self, key: str, data: bytes | memoryview) -> None:
-            super().put(key, bytes(data[:-1]) if lying else data)
-
-    lying, objects = False, Lying()
+    objects = MemoryObjects()
     key = put_letters(objects, event(1), event(2))
     put_run(objects, 1)
-    lying = True
     with pytest.raises(StoreDown, match="nothing was deleted"):
-        purge_stored(objects)
+        purge_stored(Changed(objects, write=lambda data: data[:-1]))
     infos: list[ObjectInfo] = list(objects.list(key))
     assert len(infos) == 1

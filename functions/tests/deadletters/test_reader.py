@@ -17,7 +17,8 @@ from stampede.events.event import Event
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
-from tests.deadletters.letters import event, ids, put_letters, put_run
+from tests.support.dead_letters import event, ids, put_letters, put_run
+from tests.support.watched_objects import BeforeGet
 
 
 @pytest.fixture
@@ -56,21 +57,14 @@ def test_a_letter_is_what_was_sent(objects) -> None:
     }
 
 
-class Counting(MemoryObjects):
-    """Records the keys of the objects that are read from their beginning."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.whole: list[str] = []
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        if start == 0:
-            self.whole.append(key)
-        return super().get(key, start, length)
-
-
 def test_one_letter_needs_the_footers_and_one_object() -> None:
-    objects = Counting()
+    read_from_start: list[str] = []
+
+    def record(key: str, start: int) -> None:
+        if start == 0:
+            read_from_start.append(key)
+
+    objects = BeforeGet(MemoryObjects(), record)
     keys = [
         put_letters(
             objects, *(Event(e.attributes, random.randbytes(20_000)) for e in map(event, batch))
@@ -78,7 +72,7 @@ def test_one_letter_needs_the_footers_and_one_object() -> None:
         for batch in (range(n, n + 3) for n in range(0, 30, 3))
     ]
     assert ids(objects, None, frozenset(["cutouts/alerts/0/13"])) == ["cutouts/alerts/0/13"]
-    assert objects.whole == [keys[4]]
+    assert read_from_start == [keys[4]]
 
 
 def damaged_objects() -> Iterator[tuple[str, bytes, str]]:

@@ -38,18 +38,18 @@ class StoreBatch:
         return [self.answer(each) for each in events]
 
 
-def batcher(store_batch, **changes) -> Batcher:
-    usual = {
+def make_batcher(store_batch, **changes) -> Batcher:
+    defaults = {
         **{"concurrency": 1, "most_events": 100, "most_bytes": 10_000, "most_held_bytes": 100_000},
         "linger": 0.01,
     }
-    return Batcher(store_batch, **{**usual, **changes})
+    return Batcher(store_batch, **{**defaults, **changes})
 
 
 @asynccontextmanager
 async def running(store_batch, **changes) -> AsyncIterator[Batcher]:
-    async with asyncio.timeout(120), batcher(store_batch, **changes) as own:
-        yield own
+    async with asyncio.timeout(120), make_batcher(store_batch, **changes) as batcher:
+        yield batcher
 
 
 async def until(holds) -> None:
@@ -60,30 +60,30 @@ async def until(holds) -> None:
 async def test_while_one_batch_is_stored_the_next_one_fills() -> None:
     store_batch = StoreBatch()
     store_batch.gate.clear()
-    async with running(store_batch) as own:
-        first = asyncio.create_task(own.add(event(0)))
+    async with running(store_batch) as batcher:
+        first = asyncio.create_task(batcher.add(event(0)))
         await until(lambda: store_batch.batches)
-        rest = [asyncio.create_task(own.add(event(number))) for number in range(1, 50)]
+        rest = [asyncio.create_task(batcher.add(event(number))) for number in range(1, 50)]
         await asyncio.sleep(0.05)
         assert store_batch.batches == [[0]]
         assert not first.done()  # nothing is answered before it is durable
         store_batch.gate.set()
         assert await asyncio.gather(first, *rest) == [None] * 50
         assert store_batch.batches == [[0], list(range(1, 50))]
-        assert own.held_bytes == 0
+        assert batcher.held_bytes == 0
 
 
 async def test_a_lone_event_waits_no_longer_than_the_linger() -> None:
-    async with running(StoreBatch(), linger=0.05) as own:
+    async with running(StoreBatch(), linger=0.05) as batcher:
         begin = asyncio.get_running_loop().time()
-        await own.add(event(1))
+        await batcher.add(event(1))
         assert 0.05 <= asyncio.get_running_loop().time() - begin < 0.5
 
 
 async def test_a_full_batch_does_not_linger() -> None:
     store_batch = StoreBatch()
-    async with running(store_batch, most_events=5, linger=60.0) as own:
-        await asyncio.gather(*(own.add(event(number)) for number in range(5)))
+    async with running(store_batch, most_events=5, linger=60.0) as batcher:
+        await asyncio.gather(*(batcher.add(event(number)) for number in range(5)))
         assert store_batch.batches == [[0, 1, 2, 3, 4]]
 
 
@@ -92,21 +92,25 @@ async def test_a_full_batch_does_not_linger() -> None:
     [
         ({"most_events": 3}, [10] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
         ({"most_bytes": 100}, [40] * 5, [[0, 1], [2, 3], [4]]),
-        ({"most_bytes": 100}, [10, 500, 10], [[0], [1], [2]]),  # one alone may exceed it
+        (
+            {"most_bytes": 100},
+            [10, 500, 10],
+            [[0], [1], [2]],
+        ),  # a single event may exceed the bound
     ],
 )
 async def test_bounds_of_a_batch(bounds: dict, sizes: list[int], batches: list[list[int]]) -> None:
     store_batch = StoreBatch()
-    async with running(store_batch, **bounds) as own:
-        await asyncio.gather(*(own.add(event(n, size)) for n, size in enumerate(sizes)))
+    async with running(store_batch, **bounds) as batcher:
+        await asyncio.gather(*(batcher.add(event(n, size)) for n, size in enumerate(sizes)))
         assert store_batch.batches == batches
 
 
 async def test_several_batches_are_stored_at_once() -> None:
     store_batch = StoreBatch()
     store_batch.gate.clear()
-    async with running(store_batch, concurrency=3, most_events=1) as own:
-        added = [asyncio.create_task(own.add(event(number))) for number in range(9)]
+    async with running(store_batch, concurrency=3, most_events=1) as batcher:
+        added = [asyncio.create_task(batcher.add(event(number))) for number in range(9)]
         await until(lambda: store_batch.at_once == 3)
         await asyncio.sleep(0.05)
         assert store_batch.most_at_once == 3
@@ -118,25 +122,25 @@ async def test_several_batches_are_stored_at_once() -> None:
 async def test_too_many_bytes_are_refused_at_once_and_accepted_later() -> None:
     store_batch = StoreBatch()
     store_batch.gate.clear()
-    async with running(store_batch, most_held_bytes=100) as own:
-        held = [asyncio.create_task(own.add(event(number, 50))) for number in range(2)]
-        await until(lambda: own.held_bytes == 100)
+    async with running(store_batch, most_held_bytes=100) as batcher:
+        held = [asyncio.create_task(batcher.add(event(number, 50))) for number in range(2)]
+        await until(lambda: batcher.held_bytes == 100)
         with pytest.raises(Overloaded) as refused:
-            await own.add(event(2, 1))
+            await batcher.add(event(2, 1))
         assert refused.value.status == 429
         store_batch.gate.set()
         assert await asyncio.gather(*held) == [None, None]
         # If nothing else is held, one event is accepted however large it is.
-        assert await own.add(event(3, 5000)) is None
-        assert own.held_bytes == 0
+        assert await batcher.add(event(3, 5000)) is None
+        assert batcher.held_bytes == 0
 
 
 async def test_each_gets_its_own_outcome() -> None:
     bad = Undecodable("no alert")
     async with running(
         StoreBatch(lambda each: bad if each.attributes["id"] == "1" else None)
-    ) as own:
-        assert await asyncio.gather(*(own.add(event(n)) for n in range(3))) == [None, bad, None]
+    ) as batcher:
+        assert await asyncio.gather(*(batcher.add(event(n)) for n in range(3))) == [None, bad, None]
 
 
 def wrong_number(events: Sequence[Event]) -> list[Outcome]:
@@ -160,22 +164,22 @@ async def test_a_failing_batch_fails_no_other(failing, status: int) -> None:
     async def store_batch(events: Sequence[Event]) -> Sequence[Outcome]:
         return failing(events) if fail else [None] * len(events)
 
-    async with running(store_batch) as own:
-        outcomes = await asyncio.gather(*(own.add(event(n)) for n in range(3)))
+    async with running(store_batch) as batcher:
+        outcomes = await asyncio.gather(*(batcher.add(event(n)) for n in range(3)))
         assert [outcome and outcome.status for outcome in outcomes] == [status] * 3
         assert all(isinstance(outcome, StampedeError) for outcome in outcomes)
         fail = False
-        assert await own.add(event(4)) is None
+        assert await batcher.add(event(4)) is None
 
 
 async def test_closing_stores_waiting_events_without_lingering() -> None:
     store_batch = StoreBatch()
     store_batch.gate.clear()
     stack = AsyncExitStack()
-    own = await stack.enter_async_context(batcher(store_batch))
-    first = asyncio.create_task(own.add(event(0)))
+    batcher = await stack.enter_async_context(make_batcher(store_batch))
+    first = asyncio.create_task(batcher.add(event(0)))
     await until(lambda: store_batch.batches)
-    added = [asyncio.create_task(own.add(event(number))) for number in range(1, 4)]
+    added = [asyncio.create_task(batcher.add(event(number))) for number in range(1, 4)]
     closing = asyncio.create_task(stack.aclose())
     await asyncio.sleep(0.02)
     assert not closing.done()
@@ -185,11 +189,11 @@ async def test_closing_stores_waiting_events_without_lingering() -> None:
     assert store_batch.batches == [[0], [1, 2, 3]]
 
 
-async def test_a_sender_that_goes_away_harms_nobody() -> None:
+async def test_a_cancelled_event_does_not_affect_the_others() -> None:
     store_batch = StoreBatch()
     store_batch.gate.clear()
-    async with running(store_batch) as own:
-        added = [asyncio.create_task(own.add(event(number))) for number in range(3)]
+    async with running(store_batch) as batcher:
+        added = [asyncio.create_task(batcher.add(event(number))) for number in range(3)]
         await until(lambda: store_batch.batches)
         added[1].cancel()
         with suppress(asyncio.CancelledError):
@@ -197,5 +201,5 @@ async def test_a_sender_that_goes_away_harms_nobody() -> None:
         store_batch.gate.set()
         assert await added[0] is None
         assert await added[2] is None
-        assert own.held_bytes == 0
-        assert await own.add(event(4)) is None
+        assert batcher.held_bytes == 0
+        assert await batcher.add(event(4)) is None

@@ -39,7 +39,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 def says(*answers: bytes, close: bool = False) -> Serve:
-    """A server that answers each request with the next of these, then always with the last."""
+    """A server that gives these answers in turn, then always the last."""
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,7 +112,7 @@ async def test_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "kept"),
+    ("answer", "expected", "reused"),
     [
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nwhy", Response(500, None, b"why"), True),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Response(200, None, b""), True),
@@ -133,8 +133,8 @@ async def test_the_request() -> None:
         ),
     ],
 )
-async def test_answers(answer: bytes, expected: Response, kept: bool) -> None:
-    assert await during(posts(3, expected), says(answer)) == (1 if kept else 3)
+async def test_answers(answer: bytes, expected: Response, reused: bool) -> None:
+    assert await during(posts(3, expected), says(answer)) == (1 if reused else 3)
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
@@ -197,7 +197,7 @@ async def test_an_answer_that_is_not_http_is_an_error(answer: bytes) -> None:
     await during(fails(OSError, "not HTTP"), says(answer))
 
 
-async def test_nobody_listens() -> None:
+async def test_an_address_without_a_server_is_unreachable() -> None:
     async def use(http: Connections, _: str) -> None:
         for url in (f"http://127.0.0.1:{free_port()}/", "http://nowhere.invalid/", "http:///"):
             with pytest.raises(Unreachable):
@@ -216,7 +216,7 @@ async def test_a_silent_server_is_a_timeout() -> None:
 
 
 async def test_a_slow_reader_is_no_timeout() -> None:
-    """The request takes longer than the timeout, but bytes move all the time."""
+    """The request takes longer than the timeout, but bytes keep moving."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -249,7 +249,7 @@ async def test_a_body_of_100_mb() -> None:
 
 
 async def test_an_answer_before_the_end_of_the_request() -> None:
-    """It is the answer; the connection is not reused, since the server reads no further."""
+    """The early answer counts; the connection is not reused, since the server reads no further."""
     too_large = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

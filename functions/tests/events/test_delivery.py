@@ -148,7 +148,7 @@ async def test_a_sink_that_is_down_gets_no_storm_and_makes_no_dead_letters() -> 
         await during(one(*(record(i) for i in range(50))), sink, dead, retries=0)
     assert {event.id for event in sink.accepted} == {f"partition:0/offset:{i}" for i in range(50)}
     assert len(dead.requests) == 0
-    # Each event twice; beyond that, probes one at a time with growing pauses.
+    # Each event is sent twice; then single probes follow with growing pauses.
     assert len(sink.requests) < 50 + 50 + 15
 
 

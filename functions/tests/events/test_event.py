@@ -50,11 +50,11 @@ def test_a_source_without_a_topic() -> None:
     assert position("partition:0#5", "/some/other/source#") is None
 
 
-def test_without_a_subject_at_all() -> None:
+def test_without_a_subject() -> None:
     assert Event({"id": "1", "source": SOURCE}, b"").position is None
 
 
-def test_coverage_of_positions_some() -> None:
+def test_coverage_of_positions_skips_events_without_one() -> None:
     positions = [position(f"partition:{p}#{o}") for p, o in [(0, 5), (1, 2), (0, 6), (0, 5)]]
     topic = "ztf_20261120_programid1"
     assert coverage_of_positions([*positions, None]) == Coverage.of(

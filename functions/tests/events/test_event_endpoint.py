@@ -128,7 +128,7 @@ async def test_an_empty_body_is_an_event_too() -> None:
     assert client.events[0].data == b""
 
 
-async def test_the_path_comes_along() -> None:
+async def test_an_event_carries_its_path() -> None:
     client = Client()
     await client.post(b"x", path="/cutouts")
     assert client.events[0].path == "/cutouts"
@@ -183,7 +183,7 @@ async def test_an_attribute_is_missing(missing: str) -> None:
         (EVENT | {"ce-id": ""}, b""),
     ],
 )
-async def test_what_is_no_event(headers: dict, body: bytes) -> None:
+async def test_a_request_without_a_valid_event_is_a_400(headers: dict, body: bytes) -> None:
     client = Client()
     answer = await client.post(body, headers=headers)
     assert answer.status == 400
@@ -193,7 +193,7 @@ async def test_what_is_no_event(headers: dict, body: bytes) -> None:
 
 
 CONTRACT = {
-    # Knative tries 404, 408, 409, 429 and everything from 500 up again; the rest is for good.
+    # Knative retries 404, 408, 409, 429 and everything from 500 up; all others are final.
     NotAnEvent: 400,
     Undecodable: 400,
     Unusable: 422,
@@ -225,7 +225,7 @@ async def test_the_status_is_the_retry_contract(error: type[StampedeError], rais
         "detail": "event partition:3/offset:42 of "
         "/apis/v1/namespaces/default/kafkasources/test#alerts: what is wrong",
     }
-    assert len(answer.body) < 1024  # what Knative keeps of it
+    assert len(answer.body) < 1024  # Knative cuts off longer answers
     assert counted(error.name) == before + 1
 
 
@@ -246,13 +246,13 @@ async def test_the_limit_is_what_may_just_pass() -> None:
 
 
 async def test_a_large_body_is_read_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is still sending when it is answered may never see the answer."""
+    """A client that is still sending when the answer comes may never read it."""
     client = Client()
-    kept = []
-    monkeypatch.setattr("stampede.events.event_endpoint.parse", lambda *a: kept.append(a))
+    parsed = []
+    monkeypatch.setattr("stampede.events.event_endpoint.parse", lambda *a: parsed.append(a))
     assert (await client.post(*[bytes(LIMIT)] * 3)).status == 413
     assert client.parts_read == 3
-    assert not kept
+    assert not parsed
 
 
 async def test_an_endless_body_is_not_read_to_its_end() -> None:
@@ -261,7 +261,7 @@ async def test_an_endless_body_is_not_read_to_its_end() -> None:
     assert client.parts_read < 10
 
 
-async def test_a_sender_that_goes_away_is_nobody_s_alert() -> None:
+async def test_a_body_cut_off_by_a_disconnect_is_no_event() -> None:
     client = Client()
     assert (await client.post(b"half of", gone=True)).status == 400
     assert not client.events
@@ -297,7 +297,7 @@ async def test_resources_are_open_while_the_server_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "says"),
+    ("path", "status", "expected"),
     [
         ("/", 200, b"stampede testing"),
         ("/metrics", 200, b"stampede_events_total"),
@@ -306,7 +306,7 @@ async def test_resources_are_open_while_the_server_runs() -> None:
         ("/nowhere", 404, b""),
     ],
 )
-async def test_the_other_routes(path: str, status: int, says: bytes) -> None:
+async def test_the_other_routes(path: str, status: int, expected: bytes) -> None:
     answer = await Client().post(method="GET", path=path, headers={})
     assert answer.status == status
-    assert says in answer.body
+    assert expected in answer.body

@@ -77,7 +77,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     headers=st.lists(st.tuples(st.from_regex("[A-Za-z0-9_-]{1,12}", fullmatch=True), TEXT)),
     milliseconds=st.integers(0, 4_000_000_000_000),
 )
-def test_the_sdk_reads_back_whatever_a_record_holds(
+def test_the_sdk_reads_back_any_record(
     key: str, headers: list[tuple[str, str]], milliseconds: int
 ) -> None:
     headers = [(name, value) for name, value in headers if name.lower() != "content-type"]

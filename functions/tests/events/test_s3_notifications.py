@@ -1,4 +1,4 @@
-"""Notifications of S3 endpoints, and the event that is made of each."""
+"""Notifications of S3 endpoints, and the event made from each."""
 
 import json
 from datetime import UTC, datetime

@@ -12,25 +12,23 @@ from stampede.settings import Settings
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_items_in_flight_are_bounded_in_number_and_bytes_but_one_may_have_any_size() -> (
-    None
-):
+async def test_items_in_flight_are_bounded_but_one_may_have_any_size() -> None:
     limiter, inside = SendLimiter(2, 100), []
     release = {name: asyncio.Event() for name in ("huge", "a", "b", "c", "d")}
-    takers = []
+    tasks = []
 
-    async def take(name: str, size: int) -> None:
+    async def hold(name: str, size: int) -> None:
         await limiter.acquire(size)
         inside.append(name)
         await release[name].wait()
         inside.remove(name)
         await limiter.release(size)
 
-    async def comes(name: str, size: int) -> list[str]:
-        takers.append(asyncio.ensure_future(take(name, size)))
+    async def enter(name: str, size: int) -> list[str]:
+        tasks.append(asyncio.ensure_future(hold(name, size)))
         return await settled()
 
-    async def goes(name: str) -> list[str]:
+    async def leave(name: str) -> list[str]:
         release[name].set()
         return await settled()
 
@@ -39,18 +37,18 @@ async def test_the_items_in_flight_are_bounded_in_number_and_bytes_but_one_may_h
             await asyncio.sleep(0)
         return list(inside)
 
-    assert await comes("huge", 1000) == ["huge"]  # larger than the bound, but alone
-    assert await comes("a", 60) == ["huge"]
-    assert await goes("huge") == ["a"]
-    assert await comes("b", 60) == ["a"]  # too many bytes together
-    assert await goes("a") == ["b"]
-    assert await comes("c", 40) == ["b", "c"]
-    assert await comes("d", 0) == ["b", "c"]  # too many items
-    assert await goes("b") == ["c", "d"]
-    await goes("c")
-    await goes("d")
+    assert await enter("huge", 1000) == ["huge"]  # larger than the bound, but alone
+    assert await enter("a", 60) == ["huge"]
+    assert await leave("huge") == ["a"]
+    assert await enter("b", 60) == ["a"]  # too many bytes together
+    assert await leave("a") == ["b"]
+    assert await enter("c", 40) == ["b", "c"]
+    assert await enter("d", 0) == ["b", "c"]  # too many items
+    assert await leave("b") == ["c", "d"]
+    await leave("c")
+    await leave("d")
     await limiter.wait_until_idle()
-    await asyncio.gather(*takers)
+    await asyncio.gather(*tasks)
 
 
 async def test_every_item_is_sent_once_within_the_bound() -> None:

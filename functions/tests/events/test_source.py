@@ -46,7 +46,7 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
                 "STAMPEDE_GROUP": topic,
                 "STAMPEDE_PORT": str(port),
                 "STAMPEDE_BACKOFF_SECONDS": "0.05",
-                # The least that Kafka allows: it misses a killed source after 6 s.
+                # The least that Kafka allows: Kafka notices a killed source after 6 s.
                 "STAMPEDE_KAFKA_OPTIONS": '{"session.timeout.ms": "6000"}',
             }
             | env,
@@ -63,7 +63,7 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
 
 @pytest.fixture
 def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
-    """Produces alerts to all partitions in turn; returns the value at each place."""
+    """Produces alerts to all partitions in turn; returns each value by partition and offset."""
 
     def go(count: int, size: int = 200, **options: object) -> dict[Place, bytes]:
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
@@ -171,7 +171,7 @@ def test_bad_events_are_dead_letters_and_hold_nothing_up(start, produce, committ
 
 
 def test_a_sink_that_is_down_costs_neither_events_nor_partitions(start, produce, committed):
-    """It is down for longer than Kafka allows a consumer not to poll."""
+    """The sink is down for longer than Kafka lets a consumer go without polling."""
     made = produce(300)
     options = {"session.timeout.ms": "6000", "max.poll.interval.ms": "6000"}
     sink = Receiver()
@@ -230,7 +230,7 @@ def test_a_killed_source_starts_again_where_it_was(start, produce):
 
 
 def test_a_second_source_takes_its_share_and_gives_it_back(start, produce):
-    """Also while the first one waits for its sink, with its partitions paused."""
+    """This also holds while the first one waits for its sink, with its partitions paused."""
     made = produce(1500)
     with Receiver() as sink:
         sink.delay = 1.5
@@ -303,7 +303,10 @@ def test_metrics_and_health(start, produce, topic):
         assert page("/health/liveness") == page("/health/readiness") == "ok\n"
 
 
-def test_a_bug_ends_the_source_and_commits_nothing_after_it(kafka, topic, produce, committed):
+@pytest.mark.anyio
+async def test_a_bug_ends_the_source_and_commits_nothing_after_it(
+    kafka, topic, produce, committed
+) -> None:
     produce(20)
 
     async def deliver(record: Record) -> None:
@@ -311,12 +314,10 @@ def test_a_bug_ends_the_source_and_commits_nothing_after_it(kafka, topic, produc
             raise ZeroDivisionError("a bug")
         await asyncio.sleep(0)
 
-    async def main() -> None:
-        settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
-        await Consumer(settings, deliver, down=lambda: False).run(asyncio.Event())
-
+    settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
+    consumer = Consumer(settings, deliver, down=lambda: False)
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(asyncio.wait_for(main(), 120))
+        await asyncio.wait_for(consumer.run(asyncio.Event()), 120)
     assert all(offset <= 2 for offset in committed().values())
 
 

@@ -55,7 +55,7 @@ def statuses(outcomes: list[Outcome]) -> list[int]:
 
 
 def batches(settings: Settings) -> list[tuple[int, bool, int]]:
-    """Of each batch that a worker got: number of messages, whether careful, the worker's pid."""
+    """For each batch a worker got: number of messages, whether careful, the worker's pid."""
     lines = (line.split() for line in Path(settings.store, "batches").read_text().splitlines())
     return [(int(count), careful == "True", int(pid)) for count, careful, pid in lines]
 
@@ -76,7 +76,7 @@ async def test_outcomes_come_back_in_order(store, settings) -> None:
     assert counted("stampede_flush_stage_seconds_total", stage="decode") >= 0.5
 
 
-async def test_a_batch_without_a_byte(store) -> None:
+async def test_a_batch_of_empty_events(store) -> None:
     assert statuses(await store(b"", b"")) == [204, 204]
 
 
@@ -106,7 +106,7 @@ async def test_the_message_at_fault_is_found(store, settings, killer: bytes) -> 
     assert reason in outcomes[5].message
     names = {line.split()[0] for line in stored(settings)}
     assert {m.decode() for m in good} <= names
-    # Whole, then whole with each checked alone, then halves.
+    # The batch, then the batch with each message checked alone, then halves.
     sizes = [(count, careful) for count, careful, _ in batches(settings)]
     assert sizes == [
         *[(8, False), (8, True), (4, True), (4, True)],
@@ -168,7 +168,7 @@ def test_the_spool_of_a_dead_process_is_removed(settings) -> None:
 
 
 async def test_a_batch_that_takes_too_long_is_the_stores_fault(settings) -> None:
-    settings = settings.model_copy(update={"flush_seconds": 15})  # with the worker's start
+    settings = settings.model_copy(update={"flush_seconds": 15})  # includes the start of the worker
     async with Workers("testing", batch_storers.make, settings) as workers:
         assert statuses(await workers.store_batch([event(0, b"a")])) == [204]
         begin = time.monotonic()

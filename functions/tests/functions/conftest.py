@@ -5,35 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import urllib3
 
 from stampede.settings import Settings
 from stampede_local.ports import free_port
 from stampede_local.process import Process, is_ready, wait_until
-
-
-class Served:
-    """A function that runs, and a client of it."""
-
-    def __init__(self, process: Process, url: str, settings: Settings) -> None:
-        self.process, self.url, self.settings = process, url, settings
-        self.http = urllib3.PoolManager(maxsize=64, retries=False, timeout=90)
-
-    def post(self, offset: int, data: bytes, path: str = "/", **headers: str):
-        return self.http.request(
-            "POST", self.url + path, body=data, headers=event_headers(offset) | headers
-        )
-
-
-def event_headers(offset: int, topic: str = "alerts") -> dict[str, str]:
-    """What a KafkaSource sends."""
-    return {
-        "ce-specversion": "1.0",
-        "ce-type": "dev.knative.kafka.event",
-        "ce-source": f"/apis/v1/namespaces/default/kafkasources/test#{topic}",
-        "ce-subject": f"partition:0#{offset}",
-        "ce-id": f"partition:0/offset:{offset}",
-    }
+from tests.support.served import Served
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""cutouts and lightcurves, as processes: good alerts are stored, bad ones get a reason."""
+"""`cutouts` and `lightcurves` as processes: good alerts are stored, bad ones get a reason.
+
+One file for both modules, as they differ only in what they store.
+"""
 
 import base64
 import gzip
@@ -22,8 +25,8 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
-from tests.alerts.test_image_tokens import FORGED
 from tests.support import made_alerts
+from tests.support.served import metrics
 
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
@@ -66,10 +69,13 @@ def test_cutouts_come_back_unchanged(serve) -> None:
 def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
     served = serve("lightcurves")
     record = made_alerts.ztf_record()
-    own = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
+    candidates = [record["candidate"] | {"candid": n, "jd": 2459000.5 + n} for n in range(1, 30)]
     messages = [
         made_alerts.contained(
-            [made_alerts.ztf_record(n) | {"candidate": own[n - 1], "prv_candidates": own[: n - 1]}],
+            [
+                made_alerts.ztf_record(n)
+                | {"candidate": candidates[n - 1], "prv_candidates": candidates[: n - 1]}
+            ],
             made_alerts.ztf_schema(),
         )
         for n in range(1, 30)
@@ -131,7 +137,7 @@ def test_bad_input_among_good(serve, function: str) -> None:
     misleading = made_alerts.rubin_record(1101, 5) | {
         "cutoutScience": made_alerts.FITS + bytes(20_000)
     }
-    misleading["diaSource"]["band"] = FORGED
+    misleading["diaSource"]["band"] = made_alerts.FORGED
     good = [lsst(seed) for seed in range(200)] + [made_alerts.confluent(misleading, 1101)]
     messages = good + [message for message, _, _ in bad.values()]
     random.Random(2).shuffle(messages)
@@ -175,7 +181,7 @@ def test_requests_without_an_event(serve) -> None:
 
 @pytest.mark.integration
 def test_sigterm_drains(serve) -> None:
-    """Events sent before are answered and stored, though no batch had begun."""
+    """Events already sent are answered and stored, although no batch had begun."""
     served = serve("cutouts", LINGER_MS=10_000)
     messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:
@@ -188,10 +194,6 @@ def test_sigterm_drains(serve) -> None:
         time.sleep(0.05)
     assert served.process.status == 0
     assert len(table_of(served, "cutouts").coverage()) == 20
-
-
-def metrics(served) -> bytes:
-    return served.http.request("GET", f"{served.url}/metrics").data
 
 
 def held(served) -> float:

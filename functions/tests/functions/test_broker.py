@@ -1,4 +1,7 @@
-"""The local broker and the notification relay, as processes; the tests receive their events."""
+"""`events/broker.py` and `events/notification_relay.py` as processes.
+
+The tests receive the events that these send.
+"""
 
 import json
 import socket
@@ -17,11 +20,11 @@ import yaml
 from stampede.settings import Settings
 from stampede_local.ports import free_port
 from stampede_local.process import Process, is_ready, wait_until
-from tests.functions.conftest import Served
 from tests.support.receiver import Received, Receiver, Reply
 from tests.support.s3_notifications import DIALECTS, JSON, record, records
+from tests.support.served import Served
 
-# Whole processes: not for the quick loop.
+# Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
 
 STORED = "com.amazonaws.s3.ObjectCreated:Put"
@@ -70,13 +73,13 @@ class Subscribers:
             self.at[name] = self._stack.enter_context(Receiver())
         return self.at[name]
 
-    def broker(self, *triggers: dict, there: tuple[str, ...] = ()) -> Served:
+    def broker(self, *triggers: dict, running: tuple[str, ...] = ()) -> Served:
         """A broker with these Triggers, and the named subscribers."""
         self._path.write_text(yaml.safe_dump_all(triggers))
-        return self.broker_of(self._path, *there)
+        return self.broker_of(self._path, *running)
 
-    def broker_of(self, path: Path, *there: str) -> Served:
-        urls = {f"stampede-{name}": self[name].url for name in there}
+    def broker_of(self, path: Path, *running: str) -> Served:
+        urls = {f"stampede-{name}": self[name].url for name in running}
         return self._serve("broker", TRIGGERS=path, SUBSCRIBERS=json.dumps(urls))
 
     def got(self, name: str) -> list[str]:
@@ -109,7 +112,7 @@ def test_an_event_goes_to_every_matching_trigger_and_to_no_other(subscribers) ->
         trigger("a", "packs/"),
         trigger("b", "packs/"),
         trigger("c", "tables/"),
-        there=("a", "b", "c"),
+        running=("a", "b", "c"),
     )
     assert send(broker, "packs/1") == (202, "")
     assert send(broker, "tables/2") == (202, "")
@@ -119,7 +122,7 @@ def test_an_event_goes_to_every_matching_trigger_and_to_no_other(subscribers) ->
 
 
 def test_an_event_arrives_unchanged(subscribers) -> None:
-    broker = subscribers.broker(trigger("a", "packs/"), there=("a",))
+    broker = subscribers.broker(trigger("a", "packs/"), running=("a",))
     send(broker, "packs/1")
     (got,) = subscribers["a"].accepted
     assert got.body == b'{"a": 1}'
@@ -129,7 +132,7 @@ def test_an_event_arrives_unchanged(subscribers) -> None:
 
 def test_retries_are_those_of_the_trigger(subscribers) -> None:
     subscribers["a"].answer = answering(503, 500, 204)
-    broker = subscribers.broker(trigger("a", "packs/", retry=2), there=("a",))
+    broker = subscribers.broker(trigger("a", "packs/", retry=2), running=("a",))
     begin = time.monotonic()
     assert send(broker, "packs/1")[0] == 202
     assert time.monotonic() - begin > 0.59  # 0.2 + 0.4: 0.1 s, doubled at each; timers count ms
@@ -139,7 +142,7 @@ def test_retries_are_those_of_the_trigger(subscribers) -> None:
 def test_an_event_is_accepted_only_when_every_subscriber_has_it(subscribers) -> None:
     subscribers["a"].answer = answering(503, 503, 204)
     broker = subscribers.broker(
-        trigger("a", "packs/", retry=1), trigger("b", "packs/"), there=("a", "b")
+        trigger("a", "packs/", retry=1), trigger("b", "packs/"), running=("a", "b")
     )
     status, detail = send(broker, "packs/1")
     assert status == 500
@@ -153,7 +156,7 @@ def test_an_event_is_accepted_only_when_every_subscriber_has_it(subscribers) -> 
 
 def test_a_subscriber_that_is_down(subscribers) -> None:
     subscribers["a"].__exit__()
-    broker = subscribers.broker(trigger("a", "packs/", retry=1), there=("a",))
+    broker = subscribers.broker(trigger("a", "packs/", retry=1), running=("a",))
     assert send(broker, "packs/1")[0] == 500
     with subscribers["a"]:
         assert send(broker, "packs/1")[0] == 202
@@ -163,7 +166,7 @@ def test_a_subscriber_that_is_down(subscribers) -> None:
 
 def test_a_subscriber_that_does_not_answer_in_time(subscribers) -> None:
     subscribers["a"].delay = 40
-    broker = subscribers.broker(trigger("a", "packs/", timeout="PT0.5S"), there=("a",))
+    broker = subscribers.broker(trigger("a", "packs/", timeout="PT0.5S"), running=("a",))
     begin = time.monotonic()
     status, detail = send(broker, "packs/1")
     assert status == 500
@@ -174,7 +177,7 @@ def test_a_subscriber_that_does_not_answer_in_time(subscribers) -> None:
 def test_a_refused_event_is_dropped_and_logged(subscribers) -> None:
     """A retry would block the sender, and its later events, for ever."""
     subscribers["a"].answer = answering(400)
-    broker = subscribers.broker(trigger("a", "packs/", retry=5), there=("a",))
+    broker = subscribers.broker(trigger("a", "packs/", retry=5), running=("a",))
     assert send(broker, "packs/1")[0] == 202
     assert len(subscribers["a"].requests) == 1
     log = [json.loads(line) for line in broker.process.tail().splitlines()]
@@ -190,7 +193,7 @@ def test_a_refused_event_is_dropped_and_logged(subscribers) -> None:
 def test_dead_letters(subscribers, status: int, times: int) -> None:
     subscribers["a"].answer = answering(status)
     broker = subscribers.broker(
-        trigger("a", "packs/", retry=1, deadLetterSink=ref_of("letters")), there=("a", "letters")
+        trigger("a", "packs/", retry=1, deadLetterSink=ref_of("letters")), running=("a", "letters")
     )
     assert send(broker, "packs/1")[0] == 202
     assert len(subscribers["a"].requests) == times
@@ -205,7 +208,7 @@ def test_dead_letters_that_are_down_too(subscribers) -> None:
     subscribers["a"].answer = answering(400)
     subscribers["letters"].answer = answering(503)
     broker = subscribers.broker(
-        trigger("a", "packs/", deadLetterSink=ref_of("letters")), there=("a", "letters")
+        trigger("a", "packs/", deadLetterSink=ref_of("letters")), running=("a", "letters")
     )
     assert send(broker, "packs/1")[0] == 500
 

@@ -9,7 +9,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
-from tests.functions.test_alerts import metrics
+from tests.support.served import metrics
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,8 +25,9 @@ from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support import made_alerts
 from tests.support.receiver import Received, Receiver, Reply
+from tests.support.schema_registry import SchemaRegistryServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 
 UNKNOWN = 1202  # a schema id that is not built in
 EVENT_HEADERS = CloudEventHeaders("default", "test", {})
@@ -40,31 +39,27 @@ def record(offset: int, value: bytes) -> Record:
 
 
 def unknown(seed: int) -> bytes:
-    """An alert of a schema that only a registry has: Rubin's newest under another number."""
+    """An alert whose schema only a registry has: Rubin's newest under another number."""
     known = made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101)
     return b"\0" + UNKNOWN.to_bytes(4, "big") + known[5:]
 
 
-def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
+async def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
     """Deliver records as a source does."""
-
-    async def run() -> None:
-        stop, settings = asyncio.Event(), Settings()
-        async with connections(settings) as session:
-            to = Delivery(
-                Sink("sink", sink, session, stop, 0.01),
-                Sink("dead letters", letters, session, stop, 0.01),
-                0,
-            )
-            await asyncio.gather(
-                *(to.deliver(EVENT_HEADERS.headers(each), each) for each in records)
-            )
-
-    asyncio.run(run())
+    stop, settings = asyncio.Event(), Settings()
+    async with connections(settings) as session:
+        delivery = Delivery(
+            Sink("sink", sink, session, stop, 0.01),
+            Sink("dead letters", letters, session, stop, 0.01),
+            0,
+        )
+        await asyncio.gather(
+            *(delivery.deliver(EVENT_HEADERS.headers(each), each) for each in records)
+        )
 
 
 class System:
-    """The file that `stampede up` writes for other commands; the functions are the test's."""
+    """Writes the file of a running `stampede up`, with the functions of a test."""
 
     def __init__(self, data: Path, store: str) -> None:
         self.data, self.store = data, store
@@ -108,29 +103,13 @@ def system(tmp_path: Path) -> System:
 @pytest.fixture
 def registry() -> Iterator[str]:
     """A Confluent schema registry that knows one schema."""
-
-    class Registry(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.path == f"/schemas/ids/{UNKNOWN}"
-            body = json.dumps({"schema": json.dumps(rubin_schema(1101))}).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with SchemaRegistryServer() as server:
+        schema = {"schema": json.dumps(rubin_schema(1101))}
+        server.answers[f"/schemas/ids/{UNKNOWN}"] = (200, schema)
+        yield server.url
 
 
-def test_refused_repaired_replayed_stored_purged(
+async def test_refused_repaired_replayed_stored_purged(
     serve: Callable, system: System, registry: str, tmp_path: Path
 ) -> None:
     """The whole life of a dead letter, beside one that stays a dead letter."""
@@ -138,7 +117,7 @@ def test_refused_repaired_replayed_stored_purged(
     good = [made_alerts.ztf_alert(n) for n in range(1, 4)]
     refused = [unknown(seed) for seed in range(5)]
     messages = [*good, *refused, b"no alert at all"]
-    deliver(
+    await deliver(
         [record(n, message) for n, message in enumerate(messages)],
         before.url,
         f"{letters.url}/cutouts",
@@ -156,9 +135,8 @@ def test_refused_repaired_replayed_stored_purged(
         assert word in letter
     assert (tmp_path / "alert").read_bytes() == refused[1]
 
-    system.urls["cutouts"] = (
-        before.url
-    )  # unchanged: it refuses again, and there is no second letter
+    # The same function refuses the letter again, and stores no second one.
+    system.urls["cutouts"] = before.url
     again = system.deadletters("replay", "cutouts/ztf-alerts/3/4", status=1)
     assert "refused again: cutouts/ztf-alerts/3/4: 400: " in again
     assert "unknown schema id 1202" in again
@@ -197,18 +175,18 @@ def oracle_record(message: bytes) -> dict:
     return oracle.read_record(message[:1] + (1101).to_bytes(4, "big") + message[5:])[1]
 
 
-def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
+async def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
     serve: Callable, system: System
 ) -> None:
     """A thousand letters of both tables: the function of each table gets its own."""
     letters = serve("deadletters")
     alerts = []
     for n in range(500):
-        own = made_alerts.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
-        alerts.append(made_alerts.contained([made_alerts.ztf_record(n + 1, candidate=own)], made_alerts.ztf_schema()))  # fmt: skip  # noqa: E501
+        candidate = made_alerts.ztf_record()["candidate"] | {"candid": n + 1, "jd": 2599000.5}
+        alerts.append(made_alerts.contained([made_alerts.ztf_record(n + 1, candidate=candidate)], made_alerts.ztf_schema()))  # fmt: skip  # noqa: E501
     for name, table in (("cutouts", "cutouts"), ("lightcurves", "detections")):
         refusing = serve(name)
-        deliver(
+        await deliver(
             [record(n, alert) for n, alert in enumerate(alerts)],
             refusing.url,
             f"{letters.url}/{table}",
@@ -228,13 +206,15 @@ def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
     assert list(system.objects.list("deadletters/")) == []
 
 
-def test_a_replayed_event_is_unchanged(serve: Callable, system: System) -> None:
+async def test_a_replayed_event_is_unchanged(serve: Callable, system: System) -> None:
     """Every attribute except those of the error, and every byte."""
     bodies = [b"", b"\0\xff not an alert", bytes(3_000_000)]
     with Receiver() as first, Receiver(lambda event, times: (400, b"no", {})) as refusing:
-        deliver([record(n, body) for n, body in enumerate(bodies)], first.url, "http://127.0.0.1:1")
+        await deliver(
+            [record(n, body) for n, body in enumerate(bodies)], first.url, "http://127.0.0.1:1"
+        )
         letters = f"{serve('deadletters').url}/cutouts"
-        deliver([record(n, body) for n, body in enumerate(bodies)], refusing.url, letters)
+        await deliver([record(n, body) for n, body in enumerate(bodies)], refusing.url, letters)
     with Receiver() as sink:
         output = system.deadletters("replay", "--table", "cutouts", "--sink", sink.url, status=1)
         assert "3 were accepted, but are not in this store" in output
@@ -251,10 +231,10 @@ def events(sink: Receiver) -> dict:
     return found
 
 
-def test_ctrl_c_while_replaying(serve: Callable, system: System) -> None:
+async def test_ctrl_c_while_replaying(serve: Callable, system: System) -> None:
     letters = f"{serve('deadletters').url}/cutouts"
     with Receiver(lambda event, times: (400, b"no", {})) as refusing:
-        deliver([record(n, b"alert") for n in range(400)], refusing.url, letters)
+        await deliver([record(n, b"alert") for n in range(400)], refusing.url, letters)
     with Receiver() as sink:
         sink.delay = 0.2
         system.deadletters("list")  # leaves up.json
@@ -275,13 +255,13 @@ def test_ctrl_c_while_replaying(serve: Callable, system: System) -> None:
     assert len(system.listed()) == 400
 
 
-def test_a_purge_of_everything_asks_first(serve: Callable, system: System) -> None:
+async def test_a_purge_of_everything_asks_first(serve: Callable, system: System) -> None:
     letters = f"{serve('deadletters').url}/cutouts"
     with Receiver(refuse) as refusing:
-        deliver([record(n, b"alert") for n in range(10)], refusing.url, letters)
+        await deliver([record(n, b"alert") for n in range(10)], refusing.url, letters)
     assert "0 dead letters removed, 10 kept" in system.deadletters("purge")
-    asked = system.deadletters("purge", "--all", status=1, typed="n\n")
-    assert "10 dead letters, 10 of them not stored" in asked
+    question = system.deadletters("purge", "--all", status=1, typed="n\n")
+    assert "10 dead letters, 10 of them not stored" in question
     assert system.entry().dead_lettered == 10
     assert "0 dead letters removed" in system.deadletters(
         "purge", "--all", "--yes", "--table", "detections"

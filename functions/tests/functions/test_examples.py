@@ -1,7 +1,7 @@
 """The examples of `eventing/` sent to the functions, as processes.
 
 The examples of a KafkaSource follow the rules of its data plane. A KafkaSource's events and those
-of our own source must make the same store.
+of our own source must result in the same store.
 """
 
 import base64
@@ -53,7 +53,7 @@ def test_alerts_of_a_kafka_source_are_stored_as_our_own_sources(serve, tmp_path,
 
 
 def contents(objects: Objects, function: str) -> list[object]:
-    """What is stored of the examples: the bytes of the images, or the points."""
+    """What the store holds for the examples: the bytes of the images, or the points."""
     heads = [oracle.head(example(name).body) for name in ALERTS]
     table = Table(objects, TABLES[function])
     if function == "lightcurves":

@@ -46,10 +46,10 @@ def keys(objects: Objects, prefix: str = "") -> list[str]:
     return [info.key for info in objects.list(prefix)]
 
 
-def one_pass(settings: Settings, *steps: str, **how: bool) -> tuple[Counter, list[Finding]]:
+def one_pass(settings: Settings, *steps: str, **options: bool) -> tuple[Counter, list[Finding]]:
     found: list[Finding] = []
     chosen = settings.model_copy(update={"reconcile": ",".join(steps)})
-    return Reconciler(chosen, found.append).run(**how), found
+    return Reconciler(chosen, found.append).run(**options), found
 
 
 @pytest.mark.parametrize("kafka", [True, False])

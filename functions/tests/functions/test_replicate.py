@@ -27,7 +27,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from stampede_local.process import wait_until
 from stampede_local.tls import TlsCeph
-from tests.read import conftest as reading
+from tests.support import read_service
 from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
@@ -44,21 +44,21 @@ def send_event(served, key: str) -> int:
 
 
 def fill(objects: Objects) -> list[str]:
-    reading.fill(
+    read_service.fill(
         objects,
-        reading.sample_cutouts(),
-        reading.sample_points(),
+        read_service.sample_cutouts(),
+        read_service.sample_points(),
         Coverage.of({("ztf", 0): [1, 2, 5]}),
     )
     objects.put("alerts/ztf/x.parquet", b"raw alerts")
     return [info.key for info in objects.list("")]
 
 
-QUESTIONS = [
-    f"/v1/alerts/{reading.ZTF_ALERT}/cutouts/science",
-    f"/v1/alerts/{reading.LSST_ALERT}/cutouts/difference?format=png",
-    f"/v1/alerts/{reading.BOTH}?survey=ztf",
-    f"/v1/objects/{reading.ZTF_OBJECT}/lightcurve?format=csv",
+PATHS = [
+    f"/v1/alerts/{read_service.ZTF_ALERT}/cutouts/science",
+    f"/v1/alerts/{read_service.LSST_ALERT}/cutouts/difference?format=png",
+    f"/v1/alerts/{read_service.BOTH}?survey=ztf",
+    f"/v1/objects/{read_service.ZTF_OBJECT}/lightcurve?format=csv",
     "/v1/ledger",
 ]
 
@@ -78,8 +78,8 @@ def test_the_second_site_reads_as_the_first(serve, sites: Settings) -> None:
     answers = []
     for settings in (sites, second):
         app = make_read(settings, open_objects(settings))
-        for ask in reading.serving(app):
-            answers.append([(ask(question).status, ask(question).data) for question in QUESTIONS])
+        for read in read_service.serving(app):
+            answers.append([(read(path).status, read(path).data) for path in PATHS])
     assert answers[0] == answers[1]
     assert {status for status, _ in answers[1]} == {200}
 
@@ -129,7 +129,7 @@ def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
 
 
 def test_a_killed_process_leaves_no_partial_object(serve, sites: Settings) -> None:
-    """It dies in the middle of large copies; another does them."""
+    """A process dies in the middle of large copies; another one completes them."""
     objects, sizes = open_objects(sites), [40 * MIB, 41 * MIB]
     for size in sizes:
         objects.put(f"alerts/ztf/{size}", bytes(size))
@@ -179,7 +179,7 @@ def test_many_large_objects_at_once_stay_within_copy_bytes(serve, sites: Setting
 
 
 def most_memory(served) -> int:
-    """The most that the process ever had resident."""
+    """The peak resident memory of the process."""
     status = Path(f"/proc/{served.process.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 

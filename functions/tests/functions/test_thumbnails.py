@@ -32,7 +32,7 @@ COVERAGE = Coverage.of({("alerts", 0): range(4)})
 
 
 def files_of(alert: int) -> list[bytes | None]:
-    """Alert 3 has a damaged image, alert 4 no template."""
+    """Alert 3 has a damaged image, alert 4 has no template."""
     files = [ztf(source(seed=alert)), lsst(source(30)), lsst(source(30, peak=-500))]
     return [b"GIF89a" if alert == 3 else files[0], None if alert == 4 else files[1], files[2]]
 

@@ -101,9 +101,9 @@ NOT_IMAGES = {
 }
 
 
-@pytest.mark.parametrize(("data", "says"), NOT_IMAGES.values(), ids=NOT_IMAGES)
-def test_what_is_not_an_image_is_named(data, says):
-    with pytest.raises(BadImage, match=says):
+@pytest.mark.parametrize(("data", "message"), NOT_IMAGES.values(), ids=NOT_IMAGES)
+def test_what_is_not_an_image_is_named(data, message):
+    with pytest.raises(BadImage, match=message):
         image(data)
 
 

@@ -22,7 +22,7 @@ def opened(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(BytesIO(data)))
 
 
-def test_a_picture_has_the_first_row_at_the_bottom():
+def test_an_image_has_its_first_row_at_the_bottom():
     image = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 4.0]])
     picture = opened(png(image, Stretch.LINEAR, 0, 100))
     np.testing.assert_array_equal(picture, [[255, 255], [128, 191], [0, 64]])
@@ -35,7 +35,7 @@ def test_pixels_without_a_value_are_grey():
     assert (opened(png(np.full((4, 4), np.nan))) == BLANK).all()
 
 
-def test_a_scaled_picture_keeps_flat_pixels():
+def test_a_scaled_image_keeps_flat_pixels():
     image = source(size=30)
     small, large = opened(png(image)), opened(png(image, size=90))
     np.testing.assert_array_equal(large, small.repeat(3, 0).repeat(3, 1))

@@ -98,7 +98,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_what_is_damaged_or_missing_is_seen_to_be_so(bad: bytes) -> None:
+def test_damaged_and_missing_images_look_different(bad: bytes) -> None:
     (first, second, third), counted = panels([bad, None, ztf(source())])
     assert np.abs(first - frame(PANEL, crossed=True)).max() <= STEP / 2
     assert np.abs(second - frame(PANEL, crossed=False)).max() <= STEP / 2
@@ -111,7 +111,7 @@ PLAIN = lsst(source(size=8))
 
 
 @given(st.integers(0, 5759), st.binary(min_size=1, max_size=80), st.booleans())
-def test_no_damage_is_an_error(at: int, noise: bytes, packed: bool) -> None:
+def test_a_damaged_image_raises_no_error(at: int, noise: bytes, packed: bool) -> None:
     file = PLAIN[:at] + noise + PLAIN[at + len(noise) :]
     _, counted = panels([gzip.compress(file) if packed else file, None, None])
     assert counted.total() == 3

@@ -87,7 +87,7 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: str) -> None:
-    """Each decodes as the alert on its own does."""
+    """Each decodes like the same alert in a container of its own."""
     records = [made_alerts.ztf_record(candid) for candid in range(1, 40)]
     path = tmp_path / "many.avro"
     path.write_bytes(made_alerts.contained(records, made_alerts.ztf_schema(), codec))
@@ -101,7 +101,7 @@ def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: st
         assert split.rows == single.rows
 
 
-def test_a_container_of_none_holds_no_alert(tmp_path: Path) -> None:
+def test_an_empty_container_holds_no_alert(tmp_path: Path) -> None:
     path = tmp_path / "none.avro"
     path.write_bytes(made_alerts.contained([], made_alerts.ztf_schema()))
     assert contents(path) == []
@@ -169,7 +169,7 @@ def second_header(data: bytes) -> int:
 def test_a_damaged_tar_is_an_error_after_what_could_be_read(
     tmp_path: Path, damage: Callable, compress: Callable
 ) -> None:
-    """It never ends early in silence: nobody would know that the rest is missing."""
+    """Reading never ends early in silence: nothing would show that alerts are missing."""
     path = tar(tmp_path)
     path.write_bytes(compress(damage(path.read_bytes())))
     found: list[files.FileAlert] = []
@@ -202,7 +202,7 @@ def test_the_members_of_a_tar_are_not_kept(tmp_path: Path, monkeypatch: pytest.M
     assert max(most) <= 1
 
 
-def test_names_are_deterministic_and_tell_files_apart(tmp_path: Path) -> None:
+def test_names_are_deterministic_and_distinguish_files(tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
     name = files.name_of(files.find([folder]))
     assert name == files.name_of(files.find([folder]))

@@ -91,7 +91,7 @@ async def test_the_events_are_those_of_a_source(folder: Path) -> None:
         assert parse(headers, one.body).position == (done.topic, *one.place)
 
 
-async def test_again_is_the_same_again(folder: Path) -> None:
+async def test_a_repeated_ingest_sends_the_same_events(folder: Path) -> None:
     with TwoFunctions() as functions:
         assert await functions.ingest(folder) == await functions.ingest(folder)
         events = [

@@ -10,7 +10,7 @@ from minio import Minio
 from stampede.errors import SetupError
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.conftest import minio_of
+from tests.support.ceph import minio_of
 
 pytestmark = pytest.mark.usefixtures("ceph_packages")
 

@@ -1,34 +1,13 @@
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from stampede.errors import SetupError
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-
-
-def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(150) == 0
-
-
-def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "test", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    try:
-        deadline, found = time.monotonic() + 150, []
-        while len(found) < count and time.monotonic() < deadline:
-            found += [message.value() for message in consumer.consume(count, timeout=1)]
-        return found
-    finally:
-        consumer.close()
+from tests.support.kafka_messages import consume, produce
 
 
 @pytest.mark.usefixtures("kafka_packages")

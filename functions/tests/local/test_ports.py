@@ -36,30 +36,30 @@ input()
     monkeypatch.setattr("stampede_local.ports._given", set())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
-        theirs = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
-        mine = {free_port() for _ in range(8)}
-        assert len(theirs | mine) == 4 + 8
+        other_ports = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
+        own_ports = {free_port() for _ in range(8)}
+        assert len(other_ports | own_ports) == 4 + 8
         other.communicate("end\n")
 
 
 def test_a_server_keeps_its_port(tmp_path: Path) -> None:
-    file, usual = tmp_path / "ports.json", free_port(2)
-    ports = ServerPorts(file, {"ceph": usual})
-    assert ports.claim("ceph") == usual
+    file, default = tmp_path / "ports.json", free_port(2)
+    ports = ServerPorts(file, {"ceph": default})
+    assert ports.claim("ceph") == default
     ports.save()
     ports.close()
     again = ServerPorts(file, {"ceph": free_port(2)})
-    assert again.claim("ceph") == usual
+    assert again.claim("ceph") == default
     again.close()
 
 
 def test_two_systems_do_not_share_a_port(tmp_path: Path) -> None:
-    usual = {"ceph": free_port(2)}
-    first, second = (ServerPorts(tmp_path / name, usual) for name in ("first", "second"))
-    assert first.claim("ceph") == usual["ceph"]
-    assert second.claim("ceph") != usual["ceph"]
+    default = {"ceph": free_port(2)}
+    first, second = (ServerPorts(tmp_path / name, default) for name in ("first", "second"))
+    assert first.claim("ceph") == default["ceph"]
+    assert second.claim("ceph") != default["ceph"]
     first.close()
-    third = ServerPorts(tmp_path / "third", usual)
-    assert third.claim("ceph") == usual["ceph"]
+    third = ServerPorts(tmp_path / "third", default)
+    assert third.claim("ceph") == default["ceph"]
     third.close()
     second.close()

@@ -11,7 +11,7 @@ import pytest
 from minio import Minio
 
 from stampede_local.ports import free_port
-from tests.local.test_kafka import consume, produce
+from tests.support.kafka_messages import consume, produce
 
 # Another address of this machine than 127.0.0.1, like a pod's.
 ELSEWHERE = "127.0.0.2"

@@ -14,7 +14,8 @@ from stampede.read.service import SMALL_THREADS
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.read.conftest import (
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import (
     BOTH,
     LSST_OBJECT,
     ZTF_ALERT,
@@ -25,8 +26,7 @@ from tests.read.conftest import (
     point,
     serving,
 )
-from tests.support.fits_files import source, ztf
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import BeforeGet, Watched
 
 
 def store_dead_letters(objects, table: str, coverage: Coverage) -> None:
@@ -163,13 +163,17 @@ def test_metrics_count_by_route_and_never_by_id(read):
     assert str(ZTF_ALERT) not in text
 
 
-class Down(MemoryObjects):
-    def list(self, prefix, after=""):
-        raise StoreDown("the store does not answer")
+def failing_store(error: Exception) -> Watched:
+    """A store that raises `error` for every request."""
+
+    def fail(number: int) -> None:
+        raise error
+
+    return Watched(MemoryObjects(), fail)
 
 
 def test_a_store_that_is_down_is_a_503_and_the_process_stays_alive():
-    for read in serving(make_app(Settings(), Down())):
+    for read in serving(make_app(Settings(), failing_store(StoreDown("no answer")))):
         assert read("/health/liveness").status == 200
         for path in ("/health/readiness", "/v1/alerts/1", "/v1/ledger"):
             got = read(path, retries=False)
@@ -180,11 +184,7 @@ def test_a_store_that_is_down_is_a_503_and_the_process_stays_alive():
 
 
 def test_an_internal_error_shows_no_detail():
-    class Broken(MemoryObjects):
-        def list(self, prefix, after=""):
-            raise RuntimeError("secret")
-
-    for read in serving(make_app(Settings(), Broken())):
+    for read in serving(make_app(Settings(), failing_store(RuntimeError("secret")))):
         got = read("/v1/alerts/1", retries=False)
         assert got.status == 500
         assert got.json()["type"] == "urn:stampede:problem:internal"
@@ -199,13 +199,11 @@ def test_a_small_query_does_not_wait_for_large_ones():
     """A small query is answered while all threads for large queries are blocked."""
     gate = threading.Event()
 
-    class Slow(MemoryObjects):
-        def get(self, key, start=0, length=None):
-            if threading.current_thread().name.startswith("bulk") and key.startswith("packs/"):
-                gate.wait(150)
-            return super().get(key, start, length)
+    def wait(key: str, start: int) -> None:
+        if threading.current_thread().name.startswith("bulk") and key.startswith("packs/"):
+            gate.wait(150)
 
-    objects = Slow()
+    objects = BeforeGet(MemoryObjects(), wait)
     store_alert(objects, 1, 1)
     for read in serving(make_app(Settings(), objects)):
         large = [

@@ -7,8 +7,8 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
-from tests.read.conftest import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 from tests.support.fits_files import lsst, source, ztf
+from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 
 SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 
@@ -117,15 +117,15 @@ RANGES = {
 
 @pytest.mark.parametrize(("wanted", "expected"), RANGES.items(), ids=RANGES)
 def test_a_range_of_a_cutout(read, wanted, expected):
-    whole = read(SCIENCE).data
+    complete = read(SCIENCE).data
     status, part = expected
     got = read(SCIENCE, headers={"Range": wanted})
-    assert (got.status, got.data) == (status, whole[part])
+    assert (got.status, got.data) == (status, complete[part])
     if status == 206:
-        start, stop, _ = part.indices(len(whole))
-        assert got.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(whole)}"
+        start, stop, _ = part.indices(len(complete))
+        assert got.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(complete)}"
     if status == 416:
-        assert got.headers["content-range"] == f"bytes */{len(whole)}"
+        assert got.headers["content-range"] == f"bytes */{len(complete)}"
 
 
 def test_a_range_of_another_version_is_not_sent(read):

@@ -1,6 +1,5 @@
 import re
 import shutil
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +12,8 @@ from stampede.alerts.columns import DETECTION
 from stampede.read.pages import object_page
 from stampede.read.plot import Axis, light_curve_svg
 from stampede.read.ticks import date_of, date_ticks, nice_ticks
-from tests.read.conftest import (
+from tests.support.html_page import Page, html
+from tests.support.read_service import (
     LSST_ALERT,
     LSST_OBJECT,
     ZTF_ALERT,
@@ -25,37 +25,6 @@ from tests.read.conftest import (
 CHROMIUM = shutil.which("chromium")
 OBJECT_PAGE = f"/objects/{ZTF_OBJECT}"
 XSS = "%3Cscript%3Ealert(1)%3Cimg%20src=x%20onerror=alert(1)%3E"
-
-
-class Page(HTMLParser):
-    """The tags of a page; checks that every tag that must be closed is."""
-
-    VOID = ("meta", "link", "input", "img", "br")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.open: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def all(self, tag: str) -> list[dict]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
-def html(got) -> tuple[Page, str]:
-    assert got.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'" in got.headers["content-security-policy"]
-    text = got.data.decode()
-    return Page(text), text
 
 
 def test_an_object_page_shows_plot_cutouts_table_and_downloads(read):

@@ -12,7 +12,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
-from tests.store.test_tables import many
+from tests.support.rows import many
 
 AGE = 2.0  # seconds
 ID = "000001"
@@ -100,7 +100,7 @@ def test_while_one_lookup_lists_others_use_the_old_listing(
 def test_a_lookup_waits_if_the_listing_is_twice_too_old(
     table: RefreshingTable, now: list[float], in_thread
 ) -> None:
-    """After an idle hour the second reader gets nothing older than the first."""
+    """After an idle hour no second reader gets older data than the first."""
     store(table, 1)
     now[0] += 3600
     first = start_listing(table, in_thread)

@@ -17,9 +17,9 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from tests.read.conftest import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
-from tests.read.test_pages import html
 from tests.support.fits_files import lsst, source, ztf
+from tests.support.html_page import html
+from tests.support.read_service import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
 
 FILES = [ztf(source(seed=1)), None, lsst(source(30))]
 PNG = thumbnail(FILES).png
@@ -135,7 +135,7 @@ def test_deleted_images_are_listed_in_a_tar_and_null_in_arrow(reader: Reader) ->
     assert len(rows) == 6
 
 
-def test_a_page_shows_thumbnails_or_else_cutouts(reader: Reader) -> None:
+def test_a_page_shows_cutouts_where_thumbnails_are_missing(reader: Reader) -> None:
     page, text = html(reader("/objects/Z1"))
     sources = [image["src"] for image in page.all("img")]
     assert sources.count("/v1/alerts/1/thumbnail?survey=ztf") == 1

@@ -87,8 +87,8 @@ def test_the_flux_of_the_difference_is_that_of_the_alert(lsst):
         core = 3.6 / (2 * np.sqrt(2 ** (1 / 3) - 1))
         psf = (1 + ((columns - x) ** 2 + (rows - y) ** 2) / core**2) ** -3.0
         psf /= psf.sum()
-        own = alert.points[0]
-        pulls.append(((image * psf).sum() / (psf**2).sum() - own.flux) / 120)
+        detection = alert.points[0]
+        pulls.append(((image * psf).sum() / (psf**2).sum() - detection.flux) / 120)
     assert abs(np.mean(pulls)) < 0.5
     assert 0.7 < np.std(pulls) < 1.4
 

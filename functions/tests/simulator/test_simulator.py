@@ -62,8 +62,8 @@ def test_same_seed_same_bytes():
 
 
 def test_a_call_continues_after_the_last_one():
-    whole, halves = Simulator(5, objects=5), Simulator(5, objects=5)
-    expected = [alert.body for alert in whole.alerts(60)]
+    at_once, halves = Simulator(5, objects=5), Simulator(5, objects=5)
+    expected = [alert.body for alert in at_once.alerts(60)]
     assert [a.body for n in (25, 35) for a in halves.alerts(n)] == expected
 
 
@@ -148,9 +148,9 @@ def test_ztf_points_are_those_of_the_packet(packets):
         return (a is None and b is None) or math.isclose(a, b, rel_tol=1e-5)
 
     for alert, packet in of("ztf", packets):
-        own, history = packet["candidate"], packet["prv_candidates"] or []
+        candidate, history = packet["candidate"], packet["prv_candidates"] or []
         read = []
-        for row in [own, *history]:
+        for row in [candidate, *history]:
             if row["candid"] is None:
                 error = nanojansky(row["diffmaglim"]) / 5
                 read.append((row["jd"], False, True, row["pid"], None, error))
@@ -212,13 +212,13 @@ def test_shares_hold():
     def holds(number, of, share):
         return abs(number - of * share) < 4 * math.sqrt(of * share * (1 - share))
 
-    fresh = [alert for alert in alerts if not alert.duplicate]
-    lsst = [alert for alert in fresh if alert.survey == "lsst"]
-    assert holds(count - len(fresh), count, 0.08)
-    assert holds(len(lsst), len(fresh), 0.3)
+    originals = [alert for alert in alerts if not alert.duplicate]
+    lsst = [alert for alert in originals if alert.survey == "lsst"]
+    assert holds(count - len(originals), count, 0.08)
+    assert holds(len(lsst), len(originals), 0.3)
     assert holds(sum(alert.kind == "mover" for alert in lsst), len(lsst), 0.2)
-    assert holds(sum(None in alert.fits.values() for alert in fresh), len(fresh), 0.1)
-    assert holds(sum(alert.fault is not None for alert in fresh), len(fresh), 0.05)
+    assert holds(sum(None in alert.fits.values() for alert in originals), len(originals), 0.1)
+    assert holds(sum(alert.fault is not None for alert in originals), len(originals), 0.05)
     before = {}
     for alert in alerts:
         if alert.duplicate:

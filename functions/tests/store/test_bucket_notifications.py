@@ -12,7 +12,7 @@ from stampede.store import bucket_notifications
 from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.conftest import minio_of
+from tests.support.ceph import minio_of
 
 NAMES = ["packs", "thumbnails", "tables", "alerts", "deadletters"]
 
@@ -25,7 +25,7 @@ def run(settings: Settings, to: str | None = "http://127.0.0.1:9/", **more: obje
 
 
 @pytest.fixture
-def fresh(ceph: LocalCeph) -> Settings:
+def new_bucket(ceph: LocalCeph) -> Settings:
     """Settings of a bucket that does not exist."""
     store = f"{ceph.endpoint}/new-{free_port()}-{time.monotonic_ns()}"
     return Settings(store=store, access_key=ceph.access_key, secret_key=ceph.secret_key)
@@ -42,71 +42,73 @@ def prefixes_of(ceph: LocalCeph, settings: Settings) -> list[str]:
     return [each.prefix_filter_rule.value for each in found or ()]
 
 
-def test_remove_is_harmless_without_a_bucket(fresh: Settings) -> None:
+def test_remove_is_harmless_without_a_bucket(new_bucket: Settings) -> None:
     lines: list[str] = []
-    bucket_notifications.remove(fresh, lines.append)
+    bucket_notifications.remove(new_bucket, lines.append)
     assert lines == ["the buckets and all objects in them stay"]
 
 
-def test_it_makes_and_reports_what_is_missing(ceph: LocalCeph, fresh: Settings) -> None:
-    bucket, topic, *notifications = run(fresh)
+def test_it_makes_and_reports_what_is_missing(ceph: LocalCeph, new_bucket: Settings) -> None:
+    bucket, topic, *notifications = run(new_bucket)
     assert re.fullmatch(r"bucket new-\S+: made", bucket)
     assert re.fullmatch(r"topic stampede-new-\S+: made, pushes to http://127.0.0.1:9/.*", topic)
     assert [re.sub(", for.*", "", line) for line in notifications] == [
         f"notification stampede-{name}: made" for name in NAMES
     ]
-    assert sorted(prefixes_of(ceph, fresh)) == sorted(f"{name}/" for name in NAMES)
-    assert topics_of(fresh) == ["http://127.0.0.1:9/"]
+    assert sorted(prefixes_of(ceph, new_bucket)) == sorted(f"{name}/" for name in NAMES)
+    assert topics_of(new_bucket) == ["http://127.0.0.1:9/"]
 
 
-def test_again_it_changes_nothing(ceph: LocalCeph, fresh: Settings) -> None:
-    first = run(fresh)
-    again = run(fresh)
+def test_again_it_changes_nothing(ceph: LocalCeph, new_bucket: Settings) -> None:
+    first = run(new_bucket)
+    again = run(new_bucket)
     assert len(again) == len(first)
     assert all(": is there" in line for line in again)
-    assert len(prefixes_of(ceph, fresh)) == len(NAMES)
+    assert len(prefixes_of(ceph, new_bucket)) == len(NAMES)
 
 
-def test_it_makes_a_notification_that_is_missing(ceph: LocalCeph, fresh: Settings) -> None:
-    run(fresh)
-    bucket = fresh.store.rpartition("/")[2]
-    bucket_notifications.NotifyingBucket(first_site(fresh))._send(
+def test_it_makes_a_notification_that_is_missing(ceph: LocalCeph, new_bucket: Settings) -> None:
+    run(new_bucket)
+    bucket = new_bucket.store.rpartition("/")[2]
+    bucket_notifications.NotifyingBucket(first_site(new_bucket))._send(
         "DELETE", f"/{bucket}", {"notification": "stampede-tables"}
     )
-    assert "tables/" not in prefixes_of(ceph, fresh)
-    made = [line for line in run(fresh) if ": is there" not in line]
+    assert "tables/" not in prefixes_of(ceph, new_bucket)
+    made = [line for line in run(new_bucket) if ": is there" not in line]
     assert made == [f"notification stampede-tables: made, for {bucket}/tables/*"]
 
 
-def test_remove_deletes_its_own_notifications_and_no_data(ceph: LocalCeph, fresh: Settings) -> None:
-    run(fresh)
-    open_objects(fresh).put("packs/1", b"data")
+def test_remove_deletes_its_own_notifications_and_no_data(
+    ceph: LocalCeph, new_bucket: Settings
+) -> None:
+    run(new_bucket)
+    open_objects(new_bucket).put("packs/1", b"data")
     lines: list[str] = []
-    bucket_notifications.remove(fresh, lines.append)
+    bucket_notifications.remove(new_bucket, lines.append)
     assert len([line for line in lines if line.endswith(": removed")]) == len(NAMES) + 1
-    assert not prefixes_of(ceph, fresh)
-    assert not topics_of(fresh)
-    assert open_objects(fresh).get("packs/1") == b"data"
+    assert not prefixes_of(ceph, new_bucket)
+    assert not topics_of(new_bucket)
+    assert open_objects(new_bucket).get("packs/1") == b"data"
     again: list[str] = []
-    bucket_notifications.remove(fresh, again.append)
+    bucket_notifications.remove(new_bucket, again.append)
     assert again == ["the buckets and all objects in them stay"]
-    assert all(": is there" in line or ": made" in line for line in run(fresh))
+    assert all(": is there" in line or ": made" in line for line in run(new_bucket))
 
 
-def test_without_a_receiver_there_is_just_the_bucket(ceph: LocalCeph, fresh: Settings) -> None:
-    bucket, line = run(fresh, to=None)
+def test_without_a_receiver_there_is_just_the_bucket(ceph: LocalCeph, new_bucket: Settings) -> None:
+    bucket, line = run(new_bucket, to=None)
     assert bucket.endswith(": made")
     assert line.startswith("STAMPEDE_NOTIFICATIONS is not set")
-    assert not topics_of(fresh)
+    assert not topics_of(new_bucket)
 
 
-def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, fresh: Settings) -> None:
-    replica = fresh.model_copy(update={"store": f"{fresh.store}-copy"})
+def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, new_bucket: Settings) -> None:
+    replica = new_bucket.model_copy(update={"store": f"{new_bucket.store}-copy"})
     lines = run(
-        fresh,
+        new_bucket,
         replica=replica.store,
-        replica_access_key=fresh.access_key,
-        replica_secret_key=fresh.secret_key,
+        replica_access_key=new_bucket.access_key,
+        replica_secret_key=new_bucket.secret_key,
     )
     assert lines[1] == f"bucket {replica.store.rpartition('/')[2]}: made"
     assert not topics_of(replica)
@@ -130,11 +132,13 @@ def test_a_directory_needs_nothing(tmp_path: Path) -> None:
         ({"store": "http://127.0.0.1:9/bucket"}, StoreDown, "http://127.0.0.1:9/ does not answer"),
     ],
 )
-def test_settings_that_cannot_work(fresh: Settings, wrong: dict, error: type, message: str) -> None:
+def test_settings_that_cannot_work(
+    new_bucket: Settings, wrong: dict, error: type, message: str
+) -> None:
     settings = Settings(
-        store=wrong.pop("store", fresh.store),
-        access_key=fresh.access_key,
-        secret_key=wrong.pop("secret_key", fresh.secret_key.get_secret_value()),
+        store=wrong.pop("store", new_bucket.store),
+        access_key=new_bucket.access_key,
+        secret_key=wrong.pop("secret_key", new_bucket.secret_key.get_secret_value()),
     )
     with pytest.raises(error, match=message):
         run(settings, **wrong)

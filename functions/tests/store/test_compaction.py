@@ -20,7 +20,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
-from tests.store.test_tables import ids, many
+from tests.support.rows import many, object_ids
 from tests.support.watched_objects import Changed, Failing, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -63,7 +63,7 @@ def test_full_levels_move_up(count: int, expected: list) -> None:
     rows = fill(one, count)
     report = compact(one, START, fanout=4)
     assert levels(one) == expected
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == count
     assert bool(report.merged) == (count >= 4)
     assert not compact(one, START, fanout=4).merged
@@ -86,7 +86,7 @@ def test_major_merges_everything(count: int) -> None:
     # Above all inputs; otherwise a concurrent listing could miss the rows.
     assert levels(one) == [max(before) + 1]
     assert len(report.merged) == 1
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert compact(one, START, fanout=4, major=True) == Report()
 
 
@@ -113,7 +113,7 @@ def test_inputs_are_deleted_after_the_grace() -> None:
     assert all("/0000-" in key for key in report.deleted)
     assert len(list(store.list("tables/"))) == 1
     one.refresh()
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
 
 
 def test_parts_are_cut_between_objects() -> None:
@@ -127,7 +127,7 @@ def test_parts_are_cut_between_objects() -> None:
     assert all(before.last < after.first for before, after in pairwise(parts))
     assert sum(part.rows for part in parts) == rows.num_rows == report.rows_written
     assert report.rows_read == 8 * 30_000
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert {part.coverage for part in parts} == {one.coverage()}
     assert report.bytes_written == sum(part.object.size for part in parts)
     assert report.bytes_read > 4 * report.bytes_written
@@ -153,7 +153,7 @@ def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
     one = Table(store, DETECTIONS)
     assert levels(one) == [1]
     rows = sort_unique(rows, DETECTIONS)
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
 
 
@@ -169,7 +169,7 @@ def test_an_abandoned_half_written_run_is_deleted() -> None:
     compact(one, START + HOUR, grace=HOUR)
     one.refresh()
     assert {run.key for run in one.listed()} == {run.key for run in one.runs()}
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
 
 
 def test_a_half_written_run_is_completed_while_another_process_sweeps_it(
@@ -192,7 +192,7 @@ def test_a_half_written_run_is_completed_while_another_process_sweeps_it(
     run(watched)
     assert len(others[1].deleted) == 8
     one = Table(store, DETECTIONS)
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == 8
 
 
@@ -346,5 +346,5 @@ def test_compactors_race_while_others_append_and_read(
     assert not failures, failures
     one = Table(store, DETECTIONS)
     rows = many(300, 3, appends - 1)
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == appends

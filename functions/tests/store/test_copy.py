@@ -103,7 +103,7 @@ def test_a_copy_that_was_stored_wrongly_is_an_error(size: int) -> None:
 
 @pytest.mark.parametrize("die_at", range(8))
 def test_a_copy_that_is_killed_leaves_nothing_or_all(die_at: int) -> None:
-    """And the next copy completes it."""
+    """The next copy completes the object."""
     source, target = MemoryObjects(), MemoryObjects()
     source.put("a", data_of(3 * STEP))
 
@@ -131,7 +131,7 @@ def test_an_object_deleted_during_its_copy_is_not_found() -> None:
 
 
 class Level:
-    """A number that threads raise and lower, and the highest it has been."""
+    """A number that threads raise and lower, and its maximum."""
 
     def __init__(self) -> None:
         self.now = self.most = 0

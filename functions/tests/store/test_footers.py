@@ -35,23 +35,23 @@ def footer_of(data: bytes) -> bytes:
 @pytest.mark.parametrize("groups", [0, 1, 14, 15, 16, 17, 130])
 def test_each_row_group_is_read_by_its_own_description(spec: TableSpec, groups: int) -> None:
     data = file_of(spec, groups)
-    footer, whole = footer_of(data), pq.ParquetFile(pa.BufferReader(data))
-    described = Descriptions(footer, whole.metadata)
+    footer, complete = footer_of(data), pq.ParquetFile(pa.BufferReader(data))
+    described = Descriptions(footer, complete.metadata)
     for group in range(groups):
         metadata, number = described.of(group)
         assert (metadata.num_row_groups, number) == (1, 0)
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
-        assert file.read_row_group(number).equals(whole.read_row_group(group))
+        assert file.read_row_group(number).equals(complete.read_row_group(group))
     if groups == 130:
         assert described.nbytes < len(footer) / 3
 
 
 def test_a_footer_of_another_layout_is_kept_parsed() -> None:
     data = file_of(DETECTIONS, 3)
-    whole = pq.read_metadata(pa.BufferReader(data))
+    complete = pq.read_metadata(pa.BufferReader(data))
     for other in (b"", footer_of(data).replace(b"object_id", b"object-id")):
-        described = Descriptions(other, whole)
-        assert described.of(2) == (whole, 2)
+        described = Descriptions(other, complete)
+        assert described.of(2) == (complete, 2)
         assert described.nbytes > len(footer_of(data))
 
 

@@ -27,7 +27,7 @@ def covering(**partitions: list[int]) -> Coverage:
 
 
 def store(objects: MemoryObjects, table: str, coverage: Coverage) -> None:
-    """A run without rows: its coverage is what counts here."""
+    """Store a run without rows; only its coverage matters here."""
     empty = pa.Table.from_pylist([], schema=TABLES[table].schema)
     Table(objects, TABLES[table]).append(empty, coverage)
 
@@ -122,7 +122,7 @@ def test_one_table_shows_what_the_other_lacks() -> None:
 
 
 def test_offsets_that_kafka_deleted_are_still_expected() -> None:
-    """Retention moved Kafka's low watermark to 100; 50 was stored, so 51 to 99 had been there."""
+    """Retention moved Kafka's low watermark to 100; 50 was stored, so 51 to 99 existed."""
     found = {"cutouts": account(covering(p0=[50, *range(100, 110)]))}
     entry = lines(found, {(TOPIC, 0): (100, 110)})["cutouts", TOPIC, 0]
     assert (entry.low, entry.high) == (50, 110)

@@ -36,7 +36,7 @@ def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> 
     assert bits(sort_unique(pa.concat_tables(parts), DETECTIONS)) == expected
 
 
-def test_places() -> None:
+def test_an_image_location_wins_against_a_null() -> None:
     place = dict.fromkeys(CUTOUT_LOCATION.names) | {"survey": "ztf", "object_id": "a", "mjd": 1.0}
     absent = place | {"alert_id": 1, "kind": "science"}
     present = absent | {"pack": "packs/1/a.parquet", "offset": 4, "length": 3}
@@ -51,8 +51,8 @@ def test_sorted_rows_are_not_copied() -> None:
         "kind": "a",
     }
     rows = table([row | {"alert_id": n, "object_id": ""} for n in range(3)], CUTOUT_LOCATION)
-    kept = sort_unique(rows, CUTOUTS)
-    assert kept["alert_id"].chunk(0).buffers()[1].address == (
+    unique = sort_unique(rows, CUTOUTS)
+    assert unique["alert_id"].chunk(0).buffers()[1].address == (
         rows["alert_id"].chunk(0).buffers()[1].address
     )
 

@@ -299,7 +299,7 @@ def test_a_wrong_key_is_a_store_down(bucket: Settings) -> None:
 @pytest.mark.parametrize(
     "store", ["", "ftp://a/b", "http://127.0.0.1:8400", "http:///bucket", "file://", "file://a/b"]
 )
-def test_not_a_store(store: str) -> None:
+def test_a_url_that_is_no_store_is_refused(store: str) -> None:
     with pytest.raises(SetupError, match="not a store"):
         open_objects(Settings(store=store))
 

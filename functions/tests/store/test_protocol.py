@@ -1,5 +1,8 @@
-"""The protocol under random events: after every step, in any order, the table holds exactly its
-acknowledged rows, merged as plain Python merges them."""
+"""The protocol of tables and compaction under random operations.
+
+After every step, in any order, a table holds exactly its acknowledged rows, merged as plain Python
+merges them.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -29,7 +32,7 @@ detections = st.lists(
     st.builds(detection, st.sampled_from(OBJECTS), st.integers(0, 2), st.integers(0, 3)),
     max_size=10,
 )
-# Requests of a compaction: most happens at the early ones.
+# Numbers of a compaction's requests. The early requests matter most.
 moments = st.integers(0, 60)
 graces = st.sampled_from([timedelta(0), timedelta(0), timedelta(minutes=5)])
 
@@ -106,12 +109,12 @@ class Protocol(RuleBasedStateMachine):
         """Others compact and append between any two requests of a compaction."""
 
         def before(number: int) -> None:
-            what, other_grace = interruptions.pop(number, (None, None))
-            if what == "append" and self.appended:
+            operation, other_grace = interruptions.pop(number, (None, None))
+            if operation == "append" and self.appended:
                 self._append(self.store, number % len(self.appended))
-            elif what:
-                for _ in range(2):  # what the first merges the second removes
-                    self._compact(self.store, other_grace, 4, what == "major")
+            elif operation:
+                for _ in range(2):  # the second removes the inputs that the first merged
+                    self._compact(self.store, other_grace, 4, operation == "major")
 
         self._compact(Watched(self.store, before), grace, run_rows, major)
 
@@ -166,7 +169,7 @@ class Protocol(RuleBasedStateMachine):
         self._check(Table(self.store, DETECTIONS, threads=1))
 
     def teardown(self) -> None:
-        """In the end everything is one run, and nothing else is left in the store."""
+        """In the end the store holds one run and nothing else."""
         for _ in range(3):
             self.now += timedelta(hours=1)
             report = self._compact(self.store, timedelta(minutes=5), 100, True)

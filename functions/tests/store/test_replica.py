@@ -101,7 +101,7 @@ def test_catching_up_copies_everything_once() -> None:
 
 
 def test_inputs_of_a_merged_run_are_not_copied() -> None:
-    """Nor if the second site merged them by itself."""
+    """This also holds if the second site merged them itself."""
     source, target = store(), store()
     for number in range(4):
         flush(source, number)
@@ -172,7 +172,7 @@ def test_a_damaged_pack_stops_only_the_runs_that_point_into_it() -> None:
     assert {info.key for info in replica.missing()} == {bad, bad_run}
     assert {good, good_run, "zz"} <= set(keys(target))
     assert check(target) == Coverage.of({("alerts", 0): range(EACH, 2 * EACH)})
-    source.delete(bad)  # given up: everything else is copied
+    source.delete(bad)  # without the damaged object everything else is copied
     replica.catch_up()
     assert list(replica.missing()) == []
 
@@ -239,11 +239,11 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
         if busy:
             return
         busy = True
-        what = dice.random()
-        if what < 0.06 and flushed < 40:
+        choice = dice.random()
+        if choice < 0.06 and flushed < 40:
             flush(source, flushed)
             flushed += 1
-        elif what < 0.1:
+        elif choice < 0.1:
             spec = dice.choice([CUTOUTS, DETECTIONS])
             grace = dice.choice([timedelta(), timedelta(days=1)])
             cut = dice.choice([8, 1000])

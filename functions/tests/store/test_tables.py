@@ -22,37 +22,10 @@ from stampede.store.run_format import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.tables import Table
-from tests.support.rows import bits, detection, detections, merged, table
+from tests.support.rows import bits, detection, detections, many, merged, object_ids, table
 from tests.support.watched_objects import Failing, Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
-
-
-def many(rows: int, per_object: int = 1, version: int = 0) -> pa.Table:
-    """Detections of objects 000000 ..., `per_object` of each."""
-    number = np.arange(rows)
-    names = [f"{n:06}" for n in (number // per_object).tolist()]
-    columns = {
-        "object_id": names,
-        "survey": ["lsst"] * rows,
-        "source_id": number,
-        "mjd": 60000 + number / 100,
-        "flux": np.full(rows, version, np.float32),
-        "processed_mjd": np.full(rows, 60000.0 + version),
-    }
-    columns |= {name: np.zeros(rows, bool) for name in ("forced", "limit", "withdrawn")}
-    empty = DETECTION.empty_table()
-    return pa.table(
-        {
-            field.name: columns.get(field.name, pa.nulls(rows, empty[field.name].type))
-            for field in DETECTION
-        },
-        DETECTION,
-    )
-
-
-def ids(rows: pa.Table) -> list:
-    return sorted(set(rows["object_id"].to_pylist()))
 
 
 @given(
@@ -71,11 +44,11 @@ def test_lookup_gives_what_plain_python_gives(appends: list, values: list) -> No
 def test_integer_keys() -> None:
     one = Table(MemoryObjects(), CUTOUTS)
     row = {f.name: None if f.nullable else 1.0 if f.name == "mjd" else "x" for f in CUTOUT_LOCATION}
-    some = [-(2**63), -1, 0, 5, 2**63 - 1]
-    rows = [row | {"alert_id": number} for number in some]
+    alert_ids = [-(2**63), -1, 0, 5, 2**63 - 1]
+    rows = [row | {"alert_id": number} for number in alert_ids]
     one.append(table(rows, CUTOUT_LOCATION), COVERAGE)
     assert one.lookup([5, 2**63 - 1, 7])["alert_id"].to_pylist() == [5, 2**63 - 1]
-    assert one.lookup(some).to_pylist() == rows
+    assert one.lookup(alert_ids).to_pylist() == rows
 
 
 def test_an_empty_table() -> None:
@@ -130,9 +103,9 @@ def test_one_request_fetches_adjacent_row_groups() -> None:
     rows = many(10 * GROUP_ROWS)
     one.append(rows, COVERAGE)
     one.refresh()
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert objects.count("get") == 2
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
     assert objects.count("get") == 2
 
 
@@ -166,7 +139,7 @@ def test_without_a_cache_everything_is_read_again() -> None:
     one.append(rows, COVERAGE)
     for _ in range(2):
         before = objects.count("get")
-        assert one.lookup(ids(rows)).equals(rows)
+        assert one.lookup(object_ids(rows)).equals(rows)
         assert objects.count("get") > before
     assert one.reader.cache.bytes == 0
 
@@ -179,13 +152,13 @@ def test_cached_rows_need_no_request() -> None:
     assert one.cached(["000700"]) is None  # nothing listed
     one.refresh()
     found = one.lookup(["000700"])
-    asked = len(objects.calls)
+    requests = len(objects.calls)
     assert one.cached(["000700", "000700"]).equals(found)
     assert one.cached(["000700x"]).num_rows == 0  # its row group is cached and does not have it
     assert one.cached(["zzz"]).num_rows == 0
     assert one.cached(["000000"]) is None  # another row group
     assert one.cached(["000700", "000000"]) is None
-    assert len(objects.calls) == asked
+    assert len(objects.calls) == requests
 
     one.append(many(10, 1, 2), COVERAGE)
     one.refresh()
@@ -261,7 +234,7 @@ def write_run(
     return key
 
 
-def test_inputs_are_left_out_once_all_parts_are_there() -> None:
+def test_inputs_are_left_out_once_all_parts_exist() -> None:
     store = MemoryObjects()
     one = Table(store, DETECTIONS)
     rows = many(10)
@@ -274,7 +247,7 @@ def test_inputs_are_left_out_once_all_parts_are_there() -> None:
     one.refresh()
     assert [run.key for run in one.runs()] == [first, second]
     assert [run.key for run in one.listed()] == [key, first, second]
-    assert one.lookup(ids(rows)).equals(rows)
+    assert one.lookup(object_ids(rows)).equals(rows)
 
 
 def test_coverage_of_an_incomplete_run_does_not_count() -> None:
@@ -296,8 +269,10 @@ def test_a_footer_describes_its_run() -> None:
     store = MemoryObjects()
     key = write_run(store, many(10), 3, ["0002-" + "cd" * 16])
     metadata = pq.read_metadata(pa.BufferReader(store.get(key))).metadata
-    said = {k.decode(): json.loads(v) for k, v in metadata.items() if k.startswith(b"stampede.")}
-    assert said == {
+    stampede_metadata = {
+        k.decode(): json.loads(v) for k, v in metadata.items() if k.startswith(b"stampede.")
+    }
+    assert stampede_metadata == {
         "stampede.level": 3,
         "stampede.inputs": ["0002-" + "cd" * 16],
         "stampede.coverage": {"alerts/0": [[0, 10]]},

@@ -42,17 +42,17 @@ def head_columns(fields: dict) -> list[str]:
 
 
 def head(table: pa.Table) -> pa.Table:
-    rows, own = Rows.of_table(table), Rows.of_table(table, "measurement.")
+    rows, measurement = Rows.of_table(table), Rows.of_table(table, "measurement.")
     nowhere = pa.nulls(len(table), pa.float64())
     return pa.table(
         {
             "alert_id": rows.get("alertId", type=pa.int64()),
             "object_id": rows.get("star", type=pa.string()),
-            "mjd": _mjd(own),
-            "band": own.get("filter", type=pa.string()),
+            "mjd": _mjd(measurement),
+            "band": measurement.get("filter", type=pa.string()),
             "ra": nowhere,
             "dec": nowhere,
-            "processed_mjd": _mjd(own),
+            "processed_mjd": _mjd(measurement),
         }
     )
 
@@ -69,8 +69,10 @@ def gzip_file(image: bytes | memoryview) -> bytes:
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     parents, earlier = explode(table["earlier"].chunk(0))
-    own = Rows.of_struct(table["measurement"].chunk(0))
-    return concat(DETECTION, [_points(own, heads), _points(earlier, heads.take(pa.array(parents)))])
+    measurement = Rows.of_struct(table["measurement"].chunk(0))
+    return concat(
+        DETECTION, [_points(measurement, heads), _points(earlier, heads.take(pa.array(parents)))]
+    )
 
 
 def _points(rows: Rows, heads: pa.Table) -> pa.Table:

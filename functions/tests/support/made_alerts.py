@@ -14,6 +14,8 @@ from stampede.alerts.surveys.rubin_schemas import rubin_schema
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 FITS = b"SIMPLE  =                    T" + b" " * 50 + b"x" * 2800
+# A string that looks like the length of an image, 10,849 bytes, and its first bytes.
+FORGED = "©\x01" + FITS[:30].decode()
 
 
 def fill(schema, rng: random.Random, names: dict):
@@ -66,7 +68,7 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
         **{"magpsf": optional("float"), "sigmapsf": optional("float")},
         **{"ra": optional("double"), "dec": optional("double"), "isdiffpos": optional("string")},
     }
-    own = {**measured, "candid": candid, **({"drb": optional("float")} if drb else {})}
+    candidate = {**measured, "candid": candid, **({"drb": optional("float")} if drb else {})}
     history = {**measured, "candid": optional("long")}
     point = {
         **{"jd": "double", "fid": "int", "pid": "long", "rcid": optional("int")},
@@ -78,7 +80,7 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
     stamp = row_type("cutout", {"fileName": "string", "stampData": "bytes"})
     fields = {
         **{"schemavsn": "string", "objectId": "string", "candid": candid},
-        "candidate": row_type("candidate", own),
+        "candidate": row_type("candidate", candidate),
         "prv_candidates": ["null", {"type": "array", "items": row_type("prv_candidate", history)}],
         **(
             {"fp_hists": ["null", {"type": "array", "items": row_type("fp_hist", point)}]}
@@ -94,13 +96,18 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
 
 def ztf_record(candid=2430301980815015000, **changes) -> dict:
     stamp = {"fileName": "x.fits.gz", "stampData": gzip.compress(FITS, mtime=0)}
-    own = {
+    candidate = {
         **{"jd": 2460000.5, "fid": 1, "pid": 2430301980815, "diffmaglim": 20.5, "programid": 1},
         **{"rcid": 3, "rb": 0.5, "magpsf": 18.0, "sigmapsf": 0.1, "ra": 10.0, "dec": -5.0},
         **{"isdiffpos": "t", "candid": candid, "drb": 0.9},
     }
     return {
-        **{"schemavsn": "4.02", "objectId": "ZTF18aaaaaaa", "candid": candid, "candidate": own},
+        **{
+            "schemavsn": "4.02",
+            "objectId": "ZTF18aaaaaaa",
+            "candid": candid,
+            "candidate": candidate,
+        },
         **{"prv_candidates": None, "fp_hists": None},
         **{"cutoutScience": stamp, "cutoutTemplate": stamp, "cutoutDifference": stamp},
         **changes,

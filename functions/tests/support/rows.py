@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -49,6 +50,34 @@ def detection(object_id: str, source_id: int, version: int = 0) -> Row:
     row |= {"object_id": object_id, "survey": "lsst", "source_id": source_id}
     row |= {"forced": False, "limit": False, "withdrawn": False, "mjd": 60000.0 + source_id}
     return row | {"processed_mjd": 60000.0 + version, "flux": float(version)}
+
+
+def many(rows: int, per_object: int = 1, version: int = 0) -> pa.Table:
+    """Detections of objects 000000 ..., `per_object` of each."""
+    number = np.arange(rows)
+    names = [f"{n:06}" for n in (number // per_object).tolist()]
+    columns = {
+        "object_id": names,
+        "survey": ["lsst"] * rows,
+        "source_id": number,
+        "mjd": 60000 + number / 100,
+        "flux": np.full(rows, version, np.float32),
+        "processed_mjd": np.full(rows, 60000.0 + version),
+    }
+    columns |= {name: np.zeros(rows, bool) for name in ("forced", "limit", "withdrawn")}
+    empty = DETECTION.empty_table()
+    return pa.table(
+        {
+            field.name: columns.get(field.name, pa.nulls(rows, empty[field.name].type))
+            for field in DETECTION
+        },
+        DETECTION,
+    )
+
+
+def object_ids(rows: pa.Table) -> list[str]:
+    """The distinct object ids of a table, sorted."""
+    return sorted(set(rows["object_id"].to_pylist()))
 
 
 def cutout(alert_id: int, kind: str, fits: bytes | None, mjd: float = 60000.25) -> Row:

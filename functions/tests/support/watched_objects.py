@@ -1,6 +1,6 @@
-"""Stores around others, for tests: they count, interrupt, fail, delay and corrupt.
+"""Wrappers around a store, for tests: they count, interrupt, fail, delay and corrupt requests.
 
-They may be put around one another: ``Watched(Changed(MemoryObjects(), read=flip_a_bit))``.
+They can be nested: ``Watched(Changed(MemoryObjects(), read=flip_a_bit))``.
 """
 
 import itertools
@@ -42,7 +42,19 @@ class Forwarding:
         return self.inner.forget_uploads(before)
 
 
-class Failing(Forwarding):
+class BeforeGet(Forwarding):
+    """Calls `action(key, start)` before each GET. The action may record, wait or raise."""
+
+    def __init__(self, inner: Objects, action: Callable[[str, int], None]) -> None:
+        super().__init__(inner)
+        self._action = action
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        self._action(key, start)
+        return super().get(key, start, length)
+
+
+class Failing(BeforeGet):
     """GETs raise `error(key)` where `when(key, start)` holds."""
 
     def __init__(
@@ -51,13 +63,11 @@ class Failing(Forwarding):
         error: type[Exception],
         when: Callable[[str, int], bool] = lambda key, start: True,
     ) -> None:
-        super().__init__(inner)
-        self._error, self._when = error, when
+        def fail(key: str, start: int) -> None:
+            if when(key, start):
+                raise error(key)
 
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        if self._when(key, start):
-            raise self._error(key)
-        return super().get(key, start, length)
+        super().__init__(inner, fail)
 
 
 class Changed(Forwarding):

@@ -9,7 +9,7 @@ from stampede import __version__
 from stampede.settings import Settings
 from stampede_local.ports import free_port
 
-# Whole processes: not for the quick loop.
+# Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
 
 COMMANDS = (

@@ -1,4 +1,7 @@
-"""The examples and schemas in `eventing/`, checked against what is sent and parsed."""
+"""The examples and schemas in `eventing/`, checked against the events that are sent and parsed.
+
+At the top, since sources, functions, the relay and Triggers share this contract.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -80,9 +83,9 @@ def test_what_our_source_sends(topic, partition, offset, milliseconds, key, head
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
-    """For the same record; the time agrees to the millisecond, in any notation."""
-    theirs = example(name)
-    kafka = theirs.event.attributes
+    """Both describe the same record; the times agree to the millisecond, in any notation."""
+    kafka_source = example(name)
+    kafka = kafka_source.event.attributes
     headers = {
         "kafkaheaderschemavsn": ("schemavsn", b"4.02"),
         "datacontenttype": ("Content-Type", b"application/Avro"),
@@ -92,16 +95,16 @@ def test_our_source_sends_what_a_kafka_source_does(name: str) -> None:
         round(kafka["time"].timestamp() * 1000),
         kafka["key"].encode() if "key" in kafka else None,
         [header for name, header in headers.items() if name in kafka],
-        theirs.body,
+        kafka_source.body,
     )
     source = kafka["source"].rpartition("#")[0].split("/")
     event_headers = CloudEventHeaders(
         source[4], source[6], {"site": "one"} if "site" in kafka else {}
     )
-    ours = event_of(event_headers.headers(record), record.value)
-    later = {"knativekafkatopic"}  # from releases newer than those that ours follows
-    assert ours.attributes == {k: v for k, v in kafka.items() if k not in later}
-    assert ours.data == theirs.event.data
+    own_source = event_of(event_headers.headers(record), record.value)
+    later = {"knativekafkatopic"}  # from newer releases than the one that our source follows
+    assert own_source.attributes == {k: v for k, v in kafka.items() if k not in later}
+    assert own_source.data == kafka_source.event.data
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -1,4 +1,4 @@
-"""docs/store.md is true: its SQL reads a bucket as a stranger would find it."""
+"""docs/store.md is true: its SQL reads a bucket that a reader has never seen."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import cutout, detection, table
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "store.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "store.md"
 FIRST = Coverage.of({("alerts", 0): range(5)})
 SECOND = Coverage.of({("alerts", 0): range(5, 9)})
 
@@ -67,7 +67,7 @@ def test_layout_is_as_drawn(bucket: Path) -> None:
         "(?:" + re.sub(r"\[(.*?)\]", r"(?:\1)?", line.split()[0]).replace(".", r"\.") + ")"
         for line in drawn[1].splitlines()
     ]
-    whole = "|".join(re.sub(r"<\w+>", "[0-9a-z]+", pattern) for pattern in patterns)
+    pattern_of_keys = "|".join(re.sub(r"<\w+>", "[0-9a-z]+", pattern) for pattern in patterns)
     keys = [info.key for info in DirectoryObjects(bucket).list("")]
     assert len(keys) == 4
-    assert all(re.fullmatch(whole, key) for key in keys), (whole, keys)
+    assert all(re.fullmatch(pattern_of_keys, key) for key in keys), (pattern_of_keys, keys)

@@ -1,6 +1,8 @@
-"""A survey is one module and one entry: an invented one goes all the way, from bytes to HTTP."""
+"""A survey is one module and one entry: an invented one works from its bytes to HTTP.
 
-import asyncio
+This crosses all rooms: decoding, the alert functions, the store and the read service.
+"""
+
 import gzip
 import io
 import json
@@ -25,7 +27,7 @@ from stampede.timescale import TAI_MINUS_UTC
 from tests.support import argus, made_alerts
 from tests.support.batch_decoders import make_batch_decoder
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "add-a-survey.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-survey.md"
 FITS = made_alerts.FITS
 
 
@@ -62,7 +64,7 @@ def test_the_framing_recognises_its_schema() -> None:
         Framing(1 << 20).take(other)
 
 
-def test_its_cutouts_and_light_curves_come_out_among_those_of_other_surveys(tmp_path) -> None:
+def test_its_alerts_are_decoded_beside_those_of_other_surveys(tmp_path) -> None:
     decoder = make_batch_decoder(tmp_path)
     bad = alert(3, imageNew=b"GIF89a")
     messages = [alert(1), made_alerts.ztf_alert(5), bad, alert(2)]
@@ -81,10 +83,10 @@ def test_its_cutouts_and_light_curves_come_out_among_those_of_other_surveys(tmp_
     assert found == {(n, kind): fits for n in (1, 2) for kind, fits in kinds.items()}
 
     assert points.faults == [None] * 4
-    own = [row for row in points.rows.to_pylist() if row["object_id"] == "star-1"]
-    assert [row["source_id"] for row in own] == [103, 100, 101, 102]
-    assert own[0]["mjd"] == 60003 + TAI_MINUS_UTC
-    assert (own[0]["flux"], own[0]["flux_err"]) == (1500.0, 250.0)
+    star = [row for row in points.rows.to_pylist() if row["object_id"] == "star-1"]
+    assert [row["source_id"] for row in star] == [103, 100, 101, 102]
+    assert star[0]["mjd"] == 60003 + TAI_MINUS_UTC
+    assert (star[0]["flux"], star[0]["flux_err"]) == (1500.0, 250.0)
     raw = {alerts.survey: alerts.table for alerts in points.raw}
     assert raw["argus"].column_names == ["alertId", "star", "measurement"]
 
@@ -108,7 +110,8 @@ async def get(app: Starlette, path: str) -> tuple[int, bytes]:
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
 
-def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, monkeypatch) -> None:
+@pytest.mark.anyio
+async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, monkeypatch) -> None:
     objects, messages = MemoryObjects(), [alert(1), alert(2)]
     positions = [Position("argus-alerts", 0, n) for n in range(2)]
     for function in (cutouts, lightcurves):
@@ -117,19 +120,16 @@ def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, monkeyp
         assert flush(Batch(messages, positions, False)).outcomes == [None, None]
     assert [info.key for info in objects.list("alerts/argus/")]
 
-    async def read() -> None:
-        app = make_app(Settings(), objects)
-        async with app.router.lifespan_context(app):
-            answer = await get(app, "/v1/alerts/1/cutouts/science?survey=argus")
-            assert answer == (200, FITS)
-            status, body = await get(app, "/v1/objects/star-2/lightcurve?format=json")
-            assert (status, json.loads(body)["survey"]) == (200, "argus")
-            assert len(json.loads(body)["detections"]) == 4
-            status, body = await get(app, "/v1/alerts/1?survey=zwicky")
-            assert status == 400
-            assert b"must be one of lsst, ztf, argus" in body
-
-    asyncio.run(read())
+    app = make_app(Settings(), objects)
+    async with app.router.lifespan_context(app):
+        answer = await get(app, "/v1/alerts/1/cutouts/science?survey=argus")
+        assert answer == (200, FITS)
+        status, body = await get(app, "/v1/objects/star-2/lightcurve?format=json")
+        assert (status, json.loads(body)["survey"]) == (200, "argus")
+        assert len(json.loads(body)["detections"]) == 4
+        status, body = await get(app, "/v1/alerts/1?survey=zwicky")
+        assert status == 400
+        assert b"must be one of lsst, ztf, argus" in body
 
 
 def test_the_page_names_every_part_of_a_survey() -> None:

@@ -22,17 +22,19 @@ def event(offset: int | None, topic: str = "alerts", reason: str = "no alert") -
 
 
 def put_letters(objects: Objects, *events: Event, table: str = "cutouts") -> str:
+    """Store one object of dead letters; returns its key."""
     key, data = write_letters(table, events)
     objects.put(key, data)
     return key
 
 
 def put_run(objects: Objects, *offsets: int, table: str = "cutouts") -> None:
-    """A run without rows: its coverage is what counts here."""
+    """Store a run without rows; only its coverage matters here."""
     rows = pa.Table.from_pylist([], schema=TABLES[table].schema)
     Table(objects, TABLES[table]).append(rows, Coverage.of({("alerts", 0): offsets}))
 
 
 def ids(objects: Objects, *choice: object) -> list[str]:
+    """Ids of the letters that `DeadLetterFilter(*choice)` selects, in the order of reading."""
     reader = DeadLetterReader(objects, DeadLetterFilter(*choice))  # type: ignore[arg-type]
     return [letter.id for letter in reader.letters()]

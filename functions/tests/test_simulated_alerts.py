@@ -1,4 +1,4 @@
-"""What Stampede reads out of simulated alerts is what the simulator says is true."""
+"""Stampede reads from simulated alerts exactly what the simulator expects."""
 
 import gzip
 from collections import defaultdict
@@ -51,7 +51,7 @@ def test_light_curves_and_cutouts(reader):
     stored = [
         (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"])) for row in rows
     ]
-    # Schema by schema, in the order in which they are first met; of each in the order of a pack.
+    # Ordered by the first alert of each schema; within a schema as in a pack.
     ordered = sorted(alerts, key=lambda alert: (alert.survey != alerts[0].survey, alert.alert_id))
     assert stored == [
         (alert.alert_id, kind, alert.fits[kind]) for alert in ordered for kind in sorted(KINDS)

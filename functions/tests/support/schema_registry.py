@@ -1,0 +1,50 @@
+"""Confluent's schema registry, with prepared answers."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+Answer = tuple[int, object]
+"""Status, and the body: bytes, or a value that is sent as JSON."""
+
+UNKNOWN_SCHEMA: Answer = (404, {"error_code": 40403, "message": "Schema not found"})
+
+
+class SchemaRegistryServer(ThreadingHTTPServer):
+    """Serves ``GET /schemas/ids/{id}`` within a ``with`` block.
+
+    `answers` holds the answer for each path; `requested` lists the paths that were requested.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, Answer] = {}
+        self.requested: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: SchemaRegistryServer
+
+    def do_GET(self) -> None:
+        self.server.requested.append(self.path)
+        status, body = self.server.answers.get(self.path, UNKNOWN_SCHEMA)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        pass
