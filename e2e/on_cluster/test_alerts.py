@@ -25,9 +25,13 @@ CORRUPT = 0.02
 # Send each alert of a tar on standard input to the topic of its survey.
 SEND = """
 import sys, tarfile
-from stampede_local.kafka import producer
+from confluent_kafka import Producer
 from stampede.settings import Settings
-kafka = producer(Settings().kafka)
+kafka = Producer({
+    "bootstrap.servers": Settings().kafka,
+    "message.max.bytes": 8 << 20,
+    "queue.buffering.max.kbytes": 128 << 10,
+})
 for member in (tar := tarfile.open(fileobj=sys.stdin.buffer, mode="r|")):
     data = tar.extractfile(member).read()
     kafka.produce("lsst-alerts" if data[:1] == b"\\0" else "ztf-alerts", data)
