@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.cache import Cache
 from stampede.store.compaction import compact
@@ -117,7 +118,8 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult
     begin = time.perf_counter()
     listed = sum(1 for _ in bucket.list(prefix(spec.name)))
     listing = time.perf_counter() - begin
-    assert listed == len(table.runs())
+    if listed != len(table.runs()):
+        raise StampedeError(f"{listed} runs are listed, {len(table.runs())} are read")
     runs = len({part.name.run for part in table.runs()})
     rows = sum(part.rows for part in table.runs())
     return ProbeResult(seconds, listing, cold, requests, read, runs, rows, imported, resident())
@@ -147,7 +149,8 @@ def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
         begin = time.perf_counter()
         found = table.lookup([one])
         spent.append(1e3 * (time.perf_counter() - begin))
-        assert found.num_rows, one
+        if not found.num_rows:
+            raise StampedeError(f"{table.spec.name} does not find {one}")
     return spent
 
 

@@ -12,7 +12,6 @@ from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 
 KB = 1000
@@ -54,7 +53,6 @@ def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
 
 def store(objects: Objects, table: Table, rows: pa.Table, number: int) -> str:
     """What the function `cutouts` does with a decoded batch. Returns the pack's key."""
-    assert table.spec is CUTOUTS
     coverage = Coverage.of({("bench", number): range(rows.num_rows // len(KINDS))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data), pack.sha256)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
@@ -137,9 +138,12 @@ def points_at(number: int, batch: int, curves: int, rows: int) -> pa.Table:
 
 
 def check(table: Table, curves: int, updated: int, rows: int) -> None:
-    """Check that a light curve has each of its points exactly once."""
+    """Raise `StampedeError` unless a light curve has each of its points exactly once."""
     table.refresh()
     expected = points([curves - 1], 0, CURVE_POINTS + 2 * updated)
     found = table.lookup(expected["object_id"].unique().to_pylist())
-    assert found.num_rows == expected.num_rows, (found.num_rows, expected.num_rows, rows)
-    assert found["source_id"].equals(expected["source_id"])
+    if not found["source_id"].equals(expected["source_id"]):
+        raise StampedeError(
+            f"with {rows} rows per update, a light curve of {expected.num_rows} points does not "
+            f"read back as written: it has {found.num_rows}"
+        )
