@@ -20,7 +20,6 @@ from stampede.alerts.framing import WriterSchema
 from stampede.errors import StampedeError, Undecodable
 
 PADDING = bytes(16)
-EMPTY_RECORD = fastavro.parse_schema({"type": "record", "name": "alert", "fields": []})
 
 
 class DecoderFailed(StampedeError):
@@ -114,9 +113,10 @@ def check(schema: WriterSchema, record: Bytes) -> None:
     A skip does not notice the end of the bytes, so padding follows them: if the reader ends within
     the padding, the record is cut off.
     """
+    no_fields = {"type": "record", "name": schema.parsed["name"], "fields": []}
     data = io.BytesIO(bytes(record) + PADDING)
     try:
-        fastavro.schemaless_reader(data, schema.parsed, EMPTY_RECORD)
+        fastavro.schemaless_reader(data, schema.parsed, no_fields)
     except Exception as error:  # fastavro raises many types for bad bytes
         reason = str(error) or type(error).__name__
         raise Undecodable(f"the bytes do not fit the schema: {reason}") from error

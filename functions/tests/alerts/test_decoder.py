@@ -29,6 +29,12 @@ def test_check_accepts_whole_records_only(version: int) -> None:
                 check(schema, damaged)
 
 
+def test_check_accepts_a_record_of_any_name() -> None:
+    """Brokers export Rubin's alerts again under names of their own."""
+    named = made_alerts.ztf_schema() | {"name": "topLevelRecord"}
+    check(*framed(made_alerts.contained([made_alerts.ztf_record()], named)))
+
+
 def test_check_finds_a_schema_id_that_does_not_fit() -> None:
     message = made_alerts.confluent(made_alerts.rubin_record(704, 1), 704)
     schema, record = framed(b"\0" + (1101).to_bytes(4, "big") + message[5:])
