@@ -13,17 +13,22 @@ _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}
 Environment = dict[str, str]
 
 
+def stores(settings: Settings) -> dict[str, str]:
+    """The stores of both sites and the keys for them, by the name of the setting."""
+    return {
+        "store": settings.store,
+        "access_key": settings.access_key,
+        "secret_key": settings.secret_key.get_secret_value(),
+        "replica": settings.replica,
+        "replica_access_key": settings.replica_access_key,
+        "replica_secret_key": settings.replica_secret_key.get_secret_value(),
+    }
+
+
 def of_every_process(settings: Settings) -> Environment:
     """For every process: the stores, the keys for them, and the address to listen on."""
-    return {
-        "STAMPEDE_STORE": settings.store,
-        "STAMPEDE_ACCESS_KEY": settings.access_key,
-        "STAMPEDE_SECRET_KEY": settings.secret_key.get_secret_value(),
-        "STAMPEDE_REPLICA": settings.replica,
-        "STAMPEDE_REPLICA_ACCESS_KEY": settings.replica_access_key,
-        "STAMPEDE_REPLICA_SECRET_KEY": settings.replica_secret_key.get_secret_value(),
-        "STAMPEDE_HOST": "127.0.0.1",
-    }
+    variables = {f"STAMPEDE_{name.upper()}": value for name, value in stores(settings).items()}
+    return variables | {"STAMPEDE_HOST": "127.0.0.1"}
 
 
 def of_source(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:

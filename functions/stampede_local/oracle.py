@@ -15,7 +15,8 @@ import fastavro
 import numpy as np
 
 from stampede.alerts import schemas
-from stampede.alerts.surveys.rubin_schemas import rubin_schema
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
+from stampede.errors import Undecodable
 
 KINDS = ("science", "template", "difference")
 ZTF_BANDS = {1: "g", 2: "r", 3: "i"}
@@ -53,7 +54,10 @@ def expected_alert(message: bytes) -> ExpectedAlert | None:
 
 
 def unframe(message: bytes) -> tuple[Any, bytes]:
-    """Writer schema and record bytes of a message. Raises `ValueError` if it has no known frame."""
+    """Writer schema and record bytes of a message.
+
+    Raises `ValueError` if it has no known frame, `Undecodable` if its schema id is unknown.
+    """
     if message[:4] == b"Obj\x01":
         block: Any
         (block,) = fastavro.block_reader(io.BytesIO(message))
@@ -62,7 +66,9 @@ def unframe(message: bytes) -> tuple[Any, bytes]:
         return block.writer_schema, block.bytes_.getvalue()
     if len(message) >= 5 and message[0] == 0:
         schema_id = int.from_bytes(message[1:5], "big")
-        return schemas.parsed(rubin_schema(schema_id)), message[5:]
+        if schema_id not in rubin_schemas():
+            raise Undecodable(f"unknown schema id {schema_id}")
+        return schemas.parsed(rubin_schemas()[schema_id]), message[5:]
     raise ValueError("neither an Avro container nor Confluent framing")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stampede.errors import SetupError
 
-STOP_SECONDS = 75.0  # more than `functions.serving.DRAIN_SECONDS`
+STOP_SECONDS = 75.0  # more than `functions.server.DRAIN_SECONDS`
 
 _PARENTAL = ("setpriv", "--pdeathsig", "TERM", "--")
 

@@ -196,18 +196,12 @@ class System:
 
     def _write_up_file(self) -> None:
         """Write how other commands reach this system, into a file that is deleted when it stops."""
-        settings = self.settings
         running = {
             "pid": os.getpid(),
             "urls": self.urls,
-            "store": settings.store,
-            "access_key": settings.access_key,
-            "secret_key": settings.secret_key.get_secret_value(),
-            "replica": settings.replica,
-            "replica_access_key": settings.replica_access_key,
-            "replica_secret_key": settings.replica_secret_key.get_secret_value(),
-            "kafka": settings.kafka,
-            "topics": settings.topics,
+            **environment.stores(self.settings),
+            "kafka": self.settings.kafka,
+            "topics": self.settings.topics,
         }
         path = self.plan.data / UP
         path.touch(mode=0o600)

@@ -144,8 +144,8 @@ def _replay(
     """Send the letters, with a progress bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from stampede.cli.interrupts import run_until_stopped
     from stampede.deadletters.replay import replay as replay_letters
+    from stampede.interrupts import run_until_stopped
 
     columns = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[counts]}"))
     with Progress(*columns, TimeElapsedColumn(), console=progress_console()) as bar:

@@ -78,9 +78,9 @@ def _send(paths: list[Path], system: Running, console: Console) -> Ingested:
     """Send the alerts to the functions, with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from stampede.cli.interrupts import run_until_stopped
     from stampede.ingest.send import alert_sinks
     from stampede.ingest.send import ingest as send_alerts
+    from stampede.interrupts import run_until_stopped
     from stampede.store.open import open_objects
 
     objects, sinks = open_objects(system.settings), alert_sinks(system.urls)

@@ -6,10 +6,10 @@ Unlike a KafkaSource it commits an offset only after its event was accepted.
 
 import asyncio
 import json
-import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import uvicorn
 import uvloop
@@ -22,6 +22,7 @@ from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.event_endpoint import status_routes
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.interrupts import run_until_stopped
 from stampede.settings import Settings
 
 # uvicorn, at the other end, closes a connection that was idle for 5 s. Stop using it earlier:
@@ -58,15 +59,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
-
-    async def until_signal() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run(settings, stop)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(until_signal())
+    run_until_stopped(partial(run, settings), uvloop.new_event_loop)
 
 
 def check(settings: Settings) -> None:

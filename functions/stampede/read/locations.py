@@ -91,7 +91,7 @@ def by_kind(locations: Sequence[CutoutLocation]) -> list[CutoutLocation]:
     return sorted(locations, key=lambda location: KINDS.index(location.kind))
 
 
-def adjacent_groups(
+def grouped_by_request(
     locations: Sequence[CutoutLocation],
 ) -> Iterator[tuple[str, list[CutoutLocation]]]:
     """Packs, each with cutouts that one request can read, ascending by pack and offset.

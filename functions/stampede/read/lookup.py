@@ -13,10 +13,9 @@ from stampede.read.errors import Gone, NoThumbnail, UnknownObject
 from stampede.read.locations import (
     CutoutLocation,
     ThumbnailLocation,
-    adjacent_groups,
     cutout_locations,
+    grouped_by_request,
     no_such_cutout,
-    of_kind,
     of_one_alert,
     thumbnail_locations,
 )
@@ -70,10 +69,6 @@ class Lookup:
             return None
         return of_one_alert(cutout_locations(rows, survey), alert_id, survey)
 
-    def cutout(self, alert_id: int, kind: str, survey: str | None = None) -> CutoutLocation:
-        """Where one cutout is. Raises what `alert` raises, and `NoSuchCutout`."""
-        return of_kind(self.alert(alert_id, survey), kind)
-
     def fits(self, location: CutoutLocation) -> bytes:
         """The gzipped FITS file of one cutout. Raises `Gone`, and `NoSuchCutout`."""
         if location.pack is None:
@@ -87,7 +82,7 @@ class Lookup:
 
         One request reads adjacent cutouts. Cutouts that the survey did not send are left out.
         """
-        for pack, group in adjacent_groups(locations):
+        for pack, group in grouped_by_request(locations):
             start, last = group[0].offset, group[-1]
             try:
                 data = memoryview(self._get(pack, start, last.offset + last.length - start))

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import fastavro
 
 from stampede.alerts.schemas import Schema, parsed
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
 from stampede.simulator import ztf_container
 from stampede.simulator.packets import SimulatedAlert
 
@@ -59,7 +59,7 @@ def _faulty_lsst(body: bytes, fault: str) -> bytes:
         case "wrong-schema":
             return _framed(OLD_RUBIN, record)
         case "no-time" | "future" | "not-fits":
-            schema = parsed(rubin_schema(NEWEST_RUBIN))
+            schema = parsed(rubin_schemas()[NEWEST_RUBIN])
             packet = cast(dict, fastavro.schemaless_reader(io.BytesIO(record), schema))
             if fault == "not-fits":
                 packet["cutoutScience"] = NOT_FITS

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from stampede.alerts.container import varint
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schema
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
 from stampede.simulator import cutouts
 from stampede.simulator.packets import (
     NULL,
@@ -31,7 +31,7 @@ SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
 @cache
 def encoders() -> dict:
     """One encoder for each record. Values that are not simulated are NaN, 0 or False."""
-    types = named_types(rubin_schema(NEWEST_RUBIN))
+    types = named_types(rubin_schemas()[NEWEST_RUBIN])
     blank = {"float": math.nan, "double": math.nan, "int": 0, "boolean": False}
     return {name: encoder(types[name], **blank) for name in types if name != "alert"}
 

@@ -88,11 +88,6 @@ def read_pack(
     return _pack(rows, pa.py_buffer(data), spec), coverage
 
 
-def locations_of(data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS) -> pa.Table:
-    """Where the images of a pack lie, computed again from its bytes."""
-    return read_pack(data, spec)[0].locations
-
-
 def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0

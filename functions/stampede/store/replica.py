@@ -24,7 +24,7 @@ from stampede.store.copy import MAX_BYTES, Copied, Copier, find
 from stampede.store.digests import same
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.range_file import ObjectFile
-from stampede.store.runs import RunInfo, RunName, complete
+from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 
@@ -129,7 +129,7 @@ class Replica:
             parts = table.listed()
             table.close()
             at_target |= {part.key: part.object for part in parts}
-            superseded |= {(spec.name, name) for run in complete(parts) for name in run[0].inputs}
+            superseded |= {(spec.name, name) for name in inputs_of(complete(parts))}
         for run in runs:
             wanted = (table_of(run.key), run.name.run) not in superseded
             if wanted and not same(run.object, at_target.get(run.key)):

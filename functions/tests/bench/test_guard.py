@@ -17,6 +17,7 @@ from stampede.alerts.columns import KINDS
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
+from stampede.read.locations import of_kind
 from stampede.read.lookup import Lookup
 from stampede.settings import Settings
 from stampede.store.compaction import compact
@@ -99,7 +100,7 @@ def test_reads_take_few_requests(alerts, objects, flush) -> None:
         return (len(objects.calls) - before) / len(picked)
 
     def cutout(alert_id: int, _: str) -> bytes:
-        return lookup.fits(lookup.cutout(alert_id, "science"))
+        return lookup.fits(of_kind(lookup.alert(alert_id), "science"))
 
     def light_curve(_: int, object_id: str) -> pa.Table:
         return lookup.light_curves([object_id])

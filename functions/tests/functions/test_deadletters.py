@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.alerts.surveys.rubin_schemas import rubin_schema
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.event import parse
 from stampede.events.record import CloudEventHeaders, Record
@@ -104,7 +104,7 @@ def system(tmp_path: Path) -> System:
 def registry() -> Iterator[str]:
     """A Confluent schema registry that knows one schema."""
     with SchemaRegistryServer() as server:
-        schema = {"schema": json.dumps(rubin_schema(1101))}
+        schema = {"schema": json.dumps(rubin_schemas()[1101])}
         server.answers[f"/schemas/ids/{UNKNOWN}"] = (200, schema)
         yield server.url
 

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.read.locations import GAP, SPAN, CutoutLocation, adjacent_groups
+from stampede.read.locations import GAP, SPAN, CutoutLocation, grouped_by_request
 
 places = st.tuples(
     st.sampled_from([None, "packs/1", "packs/2"]),
@@ -17,7 +17,7 @@ def test_a_group_is_what_one_request_can_read(places):
     locations = [
         CutoutLocation(i, "ztf", "science", "Z1", 59000.0, *place) for i, place in enumerate(places)
     ]
-    groups = list(adjacent_groups(locations))
+    groups = list(grouped_by_request(locations))
     grouped = [location for _, group in groups for location in group]
     assert sorted(grouped) == sorted(each for each in locations if each.pack)
     assert [(each.pack, each.offset) for each in grouped] == sorted(

@@ -10,7 +10,7 @@ from pathlib import Path
 import fastavro
 
 from stampede.alerts import schemas
-from stampede.alerts.surveys.rubin_schemas import rubin_schema
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 FITS = b"SIMPLE  =                    T" + b" " * 50 + b"x" * 2800
@@ -45,12 +45,12 @@ def fill(schema, rng: random.Random, names: dict):
 
 
 def rubin_record(version: int, seed: int = 0) -> dict:
-    return fill(rubin_schema(version), random.Random(seed), {})
+    return fill(rubin_schemas()[version], random.Random(seed), {})
 
 
 def confluent(record: dict, version: int) -> bytes:
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, schemas.parsed(rubin_schema(version)), record)
+    fastavro.schemaless_writer(out, schemas.parsed(rubin_schemas()[version]), record)
     return b"\0" + version.to_bytes(4, "big") + out.getvalue()
 
 

@@ -9,8 +9,6 @@ import json
 from functools import cache
 from importlib import resources
 
-from stampede.errors import Undecodable
-
 # Every published version of Rubin's alert schema, oldest first.
 RUBIN_VERSIONS = [300, 400, 500, 600, 601, 700, 701, 702, 703, 704, 800, 900, 1000, 1100, 1101]
 NEWEST_RUBIN = RUBIN_VERSIONS[-1]
@@ -21,14 +19,3 @@ def rubin_schemas() -> dict[int, dict]:
     """All versions by number, oldest first; shared, so do not change them."""
     text = resources.files(__package__).joinpath("rubin_schemas.json").read_text("utf-8")
     return {int(schema_id): schema for schema_id, schema in json.loads(text).items()}
-
-
-def rubin_schema(schema_id: int) -> dict:
-    """The version of that number. Raises `Undecodable` if it is not built in."""
-    try:
-        return rubin_schemas()[schema_id]
-    except KeyError:
-        raise Undecodable(
-            f"unknown schema id {schema_id}: Rubin's schemas built in are "
-            f"{RUBIN_VERSIONS[0]} to {NEWEST_RUBIN}"
-        ) from None

@@ -1,4 +1,4 @@
-"""Lets a command end in good order after Ctrl-C or SIGTERM."""
+"""Lets a program end in good order after Ctrl-C or SIGTERM."""
 
 import asyncio
 import signal
@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+def run_until_stopped(
+    main: Callable[[asyncio.Event], Coroutine[Any, Any, T]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
     """Run ``main(stop)`` and return what it returns; SIGTERM and SIGINT set `stop`."""
 
     async def run() -> T:
@@ -17,4 +20,5 @@ def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         return await main(stop)
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(run())
