@@ -49,6 +49,18 @@ class TooLarge(StampedeError):
     name, status = "too-large", 413
 
 
+class NotInTime(StampedeError):
+    """The client did not send its request in time: try again."""
+
+    name, status = "not-in-time", 408
+
+
+class TooManyHeaders(StampedeError):
+    """The request's header is larger than Stampede accepts."""
+
+    name, status = "headers-too-large", 431
+
+
 class StoreDown(StampedeError):
     """The object store did not answer, or its answer was wrong: try again."""
 

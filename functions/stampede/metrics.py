@@ -24,7 +24,14 @@ FLUSH_BYTES = Counter("stampede_flush_stored_bytes_total", "Bytes put into the s
 PANELS = Counter(
     "stampede_thumbnail_panels_total", "Cutouts drawn: image, absent or damaged", ["outcome"]
 )
-HELD_BYTES = Gauge("stampede_held_bytes", "Bytes of alerts waiting to be stored", ["function"])
+HELD_BYTES = Gauge(
+    "stampede_held_bytes", "Bytes of requests that are read or handled", ["function"]
+)
+CLIENTS_DROPPED = Counter(
+    "stampede_clients_dropped_total",
+    "Connections closed because their client held them: header, body, answer or pipeline",
+    ["part"],
+)
 WORKER_DEATHS = Counter(
     "stampede_worker_deaths_total", "Worker processes lost to a batch", ["function"]
 )

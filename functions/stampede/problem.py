@@ -1,5 +1,7 @@
 """Problem documents: how Stampede reports an error over HTTP (RFC 9457)."""
 
+import json
+
 from stampede.errors import StampedeError
 
 
@@ -14,3 +16,8 @@ def problem_document(error: StampedeError, detail: str | None = None) -> dict[st
         "status": error.status,
         "detail": error.message if detail is None else detail,
     }
+
+
+def problem_json(error: StampedeError, detail: str | None = None) -> bytes:
+    """An error's problem document as JSON, ``application/problem+json``."""
+    return json.dumps(problem_document(error, detail)).encode()

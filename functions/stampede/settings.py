@@ -59,7 +59,15 @@ class Settings(BaseSettings):
     batch_alerts: int = Field(1000, description="most alerts in one batch")
     batch_bytes: int = Field(64 * MIB, description="most bytes of alerts in one batch")
     linger_ms: int = Field(50, description="how long a batch waits for more alerts")
-    queue_bytes: int = Field(256 * MIB, description="bytes held before a function answers 429")
+    queue_bytes: int = Field(
+        256 * MIB, description="bytes of requests held before a function answers 429"
+    )
+    client_seconds: float = Field(
+        60.0,
+        gt=0,
+        description="a client is dropped if its header takes longer, or if it sends nothing of its "
+        "body or takes nothing of its answer for so long",
+    )
     workers: int = Field(1, description="worker processes: batches stored at once")
     decode_seconds: float = Field(
         3.0, description="seconds of CPU that decoding a batch may take; more for a large one"

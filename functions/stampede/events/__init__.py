@@ -7,6 +7,7 @@ __all__ = [
     "delivery",
     "event",
     "event_endpoint",
+    "http_protocol",
     "notification_relay",
     "oidc",
     "record",

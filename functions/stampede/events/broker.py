@@ -143,7 +143,7 @@ def broker_app(name: str, settings: Settings) -> EventEndpoint:
     routes = routes_of(read_triggers(settings.triggers), settings.subscribers)
     http = connections(CONCURRENCY)
     broker = Broker(routes, http)
-    return EventEndpoint(name, broker.handle, settings.max_alert_bytes, [http], accepted=202)
+    return EventEndpoint.of(name, broker.handle, settings, [http], accepted=202)
 
 
 def connections(concurrency: int) -> Connections:

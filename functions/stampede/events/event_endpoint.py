@@ -4,11 +4,10 @@ It also serves `/metrics` and `/health/…`. The POST is plain ASGI rather than 
 because it is the hot path.
 """
 
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, Self
 
 import structlog
 from starlette.applications import Starlette
@@ -18,18 +17,19 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from stampede import metrics
-from stampede.errors import NotAnEvent, StampedeError, TooLarge
+from stampede.errors import NotAnEvent, Overloaded, StampedeError, TooLarge
+from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
-from stampede.problem import problem_document
+from stampede.problem import problem_json
+from stampede.settings import Settings
 
 log = structlog.get_logger()
 
 Parse = Callable[[Iterable[tuple[bytes, bytes]], bytes, str], Event]
 Handle = Callable[[Event], Awaitable[StampedeError | None]]
 
-# A body over the limit is read and dropped up to this many times the limit: a client that is
-# still sending when the answer comes may never see the answer.
-READ_FACTOR = 4
+HELD_BYTES = 256 << 20
+RETRY_SECONDS = 1  # for a sender that is answered 429
 DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
 
 
@@ -47,6 +47,8 @@ class EventEndpoint:
     resources
         What `handle` needs: entered in this order when the server starts, left in reverse
         order after the last answer.
+    held_bytes
+        Most bytes of all bodies that are being read or handled; to more the answer is 429.
     parse
         Makes an event of a request; raises `StampedeError`.
     accepted
@@ -60,18 +62,34 @@ class EventEndpoint:
         limit: int,
         resources: Sequence[AbstractAsyncContextManager[Any]] = (),
         *,
+        held_bytes: int = HELD_BYTES,
         parse: Parse = parse,
         accepted: int = 204,
     ) -> None:
         self._name = name
         self._handle = handle
         self._limit = limit
+        self._budget = Budget(held_bytes)
+        metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
         self._resources = resources
         self._parse = parse
         self._accepted = accepted
         self._other_routes = Starlette(
             routes=[*status_routes(), Route("/", self._about)], lifespan=self._lifespan
         )
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        handle: Handle,
+        settings: Settings,
+        resources: Sequence[AbstractAsyncContextManager[Any]] = (),
+        **options: Any,
+    ) -> Self:
+        """The endpoint with the bounds of the settings; other parameters as of the class."""
+        options = {"limit": settings.max_alert_bytes} | options
+        return cls(name, handle, resources=resources, held_bytes=settings.queue_bytes, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -80,12 +98,15 @@ class EventEndpoint:
             return
         begin = time.perf_counter()
         event = None
+        body = Body(self._budget, self._limit)
         try:
-            body = await self._body(scope, receive)
-            event = self._parse(scope["headers"], body, scope["path"])
+            data = await body.read(scope["headers"], receive)
+            event = self._parse(scope["headers"], data, scope["path"])
             error = await self._handle(event)
         except StampedeError as raised:
             error = raised
+        finally:
+            body.release()
         seconds = time.perf_counter() - begin
         metrics.EVENTS.labels(self._name, error.name if error else "stored").inc()
         metrics.EVENT_SECONDS.labels(self._name).observe(seconds)
@@ -110,31 +131,7 @@ class EventEndpoint:
             milliseconds=round(seconds * 1000),
         )
         detail = f"{event}: {error.message}" if event else error.message
-        problem = problem_document(error, detail[:DETAIL_LENGTH])
-        await respond(send, error.status, json.dumps(problem).encode())
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The complete body. Raises `TooLarge`, or `NotAnEvent` if the sender goes away."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise NotAnEvent("the sender went away before the end of the body")
-            part = message.get("body", b"")
-            size += len(part)
-            if size <= self._limit:
-                parts.append(part)
-            elif size > READ_FACTOR * self._limit:
-                break
-            if not message.get("more_body"):
-                break
-        if size > self._limit:
-            event_id = dict(scope["headers"]).get(b"ce-id", b"?").decode("latin-1")
-            raise TooLarge(
-                f"event {event_id} has a body of {size:,} bytes, the limit is {self._limit:,}"
-            )
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        await respond(send, error.status, problem_json(error, detail[:DETAIL_LENGTH]))
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -149,9 +146,75 @@ class EventEndpoint:
         )
 
 
+class Body:
+    """The body of one request; its bytes are counted in a budget before they are read.
+
+    After an error the rest is not read here. The server drops it, without keeping it.
+
+    Parameters
+    ----------
+    budget
+        Shared with all other requests.
+    limit
+        Most bytes of the body.
+    """
+
+    def __init__(self, budget: Budget, limit: int) -> None:
+        self._budget = budget
+        self._limit = limit
+        self._taken = 0
+
+    async def read(self, headers: Iterable[tuple[bytes, bytes]], receive: Receive) -> bytes:
+        """The complete body.
+
+        Raises
+        ------
+        TooLarge
+            It is larger than the limit, or says so.
+        Overloaded
+            The budget has no room for it.
+        NotAnEvent
+            The sender goes away.
+        """
+        fields = dict(headers)
+        with suppress(KeyError, ValueError):  # a body in chunks has no length
+            self._take(int(fields[b"content-length"]), fields)
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise NotAnEvent("the sender went away before the end of the body")
+            part = message.get("body", b"")
+            size += len(part)
+            self._take(size, fields)
+            parts.append(part)
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def release(self) -> None:
+        """Give the bytes back to the budget."""
+        self._budget.give_back(self._taken)
+        self._taken = 0
+
+    def _take(self, size: int, fields: Mapping[bytes, bytes]) -> None:
+        """Count `size` bytes in all. Raises `TooLarge`, `Overloaded`."""
+        if size > self._limit:
+            event_id = fields.get(b"ce-id", b"?").decode("latin-1")
+            raise TooLarge(
+                f"event {event_id} has a body of {size:,} bytes or more, the limit is "
+                f"{self._limit:,}"
+            )
+        if size > self._taken:
+            self._budget.take(size - self._taken, own=self._taken)
+            self._taken = size
+
+
 async def respond(send: Send, status: int, body: bytes = b"") -> None:
     """Send a response. An empty body means: no reply event."""
     headers = [(b"content-length", str(len(body)).encode())]
+    if status == Overloaded.status:
+        headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
     if body:
         headers.append((b"content-type", b"application/problem+json"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

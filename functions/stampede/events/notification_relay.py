@@ -68,6 +68,4 @@ def notifications_app(name: str, settings: Settings) -> EventEndpoint:
         longest_probe_pause=settings.hold_seconds / PROBES,
     )
     relay = Relay(settings, sink)
-    return EventEndpoint(
-        name, relay.handle, settings.max_alert_bytes, [http], parse=parse_notification
-    )
+    return EventEndpoint.of(name, relay.handle, settings, [http], parse=parse_notification)

@@ -21,6 +21,7 @@ from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery, Sink
 from stampede.events.event_endpoint import status_routes
+from stampede.events.http_protocol import bounded_protocol
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.interrupts import run_until_stopped
 from stampede.settings import Settings
@@ -113,6 +114,8 @@ async def status_server(settings: Settings) -> AsyncIterator[None]:
         log_config=None,
         lifespan="off",
         loop="none",
+        http=bounded_protocol(settings.client_seconds),
+        ws="none",
         timeout_graceful_shutdown=1,  # no client of these routes may delay the source's end
     )
     server = StatusServer(config)

@@ -10,7 +10,6 @@ from importlib import import_module
 
 from starlette.types import ASGIApp
 
-from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.batching import Batcher, StoreBatch
 from stampede.events.event import Event
@@ -43,8 +42,8 @@ def alerts_app(name: str, settings: Settings) -> EventEndpoint:
     # By name, because each of the two modules imports much that the other does not need.
     module = import_module(f"stampede.functions.{name}")
     workers = Workers(name, module.make_batch_storer, settings)
-    batcher = make_batcher(name, settings, workers.store_batch, concurrency=settings.workers)
-    return EventEndpoint(name, batcher.add, settings.max_alert_bytes, [workers, batcher])
+    batcher = make_batcher(settings, workers.store_batch, concurrency=settings.workers)
+    return EventEndpoint.of(name, batcher.add, settings, [workers, batcher])
 
 
 def deadletters_app(name: str, settings: Settings) -> EventEndpoint:
@@ -52,16 +51,16 @@ def deadletters_app(name: str, settings: Settings) -> EventEndpoint:
     from stampede.functions.deadletters import DeadLetters
 
     store_batch = DeadLetters(open_objects(settings)).store_batch
-    batcher = make_batcher(name, settings, store_batch, concurrency=1)
+    batcher = make_batcher(settings, store_batch, concurrency=1)
     limit = max(DEAD_LETTER_BYTES, 2 * settings.max_alert_bytes)
-    return EventEndpoint(name, batcher.add, limit, [batcher])
+    return EventEndpoint.of(name, batcher.add, settings, [batcher], limit=limit)
 
 
 def thumbnails_app(name: str, settings: Settings) -> EventEndpoint:
     """`thumbnails`: a thread draws the images of each stored pack."""
     from stampede.functions.thumbnails import Thumbnails
 
-    return EventEndpoint(name, Thumbnails(settings).handle, settings.max_alert_bytes)
+    return EventEndpoint.of(name, Thumbnails(settings).handle, settings)
 
 
 def compact_app(name: str, settings: Settings) -> EventEndpoint:
@@ -76,7 +75,7 @@ def replicate_app(name: str, settings: Settings) -> EventEndpoint:
     from stampede.functions.replicate import Replicate
 
     replicate = Replicate(settings)
-    return EventEndpoint(name, replicate.handle, settings.max_alert_bytes, [replicate])
+    return EventEndpoint.of(name, replicate.handle, settings, [replicate])
 
 
 def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
@@ -134,14 +133,12 @@ def pass_app(name: str, settings: Settings, run_pass: Callable[[], object]) -> E
             async with running:
                 await asyncio.to_thread(run_pass)
 
-    return EventEndpoint(name, handle, settings.max_alert_bytes)
+    return EventEndpoint.of(name, handle, settings)
 
 
-def make_batcher(
-    name: str, settings: Settings, store_batch: StoreBatch, concurrency: int
-) -> Batcher:
-    """A function's batcher; the metric `stampede_held_bytes` shows the bytes that it holds."""
-    batcher = Batcher(
+def make_batcher(settings: Settings, store_batch: StoreBatch, concurrency: int) -> Batcher:
+    """A function's batcher."""
+    return Batcher(
         store_batch,
         concurrency=concurrency,
         most_events=settings.batch_alerts,
@@ -149,5 +146,3 @@ def make_batcher(
         most_held_bytes=settings.queue_bytes,
         linger=settings.linger_ms / 1000,
     )
-    metrics.HELD_BYTES.labels(name).set_function(lambda: batcher.held_bytes)
-    return batcher

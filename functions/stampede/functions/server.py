@@ -6,6 +6,7 @@ import sys
 
 import uvicorn
 
+from stampede.events.http_protocol import bounded_protocol
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
 
@@ -25,7 +26,8 @@ def serve(name: str, settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http="httptools",
+        http=bounded_protocol(settings.client_seconds),
+        ws="none",
         access_log=False,
         log_config=None,
         server_header=False,

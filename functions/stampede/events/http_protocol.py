@@ -1,0 +1,269 @@
+"""HTTP/1.1 as uvicorn and httptools speak it, with bounds on what one client may hold.
+
+uvicorn bounds neither the bytes nor the time of a request's header, nor the time of its body or of
+an answer that its client does not read. Here a client that sends too much or moves nothing for too
+long loses its connection, and with it all that the connection holds.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from stampede import metrics
+from stampede.errors import NotInTime, StampedeError, TooManyHeaders
+from stampede.problem import problem_json
+
+log = structlog.get_logger()
+
+# A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
+# Knative, accepts 1 MiB.
+HEADER_BYTES = 256 << 10
+# Bytes a second, in each direction, below which a client counts as one that holds a connection.
+SLOWEST = 1024
+# The rest of a refused body is read and dropped up to here: a client that is still sending may
+# never see an answer if its connection is closed.
+DROPPED_BYTES = 64 << 20
+PIPELINED = 16  # requests that one connection may send before it has the first one's answer
+CHECK_SECONDS = 5.0
+LINGER_SECONDS = 1.0
+
+
+class Pace:
+    """How fast bytes move, and for how long none has.
+
+    Parameters
+    ----------
+    now
+        Seconds of the loop's clock.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.begin = self.last = now
+        self.bytes = 0
+
+    def move(self, number: int, now: float) -> None:
+        """Note that this many bytes moved."""
+        self.bytes += number
+        self.last = now
+
+    def excuse(self, now: float) -> None:
+        """Do not count the time since the last bytes: the client was not the one to move."""
+        self.begin += now - self.last
+        self.last = now
+
+    def too_slow(self, now: float, seconds: float) -> bool:
+        """Whether no byte moved for `seconds`, or after `seconds` fewer than `SLOWEST` a second."""
+        passed = now - self.begin
+        return now - self.last > seconds or (passed > seconds and self.bytes < SLOWEST * passed)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection of a server.
+
+    Attributes
+    ----------
+    client_seconds
+        Seconds in which a client must send its headers; and in which some bytes of its body must
+        come, or some of its answer be taken.
+    """
+
+    client_seconds = 60.0
+
+    # -- called by the transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch the connection."""
+        super().connection_made(transport)
+        now = self.loop.time()
+        self._idle_since = now
+        self._receiving: Pace | None = None  # None between requests
+        self._in_headers = False
+        self._header_bytes = 0
+        self._refusal: StampedeError | None = None
+        self._refused = False
+        self._dropped = 0
+        self._unread: tuple[int, int] = (0, 0)
+        self._sending = Pace(now)
+        self._pauses = 0
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch."""
+        self._watching.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes; refuse a header that does not end."""
+        if self._refused:
+            self._dropped += len(data)
+            if self._dropped > DROPPED_BYTES:
+                self.transport.abort()
+            return
+        super().data_received(data)
+        unfinished = self._receiving and self._in_headers
+        if unfinished and not (self._refused or self.transport.is_closing()):
+            # The parser keeps an unfinished header to itself: count what it was given.
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES:
+                self._refuse(_too_many())
+
+    def pause_writing(self) -> None:
+        """Stop writing: the client has yet to take what was written."""
+        self._pauses += 1
+        super().pause_writing()
+
+    # -- called by the parser
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._receiving = Pace(self.loop.time())
+        self._in_headers, self._header_bytes = True, 0
+        self._parsed_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count a part of the request's target."""
+        self._count_header(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. Drop a trailer: it would pass for a header, after checks of the header."""
+        self._count_header(len(name) + len(value))
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The body begins."""
+        self._in_headers = False
+        self._parsed_bytes = 0  # trailers count anew
+        self._receiving = Pace(self.loop.time())
+        super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED:
+            self._drop("pipeline")
+            self.transport.abort()
+            raise NotInTime("more requests are sent than answers are taken")
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body; after the answer, drop it."""
+        if self._receiving:
+            self._receiving.move(len(body), self.loop.time())
+            if self.cycle.response_complete and self._receiving.bytes > DROPPED_BYTES:
+                self.transport.close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is complete."""
+        self._receiving = None
+        self._idle_since = self.loop.time()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is complete."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, or what `_count_header` has refused."""
+        if self.transport.is_closing() or self._refused:
+            return
+        if self._refusal is None:
+            super().send_400_response(msg)
+        else:
+            self._refuse(self._refusal)
+
+    # -- bounds
+
+    def _count_header(self, number: int) -> None:
+        """Count bytes of headers or trailers; end the parser's work if they are too many."""
+        self._parsed_bytes += number
+        if self._parsed_bytes > HEADER_BYTES:
+            self._refusal = _too_many()
+            raise self._refusal
+
+    def _watch(self) -> None:
+        seconds = min(CHECK_SECONDS, self.client_seconds / 4)
+        self._watching = self.loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        now = self.loop.time()
+        if not self._takes_answer(now):
+            self._drop("answer")
+            self.transport.abort()
+            return
+        self._watch()
+        if self.transport.is_closing() or self._refused:
+            return
+        if self._receiving:
+            self._check_request(self._receiving, now)
+        elif (self.cycle is None or self.cycle.response_complete) and (
+            now - self._idle_since > self.timeout_keep_alive
+        ):
+            # uvicorn's own time-out ends for good when one byte comes, even an empty line.
+            self.transport.close()
+
+    def _check_request(self, receiving: Pace, now: float) -> None:
+        if self.flow.read_paused:
+            receiving.excuse(now)
+            return
+        if self._in_headers:
+            slow = now - receiving.begin > self.client_seconds
+        else:
+            slow = receiving.too_slow(now, self.client_seconds)
+        if slow:
+            part = "header" if self._in_headers else "body"
+            self._drop(part)
+            self._refuse(NotInTime(f"the request's {part} did not come in time"))
+
+    def _takes_answer(self, now: float) -> bool:
+        """Whether the client takes what was written for it."""
+        size: int = self.transport.get_write_buffer_size()
+        pauses, before = self._unread
+        self._unread = (self._pauses, size)
+        if not size or pauses != self._pauses or size > before:
+            self._sending = Pace(now)  # all taken, or so much that more could be written
+        elif size < before:
+            self._sending.move(before - size, now)
+        return not self._sending.too_slow(now, self.client_seconds)
+
+    def _drop(self, part: str) -> None:
+        metrics.CLIENTS_DROPPED.labels(part).inc()
+        log.warning("client dropped", part=part, seconds=self.client_seconds)
+
+    def _refuse(self, error: StampedeError) -> None:
+        """Answer an unfinished request with an error, if there is no answer yet, and close."""
+        cycle: Any = self.cycle
+        unanswered = self._in_headers or not (cycle.response_started or cycle.disconnected)
+        waiting = self._in_headers and cycle is not None and not cycle.response_complete
+        if unanswered and not waiting:  # a pipelined request's answer would come too early
+            body = problem_json(error)
+            self.transport.write(
+                b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\n"
+                b"content-length: %d\r\nconnection: close\r\n\r\n%s"
+                % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), body)
+            )
+        if cycle is not None and not self._in_headers:
+            cycle.disconnected = True  # the app's own answer would be a second one
+            cycle.message_event.set()
+        self._close_slowly()
+
+    def _close_slowly(self) -> None:
+        """Send the end of the connection, and drop what comes for a moment.
+
+        If it were closed while bytes come, the client would get a reset in place of the answer.
+        """
+        self._refused = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def _too_many() -> TooManyHeaders:
+    return TooManyHeaders(f"the request's header has more than {HEADER_BYTES:,} bytes")
+
+
+def bounded_protocol(client_seconds: float) -> type[BoundedProtocol]:
+    """The protocol for uvicorn's setting `http`, with this bound in seconds."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"client_seconds": client_seconds})
