@@ -211,7 +211,7 @@ async def test_bodies_in_chunks_are_reserved_as_they_grow() -> None:
     async with serving(function.endpoint) as connect:
         clients = [await connect() for _ in range(4)]
         statuses = []
-        for reader, writer in clients:
+        for _, writer in clients:
             writer.write(EVENT + b"transfer-encoding: chunked\r\n\r\n" + 2 * chunk)
             await asyncio.sleep(0.1)
             assert (function.held or 0) <= HELD
@@ -242,6 +242,12 @@ async def test_a_body_over_the_limit_is_refused_unread(chunked: bool) -> None:
     assert not function.events
 
 
+async def send_on(writer: asyncio.StreamWriter) -> None:
+    for _ in range(10_000):
+        writer.write(bytes(100_000))
+        await writer.drain()
+
+
 async def test_an_endless_refused_body_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,9 +257,7 @@ async def test_an_endless_refused_body_ends_the_connection(
         writer.write(EVENT + b"content-length: 999999999999\r\n\r\n")
         assert (await answer(reader))[0] == 413
         with pytest.raises(ConnectionError):
-            for _ in range(10_000):
-                writer.write(bytes(100_000))
-                await writer.drain()
+            await send_on(writer)
         writer.close()
 
 
@@ -315,7 +319,7 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
     app = Endless()
     async with serving(app) as connect:
         before = dropped("answer")
-        reader, writer = await connect()
+        _, writer = await connect()
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await asyncio.wait_for(app.ended.wait(), 20)
         assert dropped("answer") == before + 1
