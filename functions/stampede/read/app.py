@@ -1,13 +1,14 @@
 """The read service: cutouts and light curves by id over HTTP. It has no state but caches."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import wraps
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -21,6 +22,7 @@ from stampede.read import (
     ledger,
     lightcurves,
     openapi,
+    parameters,
     thumbnails,
 )
 from stampede.read.cors import Cors
@@ -34,6 +36,8 @@ from stampede.store.open import open_objects
 # packet. 8 cutouts at a time have a p99 of 52 ms with Python's default of 5 ms, 36 ms with this
 # (five rounds).
 SWITCH_SECONDS = 0.0005
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
@@ -54,10 +58,13 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
         exception_handlers={
             StampedeError: error_handlers.on_stampede_error,
             HTTPException: error_handlers.on_http_exception,
+            ClientDisconnect: error_handlers.on_disconnect,
             Exception: error_handlers.on_bug,
         },
         lifespan=lifespan,
     )
+    # Starlette redirects a path with a slash too many to the host that the request names.
+    app.router.redirect_slashes = False
     app.state.service = service
     return app
 
@@ -74,19 +81,33 @@ async def readiness(request: Request) -> Response:
     return JSONResponse({"status": "ready"}, headers={"Cache-Control": "no-store"})
 
 
+def _route(path: str, handler: Handler, *known: str, method: str = "GET") -> Route:
+    """A route that refuses query parameters that are not `known`."""
+
+    @wraps(handler)
+    async def checked(request: Request) -> Response:
+        parameters.check_names(request.query_params, known)
+        return await handler(request)
+
+    return Route(path, checked, methods=[method])
+
+
+POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
+LIGHT_CURVE = ("format", "responseformat", *POINTS)
+CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "survey")
 ROUTES = [
-    Route("/", html.front_page),
-    Route("/find", html.find),
-    Route("/objects/{object_id}", html.object_page),
-    Route("/alerts/{alert_id}", html.alert_page),
-    Route("/v1/alerts/{alert_id}", cutouts.get_alert),
-    Route("/v1/alerts/{alert_id}/cutouts/{kind}", cutouts.get_cutout),
-    Route("/v1/alerts/{alert_id}/thumbnail", thumbnails.get_thumbnail),
-    Route("/v1/objects/{object_id}/lightcurve", lightcurves.get_light_curve),
-    Route("/v1/cutouts", bulk.post_cutouts, methods=["POST"]),
-    Route("/v1/lightcurves", bulk.post_light_curves, methods=["POST"]),
-    Route("/v1/ledger", ledger.get_ledger),
-    Route("/openapi.json", openapi.get_openapi),
+    _route("/", html.front_page),
+    _route("/find", html.find, "id"),
+    _route("/objects/{object_id}", html.object_page, "axis", "alert"),
+    _route("/alerts/{alert_id}", html.alert_page, "survey"),
+    _route("/v1/alerts/{alert_id}", cutouts.get_alert, "survey"),
+    _route("/v1/alerts/{alert_id}/cutouts/{kind}", cutouts.get_cutout, *CUTOUT),
+    _route("/v1/alerts/{alert_id}/thumbnail", thumbnails.get_thumbnail, "survey"),
+    _route("/v1/objects/{object_id}/lightcurve", lightcurves.get_light_curve, *LIGHT_CURVE),
+    _route("/v1/cutouts", bulk.post_cutouts, "format", "responseformat", method="POST"),
+    _route("/v1/lightcurves", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
+    _route("/v1/ledger", ledger.get_ledger),
+    _route("/openapi.json", openapi.get_openapi),
     Route("/metrics", metrics.endpoint),
     Route("/health/liveness", liveness),
     Route("/health/readiness", readiness),

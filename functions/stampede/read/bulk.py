@@ -1,18 +1,20 @@
 """Routes of large queries: many ids in, one stream out."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import TooLarge
-from stampede.read import parameters, streams
+from stampede.read import id_list, parameters, streams
+from stampede.read.formats import COLUMNS, with_magnitudes
 from stampede.read.lightcurves import point_filter
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.read.service import service_of
@@ -28,27 +30,40 @@ from stampede.read.stream_writers import (
 Writers = dict[str, Callable[[], Writer]]
 
 CUTOUT_WRITERS: Writers = {"tar": TarWriter, "arrow": partial(ArrowWriter, CUTOUT_ROWS)}
-LIGHT_CURVE_WRITERS: Writers = {
-    "arrow": partial(ArrowWriter, DETECTION),
-    "parquet": ParquetWriter,
-    "csv": CsvWriter,
-}
+
+
+def light_curve_writers(schema: pa.Schema) -> Writers:
+    """The formats of many light curves with these columns."""
+    return {
+        "arrow": partial(ArrowWriter, schema),
+        "parquet": partial(ParquetWriter, schema),
+        "csv": partial(CsvWriter, schema),
+    }
+
+
+LIGHT_CURVE_WRITERS = light_curve_writers(DETECTION)
 
 
 async def post_cutouts(request: Request) -> Response:
     """All cutouts of the alerts in the body."""
     lookup = service_of(request).bulk_lookup
     read = partial(streams.read_cutouts, lookup)
-    return await _stream(request, parameters.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
+    return await _stream(request, id_list.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
 
 
 async def post_light_curves(request: Request) -> Response:
     """The light curves of the objects in the body."""
     lookup = service_of(request).bulk_lookup
-    read = partial(streams.read_light_curves, lookup, point_filter(request))
-    return await _stream(
-        request, parameters.object_ids, lookup.detections, read, LIGHT_CURVE_WRITERS
-    )
+    read: streams.Read = partial(streams.read_light_curves, lookup, point_filter(request))
+    writers = LIGHT_CURVE_WRITERS
+    if parameters.flag(request.query_params, "magnitudes"):
+        read, writers = partial(_with_magnitudes, read), light_curve_writers(pa.schema(COLUMNS))
+    return await _stream(request, id_list.object_ids, lookup.detections, read, writers)
+
+
+def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> tuple[pa.Table, set]:
+    rows, known = read(ids)
+    return with_magnitudes(rows), known
 
 
 async def _stream(
@@ -90,7 +105,7 @@ async def _ids(request: Request, parse: Callable[[bytes, int], streams.Ids]) -> 
     service = service_of(request)
     most = service.settings.bulk_ids
     try:
-        body = await _body(request, parameters.most_bytes(most))
+        body = await _body(request, id_list.most_bytes(most))
         return await service.run_bulk(parse, body, most)
     except TooLarge as error:
         if url := service.settings.bulk_url:

@@ -8,10 +8,13 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.read.errors import BadParameter
+
 IMMUTABLE = "public, max-age=31536000, immutable"
 REVALIDATE = "no-cache"
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_LONGEST = 18  # digits of a position in a body
 
 
 def etag(*parts: object) -> str:
@@ -61,11 +64,14 @@ def _requested_range(request: Request, tag: str, size: int) -> tuple[int, int] |
     """The one range that the client asks for, as [start, stop).
 
     Returns None (send the whole body) if the request has no range, several, or an invalid one.
+    Raises `BadParameter` if a position has more digits than any body has bytes.
     """
     found = _RANGE.fullmatch(request.headers.get("range", "").replace(" ", ""))
     if not found or request.headers.get("if-range", tag) != tag or request.method != "GET":
         return None
     first, last = found.groups()
+    if max(len(first), len(last)) > _LONGEST:
+        raise BadParameter("Range", f"a position in Range has more than {_LONGEST} digits")
     if first:
         if last and int(last) < int(first):
             return None
@@ -84,7 +90,7 @@ def preferred(header: str, offers: Iterable[str]) -> str | None:
     for item in header.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
         quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
-        valid = re.fullmatch(r"[01](\.\d*)?", quality)
+        valid = re.fullmatch(r"[01](\.[0-9]*)?", quality)
         qualities.append((name, float(quality) if valid else 0.0))
 
     def quality_of(offer: str) -> float:

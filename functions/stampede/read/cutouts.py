@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from math import isfinite
 from typing import Any
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -103,11 +105,11 @@ def as_json(locations: list[CutoutLocation]) -> dict[str, object]:
         "alert_id": str(alert.alert_id),
         "survey": alert.survey,
         "object_id": alert.object_id,
-        "mjd": alert.mjd,
+        "mjd": alert.mjd if isfinite(alert.mjd) else None,
         "cutouts": cutouts,
         "thumbnail": f"{url}/thumbnail",
-        "lightcurve": f"/v1/objects/{alert.object_id}/lightcurve",
-        "page": f"/objects/{alert.object_id}?alert={alert.alert_id}",
+        "lightcurve": f"/v1/objects/{quote(alert.object_id, safe='')}/lightcurve",
+        "page": f"/objects/{quote(alert.object_id, safe='')}?alert={alert.alert_id}",
     }
 
 

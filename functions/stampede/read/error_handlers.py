@@ -24,7 +24,9 @@ async def on_stampede_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, StampedeError):
         raise error
     if error.status >= 500:
-        log.error("read failed", path=request.url.path, problem=error.name, detail=error.message)
+        log.error(
+            "read failed", path=request.scope["path"], problem=error.name, detail=error.message
+        )
     problem = problem_document(error)
     if isinstance(error, BadParameter):
         problem["parameter"] = error.parameter
@@ -37,18 +39,24 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     phrase = http.HTTPStatus(error.status_code).phrase
+    path = request.scope["path"]  # `request.url` fails on an odd Host
     problem: Problem = {
         "type": "about:blank",
         "title": phrase,
         "status": error.status_code,
-        "detail": f"{request.method} {request.url.path}: {phrase.lower()}. Routes: /openapi.json",
+        "detail": f"{request.method} {path}: {phrase.lower()}. Routes: /openapi.json",
     }
     return problem_response(request, problem, error.headers)
 
 
+async def on_disconnect(request: Request, error: Exception) -> Response:
+    """End a request whose client has left before its body had come. Nobody reads the response."""
+    return Response(status_code=400)
+
+
 async def on_bug(request: Request, error: Exception) -> Response:
     """Respond to any other exception: log it, and do not show it to the client."""
-    log.error("read failed", path=request.url.path, problem="internal", exc_info=error)
+    log.error("read failed", path=request.scope["path"], problem="internal", exc_info=error)
     internal = StampedeError("Internal error; the details are in the log.")
     return problem_response(request, problem_document(internal))
 
@@ -62,7 +70,7 @@ def problem_response(
     accepts = request.headers.get("accept", "")
     if accepts.startswith("image/"):
         return Response(placeholder(), status, headers, "image/png")
-    if "text/html" in accepts and not request.url.path.startswith("/v1/"):
+    if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
         page = problem_page(str(problem["title"]), str(problem["detail"]))
         headers = {**headers, "Content-Security-Policy": POLICY}
         return Response(page, status, headers, "text/html; charset=utf-8")

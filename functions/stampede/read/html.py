@@ -1,5 +1,7 @@
 """Routes of the HTML pages."""
 
+from urllib.parse import quote
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.requests import Request
@@ -89,7 +91,8 @@ def _find(lookup: Lookup, text: str) -> str:
 
 
 def _url(alert: CutoutLocation) -> str:
-    return f"/objects/{alert.object_id}?alert={alert.alert_id}#alert-{alert.alert_id}"
+    page = f"/objects/{quote(alert.object_id, safe='')}"
+    return f"{page}?alert={alert.alert_id}#alert-{alert.alert_id}"
 
 
 def _html(text: str) -> Response:

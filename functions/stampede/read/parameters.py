@@ -1,43 +1,67 @@
-"""Query parameters and lists of ids, checked; anything else is a 400 (`BadParameter`)."""
+"""Parameters of the path and the query, checked; anything else is a 400 (`BadParameter`)."""
 
-import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from enum import StrEnum
 from typing import TypeVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from stampede.alerts import surveys
 from stampede.alerts.columns import KINDS
-from stampede.errors import TooLarge
 from stampede.read.conditional import preferred
 from stampede.read.errors import BadParameter
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _OBJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
-_HEADERS = {"id", "alert_id", "candid", "diaSourceId", "object_id", "objectId", "diaObjectId"}
-_BYTES_PER_ID = 68
+_ALERT_ID = re.compile(r"[1-9][0-9]{0,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_REPEATABLE = {"band"}
+
+
+def check_names(query: QueryParams, known: Collection[str]) -> None:
+    """Raise `BadParameter` at a parameter that is not known, or that is given twice.
+
+    ``responseformat`` is known in upper and lower case, as DALI demands.
+    """
+    seen = set()
+    for name, _ in query.multi_items():
+        folded = name.lower() if name.lower() == "responseformat" else name
+        if folded not in known:
+            names = ", ".join(known) if known else "none here"
+            raise BadParameter(name[:40], f"unknown parameter {name[:40]!r}. Known: {names}")
+        if folded in seen and name not in _REPEATABLE:
+            raise BadParameter(name, f"{name} is given more than once")
+        seen.add(folded)
 
 
 def alert_id(text: object, parameter: str = "alert_id") -> int:
-    """A candid or diaSourceId: a positive 64-bit integer, as text or number."""
-    digits = str(text)
-    if digits.isascii() and digits.isdigit() and 0 < (number := int(digits[:20])) < 1 << 63:
+    """A candid or diaSourceId: a positive 64-bit integer, as text or number.
+
+    An id has one spelling: no sign, no leading zeros.
+    """
+    digits = _text_of(text)
+    if _ALERT_ID.fullmatch(digits) and (number := int(digits)) < 1 << 63:
         return number
+    plain = digits.lstrip("0")
+    if plain != digits and _ALERT_ID.fullmatch(plain):
+        raise BadParameter(parameter, f"an alert id has no leading zeros: {plain}")
     raise BadParameter(parameter, f"not an alert id (a 64-bit integer): {digits[:40]!r}")
 
 
 def object_id(text: object, parameter: str = "object_id") -> str:
     """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64."""
-    if _OBJECT_ID.fullmatch(str(text)):
-        return str(text)
-    raise BadParameter(parameter, f"not an object id: {str(text)[:40]!r}")
+    name = _text_of(text)
+    if _OBJECT_ID.fullmatch(name):
+        return name
+    raise BadParameter(parameter, f"not an object id: {name[:40]!r}")
+
+
+def _text_of(value: object) -> str:
+    """The text of an id; of anything but text and integers a text that is no id."""
+    return str(value) if isinstance(value, str) or type(value) is int else f"<{value!r:.40}>"
 
 
 def choice(query: QueryParams, name: str, kind: type[Choice], default: Choice) -> Choice:
@@ -76,10 +100,7 @@ def number(query: QueryParams, name: str, low: float, high: float) -> float | No
     text = query.get(name)
     if text is None:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = float(text) if _NUMBER.fullmatch(text) else float("nan")
     if not low <= value <= high:
         raise BadParameter(name, f"must be a number from {low:g} to {high:g}: {text[:40]!r}")
     return value
@@ -102,52 +123,3 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
             raise BadParameter(key, f"must be one of {', '.join(types)}: {text[:40]!r}")
     accepted = preferred(request.headers.get("accept", "*/*"), plain)
     return plain[accepted] if accepted else next(iter(types))
-
-
-def alert_ids(body: bytes, most: int) -> np.ndarray:
-    """The alert ids of a body, each once, ascending; int64."""
-    ids = (alert_id(text, "ids") for text in _ids(body, most))
-    return np.unique(np.fromiter(ids, np.int64))
-
-
-def object_ids(body: bytes, most: int) -> pa.StringArray:
-    """The object ids of a body, each once, ascending."""
-    ids = (object_id(text, "ids") for text in _ids(body, most))
-    unique = pc.unique(pa.array(ids, pa.string()))
-    return unique.take(pc.sort_indices(unique))
-
-
-def most_bytes(most: int) -> int:
-    """Most bytes of a body with `most` ids."""
-    return most * _BYTES_PER_ID + 1024
-
-
-def _ids(body: bytes, most: int) -> Iterator[object]:
-    """The ids in a body: ``{"ids": […]}``, or text separated by commas and white space."""
-    ids = _from_json(body) if body.lstrip()[:1] in (b"{", b"[") else _from_text(body)
-    count = 0
-    for count, text in enumerate(ids, 1):
-        if count > most:
-            raise TooLarge(f"more than {most} ids: split the query")
-        yield text
-    if not count:
-        raise BadParameter("ids", "the body holds no ids: send JSON or one id per line")
-
-
-def _from_json(body: bytes) -> Iterator[object]:
-    try:
-        ids = json.loads(body)["ids"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        ids = None
-    if not isinstance(ids, list):
-        raise BadParameter("ids", 'the body must be JSON like {"ids": ["697251920015010010"]}')
-    return iter(ids)
-
-
-def _from_text(body: bytes) -> Iterator[str]:
-    """Ids separated by commas, quotes and white space, after a column's name or without one."""
-    words = (m.group().decode("latin-1") for m in re.finditer(rb'[^\s,;"]+', body))
-    first = next(words, None)
-    if first is not None and first not in _HEADERS:
-        yield first
-    yield from words

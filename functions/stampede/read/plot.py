@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stampede.read.ticks import date_ticks, nice_ticks
+from stampede.read.ticks import FIRST, LAST, date_ticks, nice_ticks
 
 WIDTH, HEIGHT = 960, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 34, 50
@@ -51,14 +51,15 @@ def points(detections: pa.Table, axis: Axis) -> Points:
     flux = np.where(limit, 5 * error, floats("flux") / 1000)
     band = np.array([band or "none" for band in detections["band"].to_pylist()], str)
     kind = np.where(limit, "limit", np.where(forced, "forced", "detection"))
-    shown = np.isfinite(flux)
+    mjd = floats("mjd")
+    shown = np.isfinite(flux) & (mjd >= FIRST) & (mjd <= LAST)
     y = flux
     if axis == Axis.MAG:
         with np.errstate(all="ignore"):
             shown &= (flux > 0) & (limit | ~(flux < LEAST_SNR * error))
             y, error = 23.9 - 2.5 * np.log10(flux), 1.0857 * error / flux
     error = np.where(limit | ~np.isfinite(error), 0, error)
-    return Points(*(column[shown] for column in (floats("mjd"), y, error, band, kind)))
+    return Points(*(column[shown] for column in (mjd, y, error, band, kind)))
 
 
 def light_curve_svg(detections: pa.Table, axis: Axis = Axis.FLUX) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.alerts.columns import CUTOUT, DETECTION
+from stampede.alerts.columns import CUTOUT
 from stampede.read.formats import to_csv
 from stampede.read.locations import CutoutLocation
 
@@ -75,7 +75,7 @@ def _member(name: str, data: bytes, mjd: float = 40587.0) -> tuple[bytes, bytes,
     """Header, data and padding; `name` is ASCII, up to 100 characters."""
     # The same bytes as those of tarfile, in at most a fifth of the time. tarfile took a sixth of
     # the time of a large query.
-    seconds = max(0, int((mjd - 40587) * 86400))  # since 1970-01-01
+    seconds = int(min(max(0.0, (mjd - 40587) * 86400), 8**11 - 1)) if mjd == mjd else 0  # of 1970
     start = name.encode().ljust(100, b"\0") + _BLANK[100:124]
     start += b"%011o\0%011o\0" % (len(data), seconds)
     checksum = sum(start) + sum(b" " * 8) + _REST
@@ -141,10 +141,11 @@ class ParquetWriter:
 
     media_type = "application/vnd.apache.parquet"
 
-    def __init__(self) -> None:
-        self._drain, self._waiting, self._rows = _Drain(), [DETECTION.empty_table()], 0
+    def __init__(self, schema: pa.Schema) -> None:
+        self._drain, self._waiting, self._rows = _Drain(), [schema.empty_table()], 0
+        self._schema = schema
         sink = pa.PythonFile(self._drain, "w")
-        self._writer = pq.ParquetWriter(sink, DETECTION, compression="zstd")
+        self._writer = pq.ParquetWriter(sink, schema, compression="zstd")
 
     def add(self, found: pa.Table) -> bytes:
         """See `Writer.add`; empty until a row group is full."""
@@ -163,7 +164,7 @@ class ParquetWriter:
         rows = pa.concat_tables(self._waiting)
         if rows.num_rows:
             self._writer.write_table(rows)
-        self._waiting, self._rows = [DETECTION.empty_table()], 0
+        self._waiting, self._rows = [self._schema.empty_table()], 0
         return self._drain.take()
 
 
@@ -172,8 +173,8 @@ class CsvWriter:
 
     media_type = "text/csv; charset=utf-8; header=present"
 
-    def __init__(self) -> None:
-        self._header = True
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns, self._header = len(schema), True
 
     def add(self, found: pa.Table) -> bytes:
         """See `Writer.add`."""
@@ -183,5 +184,5 @@ class CsvWriter:
 
     def end(self, missing: Sequence[int | str]) -> bytes:
         """See `Writer.end`."""
-        blank = "," * (len(DETECTION) - 1)
+        blank = "," * (self._columns - 1)
         return "".join(f"{one_id}{blank}\n" for one_id in missing).encode()

@@ -4,6 +4,9 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor, log10
 
 MJD_EPOCH = datetime(1858, 11, 17, tzinfo=UTC)
+FIRST, LAST = -678575.0, 2973483.0
+"""MJD of the years 1 and 9999: the calendar of Python's dates has no others."""
+LAST_YEAR = 9999
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -18,7 +21,13 @@ def nice_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]]:
-    """Round days, months or years in the MJD interval [low, high], with their text."""
+    """Round days, months or years in the MJD interval [low, high], with their text.
+
+    None before year 1 and after year 9999.
+    """
+    low, high = max(low, FIRST), min(high, LAST)
+    if not low < high:
+        return []
     if high - low < 32 * most / 4:
         step = next((s for s in (1, 2, 5, 10) if (high - low) / s <= most), 20)
         days = range(ceil(low), floor(high) + 1)
@@ -28,6 +37,8 @@ def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]
     first = MJD_EPOCH + timedelta(days=low)
     ticks = []
     for month in range(first.year * 12, first.year * 12 + ceil(months) + 24):
+        if month // 12 > LAST_YEAR:
+            break
         at = (datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC) - MJD_EPOCH).days
         if month % step == 0 and low <= at <= high:
             ticks.append((float(at), _text(at, "year" if step >= 12 else "month")))
@@ -35,8 +46,8 @@ def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]
 
 
 def date_of(mjd: float) -> str:
-    """The calendar day of an MJD, for example ``3 Sep 2021``."""
-    return _text(mjd, "day")
+    """The calendar day of an MJD, for example ``3 Sep 2021``; empty if no date has that number."""
+    return _text(mjd, "day") if FIRST <= mjd <= LAST else ""
 
 
 def _text(mjd: float, unit: str) -> str:
