@@ -14,6 +14,7 @@ __all__ = [
     "s3_events",
     "sending",
     "source",
+    "topic_ids",
     "triggers",
     "worker",
     "workers",

@@ -12,7 +12,7 @@ from typing import Any
 
 import confluent_kafka
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from stampede import metrics
 from stampede.errors import SetupError
@@ -20,6 +20,7 @@ from stampede.events.delivery import Abandoned
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
+from stampede.events.topic_ids import TopicIds
 from stampede.settings import Settings
 
 log = structlog.get_logger()
@@ -30,6 +31,7 @@ POLL_SECONDS = 0.1
 PAUSE_SECONDS = 1.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
+TOPIC_ID_SECONDS = 10.0  # how often the source asks whether a topic was made anew
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
 
@@ -61,6 +63,7 @@ class Consumer:
         self._failure: BaseException | None = None
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()
+        self._topic_ids = TopicIds(settings)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take records until `stop` is set; then wait for those in flight, and commit.
@@ -106,7 +109,7 @@ class Consumer:
             consumer.close()
 
     def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
-        committed = reported = time.monotonic()
+        committed = reported = asked = time.monotonic()
         while not self._in_flight.stopping:
             most = self._in_flight.wait_for_room(PAUSE_SECONDS)
             self._pause_or_resume(consumer, full=most == 0)
@@ -119,6 +122,10 @@ class Consumer:
             if now - reported >= REPORT_SECONDS:
                 self._report(now - reported)
                 reported = now
+            if now - asked >= TOPIC_ID_SECONDS:
+                asked = now
+                self._topic_ids.ask({topic for topic, _ in self._partitions})
+            self._restart_new_topics(consumer, self._topic_ids.answer())
 
     def _take(self, consumer: confluent_kafka.Consumer, most: int) -> None:
         # `poll` returns the first record at once; `consume` would wait for `most` or the timeout.
@@ -130,10 +137,9 @@ class Consumer:
             if message.error():
                 self._warn(message.error())
                 continue
-            record = Record.of(message)
-            partition = self._partitions.get((record.topic, record.partition))
+            partition = self._partitions.get((message.topic(), message.partition()))
             if partition:  # None: given up after the client returned this record
-                batch.append((partition, record))
+                batch.append((partition, Record.of(message, partition.topic_id)))
         self._in_flight.add(batch)
         self._loop.call_soon_threadsafe(self._start, batch)
 
@@ -157,10 +163,35 @@ class Consumer:
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
+        if not partitions:  # a cooperative rebalance may begin by assigning none
+            return
+        ids = self._topic_ids.wait({each.topic for each in partitions})
         for each in partitions:
-            self._partitions[each.topic, each.partition] = AssignedPartition()
-        if partitions:  # a cooperative rebalance may begin by assigning none
-            log.info("partitions assigned", partitions=_names(partitions))
+            self._partitions[each.topic, each.partition] = AssignedPartition(ids.get(each.topic))
+        log.info("partitions assigned", partitions=_names(partitions), topic_ids=ids)
+
+    def _restart_new_topics(
+        self, consumer: confluent_kafka.Consumer, topic_ids: dict[str, str]
+    ) -> None:
+        """Begin again at the start of each topic that was made anew under its name.
+
+        Records in flight are delivered but not committed. Records that were taken after the topic
+        was made anew and before this was noticed are sent again, now with the right id.
+        """
+        for (topic, number), partition in list(self._partitions.items()):
+            topic_id = topic_ids.get(topic)
+            if topic_id is None or topic_id == partition.topic_id:
+                continue
+            if partition.topic_id is None:  # it could not be learnt before
+                partition.topic_id = topic_id
+                continue
+            log.warning("topic made anew", topic=topic, partition=number, topic_id=topic_id)
+            self._partitions[topic, number] = AssignedPartition(topic_id)
+            try:
+                consumer.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
+            except KafkaException as error:
+                self._partitions[topic, number] = partition  # try again at the next answer
+                log.warning("cannot begin again", topic=topic, reason=error.args[0].str())
 
     def _revoked(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]

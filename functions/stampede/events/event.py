@@ -1,7 +1,9 @@
 """A CloudEvent as a function receives it, and the Kafka position it comes from.
 
 The attributes are those of Knative's KafkaSource: binary mode, the offset in ``subject`` as
-``partition:<p>#<offset>``, the topic after the ``#`` of ``source``.
+``partition:<p>#<offset>``, the topic after the ``#`` of ``source``. The extension attribute
+``topicid`` tells topics of one name apart: Kafka's id of the topic, or a text that an operator
+chose for a source that cannot know it.
 """
 
 import json
@@ -16,12 +18,13 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 
 from stampede.errors import NotAnEvent
-from stampede.store.coverage import Coverage
+from stampede.store.coverage import Coverage, topic_key
 
 FORMAT = JSONFormat()
 REQUIRED = ("specversion", "id", "source", "type")
 # At most as many digits as Kafka's partitions (32 bits) and offsets (64 bits) have.
 SUBJECT = re.compile(r"partition:([0-9]{1,9})#([0-9]{1,18})")
+TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 # Raised by the SDK for headers and JSON that are not a CloudEvent.
 SDK_ERRORS = (
     CloudEventValidationError,
@@ -34,7 +37,7 @@ SDK_ERRORS = (
 
 
 class Position(NamedTuple):
-    """The position in Kafka that an event comes from."""
+    """The position in Kafka that an event comes from; `topic` is the `topic_key`."""
 
     topic: str
     partition: int
@@ -55,7 +58,8 @@ class Event(NamedTuple):
         _, separator, topic = self.attributes["source"].rpartition("#")
         if not (match and separator and topic):
             return None
-        return Position(topic, int(match[1]), int(match[2]))
+        key = topic_key(topic, self.attributes.get("topicid"))
+        return Position(key, int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"event {self.attributes['id']} of {self.attributes['source']}"
@@ -67,13 +71,23 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
     try:
         if "ce-specversion" in text or "ce-id" in text or "ce-type" in text:
             event = from_binary(HTTPMessage(text, b""), FORMAT, make_sdk_event)
-            return Event(event.get_attributes(), body, path)
+            return _checked(Event(event.get_attributes(), body, path))
         if not text.get("content-type", "").startswith("application/cloudevents+json"):
             raise NotAnEvent("the request is not a CloudEvent: it has no ce- headers")
         event = from_structured(HTTPMessage(text, body), FORMAT, make_sdk_event)
     except SDK_ERRORS as error:
         raise NotAnEvent(f"the request is not a valid CloudEvent: {one_line(error)}") from error
-    return Event(event.get_attributes(), data_of(event), path)
+    return _checked(Event(event.get_attributes(), data_of(event), path))
+
+
+def _checked(event: Event) -> Event:
+    """The event, unless its topic's id could not be a part of a position. Raises `NotAnEvent`."""
+    topic_id = event.attributes.get("topicid")
+    if topic_id is not None and not (isinstance(topic_id, str) and TOPIC_ID.fullmatch(topic_id)):
+        raise NotAnEvent(
+            "topicid is not the id of a topic: it may have up to 64 letters, digits, '-' and '_'"
+        )
+    return event
 
 
 def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:

@@ -16,9 +16,13 @@ PartitionKey = tuple[str, int]  # topic and partition number
 
 
 class AssignedPartition:
-    """A partition assigned to this source, and its records in flight."""
+    """A partition assigned to this source, and its records in flight.
 
-    def __init__(self) -> None:
+    `topic_id` is the id of the topic that its records are from; None while it is not known.
+    """
+
+    def __init__(self, topic_id: str | None = None) -> None:
+        self.topic_id = topic_id
         self.offsets = Offsets()
         self.committed: int | None = None
         self.tasks: set[asyncio.Task[None]] = set()  # used by the event loop only

@@ -28,9 +28,10 @@ class Record(NamedTuple):
     key: bytes | None
     headers: Iterable[tuple[str, bytes | None]]
     value: bytes
+    topic_id: str | None = None  # see `TopicIds`
 
     @classmethod
-    def of(cls, message: Any) -> "Record":
+    def of(cls, message: Any, topic_id: str | None = None) -> "Record":
         """The record in a `confluent_kafka.Message`; a null value becomes empty bytes."""
         kind, milliseconds = message.timestamp()
         return cls(
@@ -41,6 +42,7 @@ class Record(NamedTuple):
             message.key(),
             message.headers() or (),
             message.value() or b"",
+            topic_id,
         )
 
     def __str__(self) -> str:
@@ -78,6 +80,8 @@ class CloudEventHeaders:
             "ce-knativekafkapartition": str(partition),
             "ce-knativekafkaoffset": str(offset),
         }
+        if record.topic_id:
+            headers["ce-topicid"] = record.topic_id
         if record.milliseconds is not None:
             headers["ce-time"] = _time(record.milliseconds)
         if record.key:  # a KafkaSource sets no attribute for a null or empty key

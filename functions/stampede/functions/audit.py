@@ -1,17 +1,13 @@
 """`stampede audit`: proves that nothing is missing, or names what is missing."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from stampede.errors import SetupError
+from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
 from stampede.store import ledger
-from stampede.store.coverage import Coverage, Interval
+from stampede.store.coverage import Coverage, Interval, topic_key
 from stampede.store.objects import ObjectInfo, Objects
-
-ANSWER_SECONDS = 15.0
 
 
 def audit(
@@ -38,14 +34,30 @@ def audit(
     expected = ledger.expected(objects)
     ingested = {topic for topic, _ in expected}
     # Kafka before the store: the store need not have what Kafka receives after this.
+    topic_keys: dict[str, str] = {}
     if in_kafka := [topic for topic in topics if topic not in ingested]:
-        expected |= watermarks(settings, in_kafka)
-    accounts = ledger.accounts(objects)
+        with KafkaTopics(settings) as kafka:
+            topic_keys = {
+                topic: topic_key(topic, topic_id)
+                for topic, topic_id in kafka.topic_ids(in_kafka).items()
+            }
+            expected |= {
+                (topic_keys.get(topic, topic), partition): span
+                for (topic, partition), span in kafka.watermarks(in_kafka).items()
+            }
+    accounts = _with_ids(ledger.accounts(objects), topic_keys)
     if second is not None:
         expected = widened(expected, Coverage.union(account.all for account in accounts.values()))
-        accounts = ledger.accounts(second)
+        accounts = _with_ids(ledger.accounts(second), topic_keys)
     entries = ledger.entries(accounts, expected)
     return [entry for entry in entries if everything or not topics or entry.topic in topics]
+
+
+def _with_ids(
+    accounts: dict[str, ledger.Account], topic_keys: dict[str, str]
+) -> dict[str, ledger.Account]:
+    """The accounts; offsets stored without a topic's id count for the topic that Kafka has now."""
+    return {table: account.renamed(topic_keys) for table, account in accounts.items()}
 
 
 def widened(
@@ -80,31 +92,3 @@ def missing_by_kind(missing: Iterable[ObjectInfo], examples: int = 3) -> list[Mi
             kind, objects + 1, size + info.size, (*keys, info.key)[:examples]
         )
     return [by_kind[kind] for kind in sorted(by_kind)]
-
-
-def watermarks(settings: Settings, topics: Sequence[str]) -> dict[ledger.PartitionId, Interval]:
-    """The offsets ``[low, high)`` that Kafka holds of each partition. Raises `SetupError`."""
-    options: dict[str, Any] = {
-        "bootstrap.servers": settings.kafka,
-        "group.id": "stampede-audit",
-        "log_level": 0,  # otherwise librdkafka prints every refused connection on standard error
-    }
-    consumer = Consumer(options | settings.kafka_options)
-    try:
-        spans = {}
-        for topic in topics:
-            metadata = consumer.list_topics(topic, ANSWER_SECONDS).topics[topic]
-            if error := metadata.error:
-                raise SetupError(f"Kafka at {settings.kafka}, topic {topic}: {error.str()}")
-            for partition in metadata.partitions:
-                spans[topic, partition] = consumer.get_watermark_offsets(
-                    TopicPartition(topic, partition), ANSWER_SECONDS
-                )
-        return spans
-    except KafkaException as error:
-        raise SetupError(
-            f"Kafka at {settings.kafka} does not answer: {error.args[0].str()}; "
-            "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
-        ) from None
-    finally:
-        consumer.close()

@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from stampede.read.ledger_cache import LedgerPage
 from stampede.read.service import service_of
+from stampede.store.coverage import topic_key
 
 
 async def get_ledger(request: Request) -> Response:
@@ -21,11 +22,12 @@ def as_json(page: LedgerPage) -> dict[str, list[dict[str, Any]]]:
     items = []
     for entry in page.entries:
         stored, dead_lettered = page.accounts[entry.table]
-        partition = entry.topic, entry.partition
+        partition = topic_key(entry.topic, entry.topic_id), entry.partition
         items.append(
             {
                 "table": entry.table,
                 "topic": entry.topic,
+                "topic_id": entry.topic_id,
                 "partition": entry.partition,
                 "low": entry.low,
                 "high": entry.high,

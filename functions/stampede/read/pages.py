@@ -75,6 +75,7 @@ class Totals(NamedTuple):
     """The ledger of one table and topic, all partitions together."""
 
     topic: str
+    topic_id: str | None
     table: str
     partitions: int
     received: int
@@ -85,12 +86,14 @@ class Totals(NamedTuple):
 
 def front_page(entries: Sequence[Entry]) -> str:
     """What is stored, and a form to find it."""
-    by_topic: dict[tuple[str, str], list[Entry]] = {}
+    by_topic: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
-        by_topic.setdefault((entry.topic, entry.table), []).append(entry)
+        topic_id = entry.topic_id or ""
+        by_topic.setdefault((entry.topic, topic_id, entry.table), []).append(entry)
     totals = [
         Totals(
             topic,
+            topic_id or None,
             table,
             partitions=len(group),
             received=sum(entry.high - entry.low for entry in group),
@@ -98,7 +101,7 @@ def front_page(entries: Sequence[Entry]) -> str:
             dead_lettered=sum(entry.dead_lettered for entry in group),
             missing=sum(entry.missing_count for entry in group),
         )
-        for (topic, table), group in sorted(by_topic.items())
+        for (topic, topic_id, table), group in sorted(by_topic.items())
     ]
     return _page("front.html", totals=totals)
 

@@ -10,15 +10,31 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 COVERAGE = b"stampede.coverage"  # its key in a Parquet footer
-PartitionId = tuple[str, int]  # topic and number of the partition
+PartitionId = tuple[str, int]  # topic key and number of the partition
 Interval = tuple[int, int]  # offsets [low, high)
+
+
+def topic_key(topic: str, topic_id: str | None) -> str:
+    """The name of a topic in a coverage: ``topic@id``, or ``topic`` if its id is not known.
+
+    An offset is no identity: a topic that was deleted and made anew, or a replaced cluster, counts
+    from 0 again. Kafka gives every new topic another id. No topic's name has an ``@``.
+    """
+    return f"{topic}@{topic_id}" if topic_id else topic
+
+
+def split_topic_key(key: str) -> tuple[str, str | None]:
+    """Name and id of the topic of a key; see `topic_key`."""
+    topic, _, topic_id = key.partition("@")
+    return topic, topic_id or None
 
 
 class Coverage:
     """An immutable set of Kafka offsets.
 
-    Kept per (topic, partition) as an int64 array of shape (n, 2): half-open intervals that
-    neither touch nor overlap, in order, so two coverages are equal exactly if their arrays are.
+    A topic is named by its `topic_key`. Kept per (topic, partition) as an int64 array of shape
+    (n, 2): half-open intervals that neither touch nor overlap, in order, so two coverages are equal
+    exactly if their arrays are.
     """
 
     __slots__ = ("_spans",)
@@ -100,6 +116,13 @@ class Coverage:
             return []
         wanted = Coverage({(topic, partition): np.array([[low, high]], np.int64)})
         return (wanted - self).intervals(topic, partition)
+
+    def renamed(self, topic_keys: Mapping[str, str]) -> "Coverage":
+        """The same offsets under other topic keys; keys that are not in the mapping stay."""
+        return Coverage.union(
+            Coverage({(topic_keys.get(key, key), number): spans})
+            for (key, number), spans in self._spans.items()
+        )
 
     def to_json(self) -> str:
         """``{"topic/0": [[start, end], ...], ...}``; equal coverages give equal text."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.errors import NotFound
-from stampede.store.coverage import COVERAGE, Coverage, Interval, PartitionId
+from stampede.store.coverage import COVERAGE, Coverage, Interval, PartitionId, split_topic_key
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
@@ -33,12 +33,21 @@ class Account(NamedTuple):
         """Every offset accounted for."""
         return self.stored | self.dead_lettered
 
+    def renamed(self, topic_keys: Mapping[str, str]) -> "Account":
+        """The same offsets under other topic keys; see `Coverage.renamed`."""
+        return Account(self.stored.renamed(topic_keys), self.dead_lettered.renamed(topic_keys))
+
 
 class Entry(NamedTuple):
-    """One partition in one table: numbers of offsets, and the missing intervals."""
+    """One partition in one table: numbers of offsets, and the missing intervals.
+
+    Topics of one name and different `topic_id` are different topics: Kafka's was made anew, or the
+    cluster was replaced. `topic_id` is None for offsets that were stored without an id.
+    """
 
     table: str
     topic: str
+    topic_id: str | None
     partition: int
     low: int
     high: int
@@ -125,16 +134,16 @@ def entries(
     return [
         Entry(
             table,
-            topic,
+            *split_topic_key(topic_key),
             partition,
             low,
             high,
-            _count_offsets(account.stored, topic, partition),
-            _count_offsets(account.dead_lettered - account.stored, topic, partition),
-            account.all.missing(topic, partition, low, high),
+            _count_offsets(account.stored, topic_key, partition),
+            _count_offsets(account.dead_lettered - account.stored, topic_key, partition),
+            account.all.missing(topic_key, partition, low, high),
         )
         for table, account in by_table.items()
-        for (topic, partition), (low, high) in sorted(ranges.items())
+        for (topic_key, partition), (low, high) in sorted(ranges.items())
     ]
 
 

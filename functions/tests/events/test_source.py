@@ -8,11 +8,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
 from stampede.events.consumer import Consumer
@@ -120,7 +122,9 @@ def ends(places: dict[Place, bytes]) -> dict[int, int]:
     return after
 
 
-def test_every_record_arrives_as_the_event_of_a_kafka_source(start, produce, committed, topic):
+def test_every_record_arrives_as_the_event_of_a_kafka_source(
+    start, produce, committed, topic, kafka
+):
     made = produce(40, key=b"ZTF 1", headers=[("Schema-Id", b"1101")], timestamp=1_772_337_906_789)
     with Receiver() as sink:
         source = start(sink, K_CE_OVERRIDES='{"extensions": {"site": "one"}}')
@@ -145,7 +149,60 @@ def test_every_record_arrives_as_the_event_of_a_kafka_source(start, produce, com
             "ce-knativekafkapartition": str(partition),
             "ce-knativekafkaoffset": str(offset),
             "ce-site": "one",
+            "ce-topicid": kafka_topic_id(kafka, topic),
         }
+
+
+def kafka_topic_id(kafka: LocalKafka, topic: str) -> str:
+    """As Kafka's own tools write it."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    return str(described.topic_id).replace("+", "-").replace("/", "_")
+
+
+@pytest.mark.parametrize("records", [60, 300])
+def test_a_topic_made_anew_is_read_from_its_beginning(
+    start, produce, kafka, topic, committed, records
+) -> None:
+    """While the source runs, and with fewer and with more records than the old topic had."""
+    old = produce(200)
+    with Receiver() as sink:
+        source = start(sink)
+        eventually(lambda: committed() == ends(old))
+        first = kafka_topic_id(kafka, topic)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        eventually(lambda: created(admin, topic))
+        eventually(lambda: described(admin, topic))
+        second = kafka_topic_id(kafka, topic)
+        new = produce(records)
+        eventually(
+            lambda: (
+                {e.place for e in sink.accepted if e.headers["ce-topicid"] == second} == set(new)
+            )
+        )
+        eventually(lambda: committed() == ends(new))
+        source.stop()
+    assert second != first
+    bodies = {e.place: e.body for e in sink.accepted if e.headers["ce-topicid"] == second}
+    assert bodies == new
+
+
+def created(admin: AdminClient, topic: str) -> bool:
+    """Create a topic; False as long as the old one of this name is not gone."""
+    try:
+        admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
+    except KafkaException:
+        return False
+    return True
+
+
+def described(admin: AdminClient, topic: str) -> bool:
+    """Whether every broker knows the topic yet."""
+    with suppress(KafkaException):
+        admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        return True
+    return False
 
 
 def test_bad_events_are_dead_letters_and_hold_nothing_up(start, produce, committed):

@@ -1,11 +1,16 @@
 """`audit` against a real Kafka and a store in memory."""
 
+import time
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
-from stampede.functions.audit import MissingObjects, audit, missing_by_kind, watermarks
+from stampede.functions.audit import MissingObjects, audit, missing_by_kind
+from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.ledger import expect
@@ -37,6 +42,26 @@ def store(objects: MemoryObjects, table: str, offsets: dict) -> None:
     Table(objects, TABLES[table]).append(empty, Coverage.of(offsets))
 
 
+def topic_id(settings: Settings, topic: str) -> str:
+    with KafkaTopics(settings) as kafka:
+        return kafka.topic_ids([topic])[topic]
+
+
+def make_anew(settings: Settings, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    old = topic_id(settings, topic)
+    admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 60
+    while True:
+        with suppress(KafkaException):  # until the old one is gone
+            admin.create_topics([NewTopic(topic, 4)])[topic].result(30)
+        with suppress(SetupError, KeyError):
+            if topic_id(settings, topic) != old:
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def missing(entries) -> dict:
     return {(e.table, e.topic, e.partition): e.missing for e in entries if e.missing}
 
@@ -64,12 +89,13 @@ def test_with_nothing_stored_all_is_missing(objects, settings, topic) -> None:
 
 def test_watermarks(settings, topic) -> None:
     produce(settings, topic, {3: 2})
-    assert watermarks(settings, [topic]) == {
-        (topic, 0): (0, 0),
-        (topic, 1): (0, 0),
-        (topic, 2): (0, 0),
-        (topic, 3): (0, 2),
-    }
+    with KafkaTopics(settings) as kafka:
+        assert kafka.watermarks([topic]) == {
+            (topic, 0): (0, 0),
+            (topic, 1): (0, 0),
+            (topic, 2): (0, 0),
+            (topic, 3): (0, 2),
+        }
 
 
 def test_everything_is_the_given_topics_and_all_others_in_the_store(
@@ -137,9 +163,26 @@ def test_files_need_no_kafka(objects) -> None:
 def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("stampede.functions.audit.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("stampede.functions.kafka_topics.ANSWER_SECONDS", 0.5)
     with pytest.raises(
         SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
     ):
         audit(objects, Settings(kafka="127.0.0.1:1"), ["alerts"])
     assert capfd.readouterr().err == ""
+
+
+def test_a_topic_made_anew_has_none_of_the_offsets_of_the_old_one(objects, settings, topic) -> None:
+    """Offsets are no identity: Kafka's topic id tells the two topics apart."""
+    produce(settings, topic, {0: 10})
+    old = topic_id(settings, topic)
+    for table in TABLES:
+        store(objects, table, {(f"{topic}@{old}", 0): range(10)})
+    assert not missing(audit(objects, settings, [topic]))
+    make_anew(settings, topic)
+    produce(settings, topic, {0: 5})
+    entries = audit(objects, settings, [topic])
+    new = topic_id(settings, topic)
+    assert new != old
+    assert missing(entries) == {(table, topic, 0): [(0, 5)] for table in TABLES}
+    stored = {(each.topic_id, each.stored) for each in entries if each.partition == 0}
+    assert stored == {(new, 0), (old, 10)}

@@ -1,0 +1,68 @@
+"""The ids that Kafka gives to topics: a topic that is made anew under its name has another id."""
+
+from collections.abc import Collection
+from concurrent.futures import Future, wait
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from stampede.settings import Settings
+
+log = structlog.get_logger()
+
+ANSWER_SECONDS = 15.0
+UNKNOWN = "AAAAAAAAAAAAAAAAAAAAAA"  # 0: the broker is too old to know topic ids
+
+
+class TopicIds:
+    """Asks Kafka for topic ids, with a connection of its own. Not safe for threads.
+
+    A topic whose id cannot be had is left out of every answer, and the reason is logged.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._options: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": settings.kafka,
+            **settings.kafka_options,
+            "log_level": 0,  # otherwise it warns of the options that are a consumer's
+        }
+        self._admin: AdminClient | None = None
+        self._pending: dict[str, Future[Any]] = {}
+
+    def ask(self, topics: Collection[str]) -> None:
+        """Begin a request for these topics, unless one is under way; `answer` has the result."""
+        if self._pending or not topics:
+            return
+        try:
+            self._admin = self._admin or AdminClient(self._options)
+            self._pending = self._admin.describe_topics(
+                TopicCollection(sorted(topics)), request_timeout=ANSWER_SECONDS
+            )
+        except (KafkaException, ValueError) as error:
+            log.warning("topic ids are not known", reason=str(error))
+
+    def answer(self) -> dict[str, str]:
+        """The ids of the topics that `ask` asked for, by name; empty until all have come."""
+        if not all(future.done() for future in self._pending.values()):
+            return {}
+        pending, self._pending = self._pending, {}
+        ids = {}
+        for topic, future in pending.items():
+            try:
+                # The client writes standard base64; Kafka's own tools write the URL-safe form.
+                topic_id = str(future.result().topic_id).translate(str.maketrans("+/", "-_"))
+            except KafkaException as error:
+                log.warning("topic id is not known", topic=topic, reason=error.args[0].str())
+                continue
+            if topic_id != UNKNOWN:
+                ids[topic] = topic_id
+        return ids
+
+    def wait(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of these topics, by name, at the latest after `ANSWER_SECONDS`."""
+        self._pending = {}
+        self.ask(topics)
+        wait(self._pending.values(), ANSWER_SECONDS)
+        return self.answer()

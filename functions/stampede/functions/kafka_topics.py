@@ -1,0 +1,85 @@
+"""What Kafka itself knows of topics: the other side of the comparison that `audit` makes."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from stampede.errors import SetupError
+from stampede.events.topic_ids import TopicIds
+from stampede.settings import Settings
+from stampede.store.coverage import Interval, PartitionId
+
+ANSWER_SECONDS = 15.0
+NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+
+
+class KafkaTopics:
+    """Reads what Kafka has of topics, as a consumer that joins no group and commits nothing.
+
+    A context manager. Its methods raise `SetupError` if Kafka does not answer or lacks a topic.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        options: dict[str, Any] = {
+            "bootstrap.servers": settings.kafka,
+            "group.id": "stampede-audit",
+            "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
+        }
+        self._consumer = Consumer(options | settings.kafka_options)
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
+        for topic in topics:
+            self.partitions(topic)  # raises an error for a topic that does not exist
+        return TopicIds(self._settings).wait(topics)
+
+    def partitions(self, topic: str) -> list[int]:
+        """Numbers of the partitions of a topic."""
+        try:
+            metadata = self._consumer.list_topics(topic, ANSWER_SECONDS).topics[topic]
+        except KafkaException as error:
+            raise self._silent(error) from None
+        if metadata.error:
+            reason = metadata.error.str()
+            raise SetupError(f"Kafka at {self._settings.kafka}, topic {topic}: {reason}")
+        return sorted(metadata.partitions)
+
+    def watermarks(self, topics: Sequence[str]) -> dict[PartitionId, Interval]:
+        """The offsets ``[low, high)`` that Kafka holds of each (topic's name, partition)."""
+        return {
+            (topic, number): self._watermarks(TopicPartition(topic, number))
+            for topic in topics
+            for number in self.partitions(topic)
+        }
+
+    def _watermarks(self, partition: TopicPartition) -> Interval:
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                return self._consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
+            except KafkaException as error:
+                # A partition that is new, or whose leader moves, has no leader for a moment.
+                if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                    raise self._silent(error) from None
+            time.sleep(0.2)
+
+    def _silent(self, error: KafkaException) -> SetupError:
+        return SetupError(
+            f"Kafka at {self._settings.kafka} does not answer: {error.args[0].str()}; "
+            "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
+        )
+
+    def __enter__(self) -> "KafkaTopics":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
