@@ -103,6 +103,7 @@ def cutouts(first: int, end: int, objects: int) -> "Slices":
             "pack": pa.array(packs).take(flushes.indices),
             "offset": np.arange(count) % (FLUSH * kinds) * 15_004 + 70,
             "length": (15_000 + 500 * _noise(count, begin)).astype(np.int32),
+            "crc32": np.arange(count, dtype=np.uint32) * 2_654_435_761,
         }
         return pa.table(columns, CUTOUTS.schema.remove_metadata())
 

@@ -102,7 +102,8 @@ DETECTION_KEY = ("object_id", "survey", "forced", "limit", "source_id")
 DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd")
 
 # Location of a cutout: the columns of the table `cutouts`. `pack`, `offset` and `length` are
-# null if the survey sent no such cutout.
+# null if the survey sent no such cutout. `crc32` is null too in rows written before there were
+# checksums; runs of that time do not have the column.
 CUTOUT_LOCATION = pa.schema(
     [
         pa.field("alert_id", pa.int64(), False),
@@ -113,6 +114,12 @@ CUTOUT_LOCATION = pa.schema(
         pa.field("pack", pa.string(), True, {"doc": "key of the pack in the store"}),
         pa.field("offset", pa.int64(), True, {"unit": "byte"}),
         pa.field("length", pa.int32(), True, {"unit": "byte"}),
+        pa.field(
+            "crc32",
+            pa.uint32(),
+            True,
+            {"doc": "CRC-32 of the stored bytes; null in rows of earlier versions"},
+        ),
     ]
 )
 CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind")
@@ -135,6 +142,7 @@ THUMBNAIL_LOCATION = pa.schema(
             CUTOUT_LOCATION.field(name).with_nullable(False)
             for name in ("pack", "offset", "length")
         ),
+        CUTOUT_LOCATION.field("crc32"),
     ]
 )
 THUMBNAIL_KEY = ("alert_id", "survey")

@@ -5,7 +5,6 @@ footer has their coverage.
 """
 
 import base64
-import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -14,11 +13,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede.errors import Damaged
 from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.events.record import extension_headers
+from stampede.store.checked_parquet import open_file, read_file, write
 from stampede.store.coverage import COVERAGE
 from stampede.store.ledger import DEAD_LETTERS
 from stampede.store.objects import ObjectInfo, Objects
@@ -116,9 +115,7 @@ def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
     """Key and bytes of the object that holds these rows of the schema `DEAD_LETTER`."""
     coverage = coverage_of_positions(positions(rows))
     rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
-    sink = io.BytesIO()
-    pq.write_table(rows, sink, compression="zstd")
-    data = sink.getvalue()
+    data = write(rows, compression="zstd").to_pybytes()
     return f"{DEAD_LETTERS}{table}/{digest(data)}.parquet", data
 
 
@@ -131,12 +128,7 @@ def read_rows(objects: Objects, info: ObjectInfo) -> pa.Table:
     data = objects.get(info.key)
     if not info.key.endswith(f"/{digest(data)}.parquet"):
         raise Damaged(f"{info.key} does not read as it was stored: it is damaged")
-    try:
-        # Arrow's threads abort a process that exits while they start: 9 of 80 runs of
-        # `stampede deadletters list`, and none of 80 without threads.
-        rows = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{info.key} is not a Parquet file: {error}") from None
+    rows = read_file(info.key, open_file(info.key, data))
     if not rows.schema.equals(DEAD_LETTER):
         raise Damaged(f"{info.key} does not have the columns of dead letters of {table}")
     return rows

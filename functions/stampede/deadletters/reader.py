@@ -141,7 +141,7 @@ class DeadLetterReader:
             selected = self._offsets.get(table, Coverage())
             try:
                 held = ledger.read_coverage(self._objects, info)
-            except (pa.ArrowException, OSError, LookupError, TypeError, ValueError):
+            except Damaged:
                 return read_rows(self._objects, info)  # raises an error that names the damage
             if selected - held == selected:
                 return None

@@ -10,12 +10,11 @@ Unlike alerts, packs need no worker process: no code here that reads foreign byt
 
 import asyncio
 
-import pyarrow as pa
 import structlog
 
 from stampede import metrics
 from stampede.clock import Stopwatch, now_mjd
-from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.errors import NotFound, StoreDown
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
 from stampede.images.thumbnail import thumbnails
@@ -58,10 +57,7 @@ class Thumbnails:
                 return
             raise StoreDown(f"the store announced {key} but does not have it") from None
         watch.lap("get")
-        try:
-            cutouts, coverage = read_rows(data)
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise Damaged(f"{key} does not read as it was stored: {error}") from error
+        cutouts, coverage = read_rows(data, key)
         drawn = thumbnails(cutouts)
         watch.lap("draw")
         pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)

@@ -4,6 +4,7 @@ __all__ = [
     "address",
     "bucket_notifications",
     "cache",
+    "checked_parquet",
     "compaction",
     "conformance",
     "copy",

@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stampede.store.checked_parquet import end_of_footer
+
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
-# A run's metadata begins with the key `stampede.level`. Control characters in the values are
-# escaped, so these bytes occur nowhere else.
+# The metadata of a run written before there were checksums begins with the key `stampede.level`.
+# Control characters in the values are escaped, so these bytes occur nowhere else.
 _METADATA = b"\x18\x0estampede.level"
 # Descriptions compressed together: 16 take 2.5 KB, and 14 to 50 microseconds to decompress.
 _TOGETHER = 16
@@ -31,13 +33,20 @@ def metadata_of(footer: bytes) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(b"".join((footer, end))))
 
 
-def run_metadata(tail: bytes, schema: pa.Schema) -> pq.FileMetaData | None:
+def run_metadata(key: str, tail: bytes, schema: pa.Schema) -> pq.FileMetaData | None:
     """A run's metadata without its row groups, from the last bytes of its footer.
 
-    None if `tail` is too short.
+    None if `tail` is too short, or if the run does not have the columns of `schema`. Raises
+    `Damaged` if the checksum of these bytes is wrong.
     """
-    start = tail.rfind(_METADATA) - 2  # the list's own two bytes
-    return metadata_of(_empty(schema) + tail[start:]) if start >= 0 else None
+    end = end_of_footer(key, tail)
+    start = tail.rfind(_METADATA) if end is None else len(tail) - len(end)
+    if start < 2:
+        return None
+    try:
+        return metadata_of(_empty(schema) + tail[start - 2 :])  # the list's own two bytes too
+    except (pa.ArrowException, OSError):
+        return None  # the columns are counted once more behind the metadata
 
 
 class Descriptions:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from stampede.errors import NotFound
+from stampede.errors import Damaged, NotFound
+from stampede.store.checked_parquet import PARQUET_ERRORS, check_footer
 from stampede.store.coverage import COVERAGE, Coverage, Interval, PartitionId, split_topic_key
+from stampede.store.footers import metadata_of
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
@@ -91,12 +90,19 @@ def dead_lettered(objects: Objects, table: str) -> Coverage:
 def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
     """The coverage in the footer of a pack or of an object of dead letters.
 
-    Raises `NotFound`, `StoreDown`.
+    Raises `NotFound`, `StoreDown`, and `Damaged` if the footer is not as it was written.
     """
     tail = objects.get(info.key, max(0, info.size - TAIL))
-    if int.from_bytes(tail[-8:-4], "little") + 8 > len(tail):
+    size = int.from_bytes(tail[-8:-4], "little")
+    if size + 8 > len(tail):
         tail = objects.get(info.key)
-    return Coverage.from_json(pq.read_metadata(pa.BufferReader(tail)).metadata[COVERAGE])
+    footer = tail[-8 - size : -8]
+    try:
+        metadata = metadata_of(footer)
+        check_footer(info.key, footer, metadata)
+        return Coverage.from_json(metadata.metadata[COVERAGE])
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{info.key} does not have a footer with coverage: {error}") from None
 
 
 def expect(objects: Objects, topic: str, count: int) -> None:

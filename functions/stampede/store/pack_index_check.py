@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-import pyarrow as pa
-
 from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
 from stampede.store.ledger import read_coverage
@@ -14,8 +12,6 @@ from stampede.store.schema import CUTOUTS, TableSpec
 from stampede.store.tables import Table
 
 AT_ONCE = 256  # packs checked before the next are listed
-# The errors raised by reading an object that is not a pack.
-NO_PACK = (pa.ArrowException, OSError, KeyError, TypeError, ValueError)
 
 
 class PackIndexCheck:
@@ -62,17 +58,17 @@ class PackIndexCheck:
             return read_coverage(self._objects, info)
         except NotFound:
             return None
-        except NO_PACK:
+        except Damaged:
             self._damaged(info.key)
             return None
 
     def _lacks_ids(self, table: Table, key: str) -> bool:
         """Whether the table lacks any alert id of a pack; for alerts that have no Kafka offsets."""
         try:
-            rows, _ = read_rows(self._objects.get(key))
+            rows, _ = read_rows(self._objects.get(key), key)
         except NotFound:
             return False
-        except NO_PACK:
+        except Damaged:
             self._damaged(key)
             return False
         ids = rows["alert_id"].unique().to_pylist()
@@ -84,10 +80,7 @@ def index(objects: Objects, key: str) -> None:
 
     Raises `Damaged`, `NotFound`, `StoreDown`.
     """
-    try:
-        pack, coverage = read_pack(objects.get(key))
-    except NO_PACK as error:
-        raise Damaged(f"{key} is no pack: {error}") from error
+    pack, coverage = read_pack(objects.get(key), key=key)
     if pack.key != key:
         raise Damaged(f"{key} does not read as it was stored")
     Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)

@@ -5,16 +5,21 @@ each image in the pack's bytes while they are still in memory.
 """
 
 import re
+import zlib
 from hashlib import sha256
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.image_offsets import find_images
 from stampede.store.merge import one_array, sort_unique
+from stampede.store.runs import digest
 from stampede.store.schema import CUTOUT_PACKS, PackSpec
 
 # Rows that Arrow adds to a page before it looks at the page's size: pages of about 1 MB, far from
@@ -67,32 +72,49 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
         write_statistics=["alert_id", "object_id", "mjd"],
         write_batch_size=_PAGE_ROWS,
         store_schema=False,
+        write_page_checksum=True,
     ) as writer:
         if rows.num_rows:
             writer.write_table(rows, row_group_size=rows.num_rows)
-        writer.add_key_value_metadata({COVERAGE.decode(): coverage.to_json()})
-    return _pack(rows, sink.getvalue(), spec)
+        writer.add_key_value_metadata(PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
+    return _pack(rows, seal(sink.getvalue()), spec)
 
 
-def read_rows(data: bytes | memoryview | pa.Buffer) -> tuple[pa.Table, Coverage]:
-    """The rows of a pack, sorted, and the coverage in its footer."""
-    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    return file.read(), Coverage.from_json(file.metadata.metadata[COVERAGE])
+def read_rows(
+    data: bytes | memoryview | pa.Buffer, key: str | None = None
+) -> tuple[pa.Table, Coverage]:
+    """The rows of a pack, sorted, and the coverage in its footer; every checksum is verified.
+
+    Raises `Damaged`, also if `key` is given and its digest is not that of `data`.
+    """
+    name = key or "the pack"
+    if key is not None and not key.endswith(f"/{digest(data)}.parquet"):
+        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    file = open_file(name, data)
+    try:
+        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
+    except PARQUET_ERRORS:
+        raise Damaged(f"{name} does not have the footer of a pack") from None
+    return read_file(name, file), coverage
 
 
 def read_pack(
-    data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS
+    data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS, key: str | None = None
 ) -> tuple[Pack, Coverage]:
-    """A pack as `write_pack` returned it, from its bytes alone."""
-    rows, coverage = read_rows(data)
-    return _pack(rows, pa.py_buffer(data), spec), coverage
+    """A pack as `write_pack` returned it, from its bytes alone. Raises `Damaged` as `read_rows`."""
+    rows, coverage = read_rows(data, key)
+    try:
+        rows = rows.select(spec.rows.schema.names).cast(spec.rows.schema)
+        return _pack(rows, pa.py_buffer(data), spec), coverage
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key or 'the pack'} does not have the rows of a pack: {error}") from None
 
 
 def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
-    digest = sha256(data).hexdigest()
-    key = f"{spec.prefix}/{night}/{digest[:32]}.parquet"
+    name = sha256(data).hexdigest()
+    key = f"{spec.prefix}/{night}/{name[:32]}.parquet"
     images = one_array(rows[spec.image])
     offsets, lengths = find_images(images, data)
     absent = images.is_null()
@@ -100,9 +122,17 @@ def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
         "pack": pa.repeat(key, len(images)),
         "offset": pa.array(offsets),
         "length": pa.array(lengths),
+        "crc32": pa.array(_checksums(offsets, lengths, data), pa.uint32()),
     }
     schema = spec.locations.schema
     locations = rows.select([name for name in schema.names if name not in columns])
     for name, values in columns.items():
         locations = locations.append_column(name, pc.if_else(absent, None, values))
-    return Pack(key, data, locations.cast(schema), digest)
+    return Pack(key, data, locations.cast(schema), name)
+
+
+def _checksums(offsets: np.ndarray, lengths: np.ndarray, data: pa.Buffer) -> list[int]:
+    """The CRC-32 of each image: of the bytes that a reader will get."""
+    view = memoryview(data)
+    places = zip(offsets.tolist(), lengths.tolist(), strict=True)
+    return [zlib.crc32(view[offset : offset + length]) for offset, length in places]

@@ -6,10 +6,8 @@ alert of its own). Files of one schema lie together, so that any tool reads them
 alert that was sent twice may be there twice.
 """
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from stampede.alerts.groups import RawAlerts
+from stampede.store.checked_parquet import write
 from stampede.store.runs import digest
 
 PREFIX = "alerts/"
@@ -18,12 +16,10 @@ PREFIX = "alerts/"
 def write_raw(alerts: RawAlerts) -> tuple[str, memoryview]:
     """Key and bytes of the Parquet object. The same alerts give the same key and bytes."""
     schema = alerts.table.schema
-    sink = pa.BufferOutputStream()
     # zstd, because these are read in bulk, never row by row. No dictionaries: with hundreds of
     # columns and a few hundred rows they cost more than they save.
-    pq.write_table(
-        alerts.table, sink, compression="zstd", use_dictionary=False, write_statistics=False
+    data = memoryview(
+        write(alerts.table, compression="zstd", use_dictionary=False, write_statistics=False)
     )
-    data = memoryview(sink.getvalue())
     of_schema, name = digest(str(schema))[:8], digest(data)
     return f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name}.parquet", data

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stampede.errors import StoreDown
+from stampede.errors import Damaged, StoreDown
 from stampede.store.cache import Cache
+from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.range_file import MemoryRange
-from stampede.store.run_format import RunIndex, parse_footer, parse_index
+from stampede.store.run_format import RunIndex, parse_footer, parse_index, with_columns
 from stampede.store.runs import RunInfo
 from stampede.store.schema import TableSpec
 
@@ -48,7 +49,9 @@ class RunReader:
         """
         tail, footer_size = self._tail(info, min(info.size, TAIL_BYTES))
         with _parquet(info.key):
-            metadata = None if footer_size <= len(tail) else run_metadata(tail, self.spec.schema)
+            metadata = (
+                None if footer_size <= len(tail) else run_metadata(info.key, tail, self.spec.schema)
+            )
             if metadata is None:
                 footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
                 self._cache_index(info.key, footer)
@@ -62,12 +65,12 @@ class RunReader:
             with _parquet(run.key):
                 index = self._cache_index(run.key, self._footer(run.object))
         if index.rows.sum() != run.rows:
-            raise StoreDown(f"{run.key} does not have the number of rows in its footer")
+            raise Damaged(f"{run.key} does not have the number of rows in its footer")
         return index
 
     def open(self, run: RunInfo) -> "RunFile":
         """A part to read row groups from. Raises `NotFound`, `StoreDown`."""
-        return RunFile(self.objects, run, self.index(run))
+        return RunFile(self.objects, run, self.index(run), self.spec)
 
     def read(self, run: RunInfo, groups: Sequence[int]) -> "list[Block]":
         """The rows of each of `groups`, ascending, from the cache if they are there.
@@ -89,7 +92,7 @@ class RunReader:
         return all(self.cache.holds((group, run.key)) for group in groups)
 
     def _cache_index(self, key: str, footer: bytes) -> RunIndex:
-        index = parse_index(footer, self.spec)
+        index = parse_index(key, footer, self.spec)
         self.cache.put(("index", key), index, index.nbytes)
         return index
 
@@ -142,8 +145,9 @@ class Block(NamedTuple):
 class RunFile:
     """One part of a run and its index."""
 
-    def __init__(self, objects: Objects, run: RunInfo, index: RunIndex) -> None:
+    def __init__(self, objects: Objects, run: RunInfo, index: RunIndex, spec: TableSpec) -> None:
         self.run = run
+        self._spec = spec
         self._objects = objects
         self._index = index
 
@@ -163,19 +167,23 @@ class RunFile:
                 yield group, data[int(starts[group]) - start : int(ends[group]) - start]
 
     def decode(self, group: int, block: bytes) -> pa.Table:
-        """The rows of a row group from its bytes."""
+        """The rows of a row group from its bytes. Raises `Damaged`."""
         source = MemoryRange(block, int(self._index.starts[group]), self.run.object.size)
         metadata, number = self._index.descriptions.of(group)
-        file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False)
-        return file.read_row_group(number, use_threads=False)
+        with _parquet(self.run.key):
+            file = pq.ParquetFile(
+                source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
+            )
+            rows = file.read_row_group(number, use_threads=False)
+        return with_columns(rows, self._spec, self.run.key)
 
 
 @contextmanager
 def _parquet(key: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise StoreDown(f"{key} is not Parquet: {error}") from error
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} is damaged: {error}") from None
 
 
 def adjacent_groups(index: RunIndex, groups: Sequence[int]) -> list[list[int]]:

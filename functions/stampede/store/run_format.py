@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.errors import StoreDown
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import PLACEHOLDER, check_footer, seal
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.footers import Descriptions, metadata_of
 from stampede.store.keys import overlapping, sortable
@@ -65,6 +66,7 @@ class RunWriter:
             use_dictionary=[f.name for f in spec.schema if pa.types.is_string(f.type)],
             write_statistics=[spec.leading],
             store_schema=False,
+            write_page_checksum=True,
         )
 
     def add(self, rows: pa.Table) -> None:
@@ -86,31 +88,33 @@ class RunWriter:
         }
         footer = {f"stampede.{name}": json.dumps(value) for name, value in metadata.items()}
         footer[COVERAGE.decode()] = coverage.to_json()
-        self._writer.add_key_value_metadata(footer)
+        self._writer.add_key_value_metadata(PLACEHOLDER | footer)
         self._writer.close()
-        return self._sink.getvalue()
+        return seal(self._sink.getvalue())
 
 
 def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo) -> RunInfo:
-    """The `RunInfo` in a part's footer. Raises `StoreDown` if the object is not a run."""
+    """The `RunInfo` in a part's footer. Raises `Damaged` if the object is not a run."""
     name = RunName.parse(info.key)
     if name is None:
-        raise StoreDown(f"{info.key} does not have the name of a run")
+        raise Damaged(f"{info.key} does not have the name of a run")
     pairs = metadata.metadata
     try:
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
         coverage = Coverage.from_json(pairs[COVERAGE])
     except (KeyError, TypeError, ValueError):
-        raise StoreDown(f"{info.key} does not have the footer of a run") from None
+        raise Damaged(f"{info.key} does not have the footer of a run") from None
     return RunInfo(name, info, tuple(inputs), coverage, rows, first, last)
 
 
-def parse_index(footer: bytes, spec: TableSpec) -> RunIndex:
+def parse_index(key: str, footer: bytes, spec: TableSpec) -> RunIndex:
     """Where a part's row groups lie and which leading keys they hold.
 
-    Raises `pa.ArrowException` or `OSError` if `footer` is not a Parquet footer.
+    Raises `Damaged` if the footer does not have its checksums, and `pa.ArrowException` or `OSError`
+    if it is not Parquet.
     """
     metadata = metadata_of(footer)
+    check_footer(key, footer, metadata)
     firsts, lasts, extents = [], [], []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -130,3 +134,23 @@ def parse_index(footer: bytes, spec: TableSpec) -> RunIndex:
         rows,
         Descriptions(footer, metadata),
     )
+
+
+def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:
+    """`rows` of a part with the columns of its table.
+
+    A column that the table did not have when the part was written is null. Raises `Damaged` for
+    other differences.
+    """
+    if rows.schema.equals(spec.schema):
+        return rows
+    columns = []
+    for field in spec.schema:
+        here = rows.schema.get_field_index(field.name)
+        if here >= 0 and rows.schema.field(here).type == field.type:
+            columns.append(rows.column(here))
+        elif here < 0 and field.nullable:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+        else:
+            raise Damaged(f"{key} does not have the columns of {spec.name}: {field.name}")
+    return pa.table(columns, spec.schema.remove_metadata())

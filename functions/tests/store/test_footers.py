@@ -58,11 +58,11 @@ def test_a_footer_of_another_layout_is_kept_parsed() -> None:
 def test_run_metadata_is_read_from_the_end_of_the_footer() -> None:
     coverage = Coverage.of({("\x18\x0estampede.level", 3): [1, 2, 5]})
     footer = footer_of(file_of(DETECTIONS, 40, coverage))
-    found = run_metadata(footer[-2000:], DETECTIONS.schema)
+    found = run_metadata("a run", footer[-2000:], DETECTIONS.schema)
     assert found is not None
     assert found.metadata == metadata_of(footer).metadata
     assert found.num_row_groups == 0
-    assert run_metadata(footer[-100:], DETECTIONS.schema) is None
+    assert run_metadata("a run", footer[-100:], DETECTIONS.schema) is None
 
 
 def test_a_run_with_much_metadata_is_read() -> None:
@@ -77,4 +77,4 @@ def test_a_run_with_much_metadata_is_read() -> None:
 
 def test_an_index_takes_far_less_memory_than_a_parsed_footer() -> None:
     footer = footer_of(file_of(DETECTIONS, 200))
-    assert parse_index(footer, DETECTIONS).nbytes < 14 * len(footer) / 25
+    assert parse_index("a run", footer, DETECTIONS).nbytes < 14 * len(footer) / 25
