@@ -21,6 +21,8 @@ class StampedeError(Exception):
     status = 500
 
     def __init__(self, message: str) -> None:
+        # A stranger's names and texts may hold lone surrogates, which no answer could carry.
+        message = message.encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(message)
         self.message = message
 
@@ -41,6 +43,12 @@ class Unusable(StampedeError):
     """The alert decodes but lacks a value that storing it needs, for example an id or a time."""
 
     name, status = "unusable", 422
+
+
+class UnknownSurvey(Unusable):
+    """The message is an alert of a survey that Stampede does not know, or no alert."""
+
+    name = "unknown-survey"
 
 
 class TooLarge(StampedeError):

@@ -31,8 +31,9 @@ class Rows:
 
     @classmethod
     def of_struct(cls, struct: pa.StructArray) -> "Rows":
-        """The fields of a struct array."""
-        return cls({f.name: struct.field(i) for i, f in enumerate(struct.type)}, len(struct))
+        """The fields of a struct array, null where the struct is null."""
+        fields = zip(struct.type, struct.flatten(), strict=True)
+        return cls({field.name: column for field, column in fields}, len(struct))
 
     def get(self, *names: str, type: pa.DataType) -> pa.Array:
         """The first column that exists of these names, cast; nulls if none does.

@@ -146,7 +146,8 @@ class BatchDecoder:
     ) -> tuple[Group, Faults]:
         """Decode records of one schema, and leave out alerts that cannot be stored."""
         survey = records.schema.survey
-        columns = list(dict.fromkeys([*survey.head_columns(records.schema.fields), *fields]))
+        schema = records.schema
+        columns = list(dict.fromkeys([*survey.head_columns(schema.fields, schema.own), *fields]))
         read = self._read_records if careful else self._read_without_images
         table, images = read(records, columns)
         group = Group(survey, table, survey.head(table), images, np.array(records.messages))

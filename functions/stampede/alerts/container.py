@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import cramjam
 
+from stampede.alerts.schemas import Schema, read_json
 from stampede.errors import TooLarge, Undecodable
 
 Bytes = bytes | memoryview
@@ -19,12 +20,29 @@ MAGIC = b"Obj\x01"
 SYNC = bytes(range(16))
 
 
-class Header(NamedTuple):
-    """The head of a container, without its sync marker, which differs from file to file."""
+# The header of a real alert has two entries.
+MOST_ENTRIES = 100
 
-    schema: dict
+
+class Header(NamedTuple):
+    """The head of a container, without its sync marker, which differs from file to file.
+
+    Attributes
+    ----------
+    text
+        The schema, JSON.
+    length
+        Bytes of the head.
+    """
+
+    text: bytes
     codec: str
     length: int
+
+    @property
+    def schema(self) -> Schema:
+        """The schema. Raises `Undecodable`."""
+        return read_json(self.text)
 
 
 def varint(number: int) -> bytes:
@@ -53,11 +71,11 @@ def read_varint(data: Bytes, at: int) -> tuple[int, int]:
 
 
 def read_header(data: Bytes) -> Header:
-    """Read the head of a container. Raises `Undecodable`."""
+    """Read the head of a container, all but its schema's text. Raises `Undecodable`."""
     if bytes(data[:4]) != MAGIC:
         raise Undecodable("not an Avro container: it does not begin with 'Obj' 0x01")
     meta: dict[bytes, bytes] = {}
-    at = 4
+    at, entries = 4, 0
     while True:
         count, at = read_varint(data, at)
         if count == 0:
@@ -65,16 +83,18 @@ def read_header(data: Bytes) -> Header:
         if count < 0:  # the specification's long form: the block's size in bytes follows
             count = -count
             _, at = read_varint(data, at)
+        entries += count
+        if entries > MOST_ENTRIES:
+            raise Undecodable(f"the Avro container's header has more than {MOST_ENTRIES} entries")
         for _ in range(count):
             key, at = _read_bytes(data, at)
             meta[key], at = _read_bytes(data, at)
-    try:
-        schema = json.loads(meta[b"avro.schema"])
-    except (KeyError, ValueError) as error:
-        raise Undecodable("the Avro container's header holds no readable schema") from error
+    if b"avro.schema" not in meta:
+        raise Undecodable("the Avro container's header holds no schema")
     if at + 16 > len(data):
         raise Undecodable("the Avro container is cut off within its header")
-    return Header(schema, meta.get(b"avro.codec", b"null").decode("ascii", "replace"), at)
+    codec = meta.get(b"avro.codec", b"null").decode("ascii", "backslashreplace")
+    return Header(meta[b"avro.schema"], codec, at)
 
 
 def _read_bytes(data: Bytes, at: int) -> tuple[bytes, int]:
@@ -120,7 +140,7 @@ def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
         data = _unsnappy(block, limit)
     else:
         raise Undecodable(
-            f"codec {codec!r} of the Avro container is not one of null, deflate, snappy"
+            f"codec {codec[:40]!r} of the Avro container is not one of null, deflate, snappy"
         )
     if len(data) > limit:
         raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")

@@ -7,13 +7,14 @@ finds the bad record.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
 import fastavro
 import pyarrow as pa
 from datafusion import Expr, SessionConfig, SessionContext, col
+from datafusion.functions import when
 
 from stampede.alerts.container import Bytes, make_blocks
 from stampede.alerts.framing import WriterSchema
@@ -82,7 +83,9 @@ class Decoder:
             There is no room for the batch; no alert is at fault.
         """
         wanted = [
-            _column(name).alias(name) for name in columns if name.split(".")[0] in schema.fields
+            _column(name, schema.fields).alias(name)
+            for name in columns
+            if name.split(".")[0] in schema.fields
         ]
         path, size = self._file.write([schema.header, *make_blocks(records)])
         try:
@@ -98,11 +101,13 @@ class Decoder:
         return table.combine_chunks()
 
 
-def _column(name: str) -> Expr:
+def _column(name: str, fields: Mapping[str, Any]) -> Expr:
     top, *rest = name.split(".")
-    expression = col(f'"{top}"')
+    record = expression = col(f'"{top}"')
     for part in rest:
         expression = expression[part]
+    if rest and isinstance(fields[top], list):  # a union: a null record's fields are not null
+        return when(record.is_not_null(), expression).end()
     return expression
 
 

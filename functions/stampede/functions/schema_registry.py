@@ -1,8 +1,5 @@
 """The HTTP client of a Confluent schema registry."""
 
-import copy
-import json
-
 import fastavro
 import urllib3
 
@@ -27,7 +24,7 @@ class SchemaRegistry:
         self._schemas: dict[int, schemas.Schema] = {}
 
     def schema(self, schema_id: int) -> schemas.Schema:
-        """The schema of that id, simplified; cached, since a registered schema never changes.
+        """The schema of that id; cached, since a registered schema never changes.
 
         Raises `Undecodable` if the registry has no such schema, or one that is not Avro, and
         `SchemaRegistryDown` if the registry does not answer or answers something else.
@@ -53,9 +50,11 @@ class SchemaRegistry:
             raise SchemaRegistryDown(f"{url} answered no schema") from error
         if kind != "AVRO":
             raise Undecodable(f"schema id {schema_id} is {kind}, not Avro")
+        if not isinstance(text, str):
+            raise SchemaRegistryDown(f"{url} answered no schema")
+        schema = schemas.read_json(text.encode("utf-8", "surrogatepass"))
         try:
-            schema = schemas.simplify(json.loads(text))
-            fastavro.parse_schema(copy.deepcopy(schema))
+            fastavro.parse_schema(schemas.simplify(schema))
         except (ValueError, fastavro.schema.SchemaParseException) as error:
             raise Undecodable(f"schema id {schema_id} is not an Avro schema: {error}") from error
         return schema

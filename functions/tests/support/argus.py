@@ -14,6 +14,7 @@ from stampede.timescale import TAI_MINUS_UTC
 
 NAME = "argus"
 OWN_FIELD = "measurement"
+REQUIRED_FIELDS = (("alertId",), ("measurement.mjdUtc",))
 CUTOUT_FIELDS = {"science": "imageNew", "template": "imageOld", "difference": "imageDiff"}
 HISTORY_FIELDS = ("earlier",)
 IMAGE_MAGIC = FITS_MAGIC
@@ -37,7 +38,7 @@ def built_in_schemas() -> dict[int, dict]:
     return {7: _record("alert", fields)}
 
 
-def head_columns(fields: dict) -> list[str]:
+def head_columns(fields: dict, own: dict) -> list[str]:
     return ["alertId", "star", "measurement.mjdUtc", "measurement.filter"]
 
 

@@ -20,6 +20,11 @@ from stampede.timescale import MJD_TAI_OF_1970
 
 NAME: str = "lsst"
 OWN_FIELD: str = "diaSource"
+REQUIRED_FIELDS: Sequence[tuple[str, ...]] = (
+    ("diaSource.diaSourceId",),
+    ("diaSource.midpointMjdTai", "diaSource.midPointTai"),
+    ("diaSource.psfFlux", "diaSource.psFlux"),
+)
 CUTOUT_FIELDS: Mapping[str, str] = {
     "science": "cutoutScience",
     "template": "cutoutTemplate",
@@ -41,10 +46,9 @@ HEAD = (
 built_in_schemas = rubin_schemas
 
 
-def head_columns(fields: Mapping[str, Any]) -> list[str]:
+def head_columns(fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
     """The columns that `head` needs."""
-    source = {field["name"] for field in fields["diaSource"]["fields"]}
-    return [f"diaSource.{name}" for name in HEAD if name in source]
+    return [f"diaSource.{name}" for name in HEAD if name in own]
 
 
 def head(table: pa.Table) -> pa.Table:

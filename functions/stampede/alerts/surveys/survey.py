@@ -33,6 +33,9 @@ class Survey(Protocol):
     OWN_FIELD
         A top-level field that every version of its alert schema has, and no schema of another
         survey has.
+    REQUIRED_FIELDS
+        Fields that an alert needs to be one of this survey's, beside `OWN_FIELD`: ``a``, or
+        ``a.b`` for a field of a nested record. Each is a tuple of the names that it has had.
     CUTOUT_FIELDS
         Top-level field of each kind of cutout (`columns.KINDS`).
     HISTORY_FIELDS
@@ -43,6 +46,7 @@ class Survey(Protocol):
 
     NAME: str
     OWN_FIELD: str
+    REQUIRED_FIELDS: Sequence[tuple[str, ...]]
     CUTOUT_FIELDS: Mapping[str, str]
     HISTORY_FIELDS: Sequence[str]
     IMAGE_MAGIC: bytes
@@ -50,8 +54,16 @@ class Survey(Protocol):
     def built_in_schemas(self) -> Mapping[int, dict]:
         """Avro schemas by Confluent id, oldest first. All others come from the registry."""
 
-    def head_columns(self, fields: Mapping[str, Any]) -> list[str]:
-        """The columns that `head` needs of a record with these fields, ``a`` or ``a.b``."""
+    def head_columns(self, fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+        """The columns that `head` needs, ``a`` or ``a.b``.
+
+        Parameters
+        ----------
+        fields
+            Types of the record's fields, by name.
+        own
+            Types of the fields of the record in `OWN_FIELD`, by name.
+        """
 
     def head(self, table: pa.Table) -> pa.Table:
         """One row per alert: alert_id, object_id, mjd, band, ra, dec, processed_mjd.

@@ -22,6 +22,14 @@ from stampede.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
 OWN_FIELD: str = "candidate"
+REQUIRED_FIELDS: Sequence[tuple[str, ...]] = (
+    ("objectId",),
+    ("candid",),
+    *(
+        (f"candidate.{name}",)
+        for name in ("jd", "fid", "pid", "programid", "isdiffpos", "magpsf", "sigmapsf")
+    ),
+)
 CUTOUT_FIELDS: Mapping[str, str] = {
     "science": "cutoutScience",
     "template": "cutoutTemplate",
@@ -41,11 +49,9 @@ def built_in_schemas() -> Mapping[int, dict]:
     return {}
 
 
-def head_columns(fields: Mapping[str, Any]) -> list[str]:
+def head_columns(fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
     """The columns that `head` needs."""
-    candidate = {field["name"] for field in fields["candidate"]["fields"]}
-    own = [f"candidate.{name}" for name in HEAD if name in candidate]
-    return [name for name in ("candid", "objectId") if name in fields] + own
+    return ["candid", "objectId", *(f"candidate.{name}" for name in HEAD if name in own)]
 
 
 def head(table: pa.Table) -> pa.Table:

@@ -1,0 +1,92 @@
+"""Whose alert a schema describes: by the schema's name, its namespace and its fields.
+
+Alerts of other surveys look much like ZTF's: PGIR's, WINTER's and TURBO's have a `candidate` too,
+with other filters and magnitudes on another system. So a schema that names another survey is
+refused, whatever its fields. Brokers export alerts again under names of no survey, for example
+Spark's ``topLevelRecord``; then the fields decide alone.
+"""
+
+import re
+from collections.abc import Mapping
+
+from stampede.alerts import schemas
+from stampede.alerts.schemas import Schema
+from stampede.alerts.surveys import surveys
+from stampede.alerts.surveys.survey import Survey
+from stampede.errors import UnknownSurvey
+
+# Words in the names of schemas that say nothing about the survey.
+_NEUTRAL = {"alert", "alerts", "packet", "record", "root", "schema", "toplevelrecord", "value"}
+_VERSION = re.compile(r"v?\d+(_\d+)*")
+_LONGEST_NAME = 80
+
+
+def survey_of(name: str, schema: Schema) -> Survey:
+    """The survey whose alerts have this schema.
+
+    Parameters
+    ----------
+    name
+        The full name that the writer gave the schema.
+    schema
+        The schema of a record, simplified.
+
+    Raises
+    ------
+    UnknownSurvey
+        It is not one of a survey that Stampede knows; the message says why.
+    """
+    fields = schemas.record_fields(schema, schema) or {}
+    named = _named_survey(name)
+    reasons = {}
+    for survey in surveys():
+        missing = _missing(survey, fields, schema)
+        if named not in ("", survey.NAME):
+            reasons[survey.NAME] = "its schema has another name"
+        elif not missing:
+            return survey
+        if missing:
+            reasons[survey.NAME] = f"no field {missing}"
+    neither = " nor ".join(f"{each.upper()}'s ({reason})" for each, reason in reasons.items())
+    shown = _shown(name)
+    if named and named not in reasons:
+        whose = f"this is a {_shown(named).upper()} alert (schema {shown})"
+    else:
+        whose = f"the schema {shown} is of no survey" if shown else "the schema is of no survey"
+    names = " and ".join(each.upper() for each in reasons)
+    raise UnknownSurvey(f"{whose}, Stampede knows {names}: it is neither {neither}")
+
+
+def _named_survey(name: str) -> str:
+    """The survey that a schema's full name tells of, as `Survey.NAME`; empty if of none.
+
+    The name of a survey that Stampede does not know is as the schema has it.
+    """
+    words = [word for word in name.lower().split(".") if not _VERSION.fullmatch(word)]
+    telling = [word for word in words if word and word not in _NEUTRAL]
+    for survey in surveys():
+        if any(word.startswith(survey.NAME) for word in telling):
+            return survey.NAME
+    return telling[0] if telling else ""
+
+
+def _missing(survey: Survey, fields: Mapping[str, Schema], schema: Schema) -> str:
+    """The first field that the survey's alerts have and these have not; empty if none."""
+    for alternatives in ((survey.OWN_FIELD,), *survey.REQUIRED_FIELDS):
+        if not any(_has(fields, field, schema) for field in alternatives):
+            return " or ".join(alternatives)
+    return ""
+
+
+def _has(fields: Mapping[str, Schema], path: str, schema: Schema) -> bool:
+    first, _, rest = path.partition(".")
+    if first not in fields:
+        return False
+    inner = schemas.record_fields(fields[first], schema) if rest else None
+    return not rest or (inner is not None and _has(inner, rest, schema))
+
+
+def _shown(name: str) -> str:
+    """A name that anybody may have chosen, in ASCII and of bounded length."""
+    text = name.encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
