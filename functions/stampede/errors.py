@@ -33,6 +33,12 @@ class NotAnEvent(StampedeError):
     name, status = "not-an-event", 400
 
 
+class UnknownMode(StampedeError):
+    """The request carries CloudEvents in a way that Stampede does not accept."""
+
+    name, status = "unknown-mode", 415
+
+
 class Undecodable(StampedeError):
     """The bytes are not an alert of any schema known here."""
 

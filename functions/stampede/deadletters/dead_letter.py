@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -155,10 +154,7 @@ def letters_of(rows: pa.Table, info: ObjectInfo) -> Iterator[DeadLetter]:
 
 def row_of(event: Event) -> dict[str, Any]:
     """A dead letter as a row of the schema `DEAD_LETTER`."""
-    attributes = {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in event.attributes.items()
-    }
+    attributes = event.attributes
     topic, partition, offset = event.position or (None, None, None)
     return {
         "topic": topic,
@@ -187,6 +183,7 @@ def reason_of(data: str | None) -> str | None:
 
 def reason_of_answer(text: str) -> str:
     """The detail of a problem document (RFC 9457); any other text unchanged."""
-    with suppress(ValueError, KeyError, TypeError):
-        return str(json.loads(text)["detail"])
-    return text
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        text = str(json.loads(text)["detail"])
+    # JSON may hold half a character, which Parquet does not.
+    return text.encode(errors="replace").decode()

@@ -6,34 +6,29 @@ The attributes are those of Knative's KafkaSource: binary mode, the offset in ``
 chose for a source that cannot know it.
 """
 
+import base64
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.common import get_event_factory_for_version
-from cloudevents.core.bindings.http import HTTPMessage, from_binary, from_structured
+from cloudevents.core.bindings.http import HTTPMessage, from_binary
 from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 
-from stampede.errors import NotAnEvent
+from stampede.errors import NotAnEvent, UnknownMode
+from stampede.events.attributes import FAR_YEAR, SUBJECT, checked, shown
+from stampede.events.json_body import parse_json
 from stampede.store.coverage import Coverage, topic_key
 
 FORMAT = JSONFormat()
 REQUIRED = ("specversion", "id", "source", "type")
-# At most as many digits as Kafka's partitions (32 bits) and offsets (64 bits) have.
-SUBJECT = re.compile(r"partition:([0-9]{1,9})#([0-9]{1,18})")
-TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,64}")
-# Raised by the SDK for headers and JSON that are not a CloudEvent.
-SDK_ERRORS = (
-    CloudEventValidationError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-)
+STRUCTURED = "application/cloudevents"
+# Raised by the SDK for headers that are not a CloudEvent.
+SDK_ERRORS = (CloudEventValidationError, ValueError, KeyError, TypeError, AttributeError)
 
 
 class Position(NamedTuple):
@@ -45,9 +40,9 @@ class Position(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One event: its attributes as the SDK parses them, its data, and the path it was sent to."""
+    """One event: its attributes as text, its data, and the path it was sent to."""
 
-    attributes: dict[str, Any]
+    attributes: dict[str, str]
     data: bytes
     path: str = "/"
 
@@ -66,28 +61,67 @@ class Event(NamedTuple):
 
 
 def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") -> Event:
-    """The event in an HTTP request, in binary or structured mode. Raises `NotAnEvent`."""
-    text = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    """The event in an HTTP request, in binary or structured mode.
+
+    Raises
+    ------
+    NotAnEvent
+        The request has no CloudEvent, or a wrong one.
+    UnknownMode
+        It has several CloudEvents in one body, or one in another format than JSON.
+    """
+    fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+    text = dict(fields)
     try:
         if "ce-specversion" in text or "ce-id" in text or "ce-type" in text:
-            event = from_binary(HTTPMessage(text, b""), FORMAT, make_sdk_event)
-            return _checked(Event(event.get_attributes(), body, path))
-        if not text.get("content-type", "").startswith("application/cloudevents+json"):
+            _check_once(name for name, _ in fields)
+            return Event(binary_attributes(text), body, path)
+        kind = text.get("content-type", "").partition(";")[0].strip().lower()
+        if not kind.startswith(STRUCTURED):
             raise NotAnEvent("the request is not a CloudEvent: it has no ce- headers")
-        event = from_structured(HTTPMessage(text, body), FORMAT, make_sdk_event)
+        if kind != f"{STRUCTURED}+json":
+            raise UnknownMode(
+                f"{shown(kind)} is not accepted: send one CloudEvent a request, in binary mode or "
+                f"as {STRUCTURED}+json"
+            )
+        return Event(*structured(body), path)
     except SDK_ERRORS as error:
         raise NotAnEvent(f"the request is not a valid CloudEvent: {one_line(error)}") from error
-    return _checked(Event(event.get_attributes(), data_of(event), path))
 
 
-def _checked(event: Event) -> Event:
-    """The event, unless its topic's id could not be a part of a position. Raises `NotAnEvent`."""
-    topic_id = event.attributes.get("topicid")
-    if topic_id is not None and not (isinstance(topic_id, str) and TOPIC_ID.fullmatch(topic_id)):
-        raise NotAnEvent(
-            "topicid is not the id of a topic: it may have up to 64 letters, digits, '-' and '_'"
-        )
-    return event
+def binary_attributes(headers: dict[str, str]) -> dict[str, str]:
+    """The attributes in the headers of a request. Raises one of `SDK_ERRORS`."""
+    headers = {name: value for name, value in headers.items() if name.startswith(("ce-", "cont"))}
+    # The SDK would parse the time: its text is kept, and a time that no clock can show is none.
+    time = headers.pop("ce-time", None)
+    attributes = from_binary(HTTPMessage(headers, b""), FORMAT, make_sdk_event).get_attributes()
+    return with_time(attributes, time)
+
+
+def structured(body: bytes) -> tuple[dict[str, str], bytes]:
+    """The attributes and the data of an event in JSON. Raises one of `SDK_ERRORS`."""
+    members = parse_json(body)
+    if not isinstance(members, dict):
+        raise ValueError("it is not a JSON object")
+    data = data_of(members)
+    time = members.pop("time", None)
+    return with_time(make_sdk_event(checked(members), None).get_attributes(), time), data
+
+
+def with_time(attributes: dict[str, Any], time: str | None) -> dict[str, str]:
+    """These attributes, checked, and the time if it is one. Raises `ValueError`."""
+    attributes = {name: value for name, value in attributes.items() if name != "time"}
+    if time is not None and not (isinstance(time, str) and FAR_YEAR.match(time)):
+        attributes["time"] = time
+    texts = checked(attributes)
+    if "time" in texts:
+        try:
+            aware = datetime.fromisoformat(texts["time"].upper()).tzinfo is not None
+        except ValueError:
+            aware = False
+        if not aware:
+            raise ValueError(f"time: {shown(texts['time'])} is not a time with its zone, RFC 3339")
+    return texts
 
 
 def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
@@ -97,12 +131,30 @@ def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
     return get_event_factory_for_version(attributes["specversion"])(attributes, data)
 
 
-def data_of(event: BaseCloudEvent) -> bytes:
-    """The data of a structured event, as binary mode would carry them."""
-    data: Any = event.get_data()
-    if data is None or isinstance(data, bytes):
-        return data or b""
-    return data.encode() if isinstance(data, str) else json.dumps(data).encode()
+def data_of(members: dict[str, Any]) -> bytes:
+    """Take the data out of a structured event, as binary mode would carry them.
+
+    Raises
+    ------
+    ValueError
+        The data is not base64 where it should be, or is there twice.
+    """
+    data, encoded = members.pop("data", None), members.pop("data_base64", None)
+    if members.get("specversion") == "0.3" and members.pop("datacontentencoding", "") == "base64":
+        data, encoded = None, data
+    if encoded is not None:
+        if data is not None:
+            raise ValueError("it has both data and data_base64")
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"data_base64: not base64: {error}") from None
+    if data is None:
+        return b""
+    try:
+        return data.encode() if isinstance(data, str) else json.dumps(data).encode()
+    except UnicodeEncodeError:
+        raise ValueError("data: half a character (a surrogate)") from None
 
 
 def one_line(error: Exception) -> str:
@@ -111,6 +163,13 @@ def one_line(error: Exception) -> str:
     if not isinstance(problems, dict):
         return str(error)
     return "; ".join(f"{name}: {', '.join(map(str, why))}" for name, why in problems.items())
+
+
+def _check_once(names: Iterable[str]) -> None:
+    """Raise `ValueError` if an attribute has two headers: a proxy may have read the other one."""
+    for name, number in Counter(names).items():
+        if number > 1 and (name.startswith("ce-") or name == "content-type"):
+            raise ValueError(f"{name.removeprefix('ce-')}: its header is there {number} times")
 
 
 def coverage_of_positions(positions: Iterable[Position | None]) -> Coverage:

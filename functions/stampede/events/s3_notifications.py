@@ -9,11 +9,11 @@ All dialects have complete S3 records, so only the records are read. RGW does no
 keys, others do; the keys of Stampede's objects need no encoding.
 """
 
-import json
 from collections.abc import Iterable
 
 from stampede.errors import NotAnEvent
 from stampede.events.event import Event, parse
+from stampede.events.json_body import parse_json
 from stampede.events.s3_events import CREATED, PREFIX, event_of
 
 
@@ -46,8 +46,8 @@ def stored_events(body: bytes, region: str) -> list[Event]:
         The body is neither an S3 record nor a list of S3 records.
     """
     try:
-        notification = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        notification = parse_json(body)
+    except ValueError as error:
         raise NotAnEvent(f"not an S3 notification: not JSON: {error}") from None
     if not isinstance(notification, dict):
         raise NotAnEvent("not an S3 notification: not a JSON object")

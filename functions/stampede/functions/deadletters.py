@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from stampede.deadletters.dead_letter import write_letters
-from stampede.errors import NotAnEvent
+from stampede.errors import NotAnEvent, StampedeError
 from stampede.events.batching import Outcome
 from stampede.events.event import Event
 from stampede.store.objects import Objects
@@ -35,12 +35,31 @@ class DeadLetters:
     async def store_batch(self, events: Sequence[Event]) -> list[Outcome]:
         """Make events durable as dead letters of the tables their paths name."""
         outcomes: list[Outcome] = [None] * len(events)
-        by_table: dict[str, list[Event]] = defaultdict(list)
+        by_table: dict[str, list[int]] = defaultdict(list)
         for number, event in enumerate(events):
             try:
-                by_table[table_of_path(event.path)].append(event)
+                by_table[table_of_path(event.path)].append(number)
             except NotAnEvent as error:
                 outcomes[number] = error
-        for table, letters in by_table.items():
-            await asyncio.to_thread(self._objects.put, *write_letters(table, letters))
+        for table, numbers in by_table.items():
+            try:
+                await self._store(table, [events[number] for number in numbers])
+            except StampedeError:
+                raise  # the store's: it concerns all
+            except Exception:
+                for number in numbers:
+                    outcomes[number] = await self._store_alone(table, events[number])
         return outcomes
+
+    async def _store(self, table: str, letters: Sequence[Event]) -> None:
+        await asyncio.to_thread(self._objects.put, *write_letters(table, letters))
+
+    async def _store_alone(self, table: str, letter: Event) -> Outcome:
+        """Store a letter of a batch that cannot be written; the error if this is the one."""
+        try:
+            await self._store(table, [letter])
+        except StampedeError as error:
+            return error
+        except Exception as error:
+            return StampedeError(f"it cannot be written: {error!r}")
+        return None

@@ -62,6 +62,7 @@ class Client:
         self.events: list[Event] = []
         self.endpoint = EventEndpoint("testing", self.handle, LIMIT)
         self.parts_read = 0
+        self.twice: list[tuple[bytes, bytes]] = []
 
     async def handle(self, event: Event) -> StampedeError | None:
         self.events.append(event)
@@ -98,7 +99,8 @@ class Client:
             "path": path,
             "query_string": b"",
             "root_path": "",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()]
+            + self.twice,
         }
         await self.endpoint(scope, receive, send)
         return Answer(sent)
@@ -189,6 +191,157 @@ async def test_a_request_without_a_valid_event_is_a_400(headers: dict, body: byt
     assert answer.status == 400
     assert answer.problem["title"] == "Not an event"
     assert "CloudEvent" in answer.problem["detail"]
+    assert not client.events
+
+
+STRUCTURED = {"content-type": "application/cloudevents+json"}
+MEMBERS = {name.removeprefix("ce-"): value for name, value in EVENT.items()}
+KAFKA = "partition:0#"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"data_base64": "YW4gYWxlcnQ"}, "data_base64"),  # no padding
+        ({"data_base64": "YW4g*YWxlcnQ="}, "data_base64"),
+        ({"data_base64": "\ud800"}, "data_base64"),
+        ({"data_base64": 7}, "data_base64"),
+        ({"data_base64": "eA==", "data": "x"}, "data_base64"),
+        ({"data": "\ud800"}, "data"),
+        ({"id": "\ud800"}, "id"),
+        ({"id": "a\0b"}, "id"),
+        ({"id": "a\nb"}, "id"),
+        ({"id": "x" * 1025}, "id"),
+        ({"id": 7.5}, "id"),
+        ({"id": ["a"]}, "id"),
+        ({"source": "s\x85#alerts"}, "source"),
+        ({"source": "s" * 1025}, "source"),
+        ({"type": "\udfff"}, "type"),
+        ({"subject": f"{KAFKA}-1"}, "subject"),
+        ({"subject": f"{KAFKA}{2**63}"}, "subject"),
+        ({"subject": f"{KAFKA}{2**63 - 1}"}, "subject"),
+        ({"subject": KAFKA + "9" * 900}, "subject"),
+        ({"subject": "partition:0"}, "subject"),
+        ({"subject": "partition:-1#5"}, "subject"),
+        ({"subject": "partition:0#5 "}, "subject"),
+        ({"subject": f"partition:{2**32}#5"}, "subject"),
+        ({"subject": "packs/../../secret"}, "subject"),
+        ({"subject": ".."}, "subject"),
+        ({"subject": "packs/./a"}, "subject"),
+        ({"time": "yesterday"}, "time"),
+        ({"time": "2026-11-22T00:00:00"}, "time"),
+        ({"time": 5}, "time"),
+        ({"time": "2026-11-22T00:00:00Z\0"}, "time"),
+        ({"extension": "\ud800"}, "extension"),
+        ({"kafkaheaderx": "\udc00"}, "kafkaheaderx"),
+        ({"extension": {"a": 1}}, "extension"),
+        ({"extension": 0.5}, "extension"),
+        ({"ext\0ension": "x"}, "ext"),
+        ({"Extension": "x"}, "Extension"),
+        ({"x" * 257: "x"}, "x"),
+        ({"extension": "x" * (1 << 20)}, "extension"),
+        ({f"x{n}": "x" for n in range(300)}, "attributes"),
+        ({"data": [[]] * 100_001}, "JSON values"),
+    ],
+)
+async def test_a_wrong_attribute_is_named(change: dict, named: str) -> None:
+    client = Client()
+    client.endpoint = EventEndpoint("testing", client.handle, 4 << 20)
+    body = json.dumps(MEMBERS | change).encode()
+    answer = await client.post(body, headers=STRUCTURED)
+    assert answer.status == 400, answer.body
+    assert answer.problem["type"] == "urn:stampede:problem:not-an-event"
+    assert named in answer.problem["detail"]
+    assert not client.events
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"ce-id": "a%00b"}, "id"),
+        ({"ce-id": "a%0Ab"}, "id"),
+        ({"ce-source": "s%7F"}, "source"),
+        ({"ce-subject": "partition:0%23-1"}, "subject"),
+        ({"ce-subject": "a/%2E%2E/b"}, "subject"),
+        ({"ce-time": "2026-13-01T00:00:00Z"}, "time"),
+        ({"ce-x_y": "x"}, "x_y"),
+        ({"ce-": "x"}, "name"),
+        ({"ce-extension": "%0D%0A"}, "extension"),
+    ],
+)
+async def test_a_wrong_header_is_named(headers: dict, named: str) -> None:
+    client = Client()
+    answer = await client.post(b"x", headers=EVENT | headers)
+    assert answer.status == 400
+    assert named in answer.problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": ' * 100_000,
+        json.dumps(MEMBERS)[:-1].encode() + b', "id": "another"}',
+        json.dumps(MEMBERS)[:-1].encode() + b', "x": ' + b"9" * 5000 + b"}",
+        json.dumps(MEMBERS).encode("utf-16"),
+    ],
+    ids=["deep", "an id twice", "a long number", "utf-16"],
+)
+async def test_json_that_is_no_event(body: bytes) -> None:
+    client = Client()
+    client.endpoint = EventEndpoint("testing", client.handle, 4 << 20)
+    answer = await client.post(body, headers=STRUCTURED)
+    assert answer.status == 400
+    assert not client.events
+
+
+async def test_an_attribute_with_two_headers_is_refused() -> None:
+    client = Client()
+    client.twice = [(b"ce-subject", b"partition:3#7")]
+    answer = await client.post(b"x")
+    assert answer.status == 400
+    assert "subject: its header is there 2 times" in answer.problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(7, "7"), (-7, "-7"), (True, "true"), ("é", "é"), (None, None)]
+)
+async def test_attributes_are_text(value: object, text: str | None) -> None:
+    client = Client()
+    body = json.dumps(MEMBERS | {"extension": value}).encode()
+    assert (await client.post(body, headers=STRUCTURED)).status == 204
+    assert client.events[0].attributes.get("extension") == text
+
+
+async def test_a_kafka_header_may_be_any_bytes() -> None:
+    """A KafkaSource makes attributes of them; the alert is good all the same."""
+    client = Client()
+    odd = {"ce-kafkaheadertrace": "%00%01%EF%BF%BD", "ce-key": "%0A", "ce-partitionkey": "%0A"}
+    assert (await client.post(b"x", headers=EVENT | odd)).status == 204
+    assert client.events[0].attributes["kafkaheadertrace"] == "\0\x01\ufffd"
+
+
+@pytest.mark.parametrize(
+    "time", ["+58114-06-20T13:20:00Z", "-292275055-05-16T16:47:04.192Z", "60000-01-01T00:00:00Z"]
+)
+async def test_a_time_in_the_wrong_unit_is_left_out(time: str) -> None:
+    """A KafkaSource sends it if a record's CreateTime is in microseconds."""
+    client = Client()
+    assert (await client.post(b"x", headers=EVENT | {"ce-time": time})).status == 204
+    body = json.dumps(MEMBERS | {"time": time}).encode()
+    assert (await client.post(body, headers=STRUCTURED)).status == 204
+    assert ["time" in event.attributes for event in client.events] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "kind", ["cloudevents-batch+json", "cloudevents-batch+json; charset=utf-8", "cloudevents+avro"]
+)
+async def test_other_modes_are_refused_in_clear_words(kind: str) -> None:
+    client = Client()
+    headers = {"content-type": f"application/{kind}"}
+    answer = await client.post(json.dumps([MEMBERS]).encode(), headers=headers)
+    assert answer.status == 415
+    assert answer.problem["type"] == "urn:stampede:problem:unknown-mode"
+    assert "one CloudEvent a request" in answer.problem["detail"]
     assert not client.events
 
 

@@ -1,0 +1,94 @@
+"""Checks of a CloudEvent's attributes: all are text, in bounds, and mean what they seem to mean.
+
+What passes can be stored, logged and sent on as it is.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# A Kafka record's headers become attributes, hence so many, and of any length; the length of an
+# HTTP header is bounded by the server.
+MOST = 256
+NAME_LENGTH = 256
+LENGTH = 256 << 10
+# Those that are stored in columns of their own, logged, or name an object.
+SHORT_LENGTH = 1024
+SHORT = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})
+# What a KafkaSource makes of a record's key and headers, which may be any bytes.
+ANY_BYTES = ("key", "partitionkey", "kafkaheader")
+
+# At most as many digits as Kafka's partitions (32 bits) and offsets (64 bits) have.
+SUBJECT = re.compile(r"partition:([0-9]{1,9})#([0-9]{1,18})")
+TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+# A year of five digits or more: Kafka's time in microseconds, taken for milliseconds.
+FAR_YEAR = re.compile(r"[+-]?[0-9]{5,}-")
+_ODD = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def checked(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """The attributes as text; those that are null are left out.
+
+    Integers and truth values become text as CloudEvents defines it (specification 1.0.2, "Type
+    system").
+
+    Raises
+    ------
+    ValueError
+        An attribute is wrong. The message names it.
+    """
+    if len(attributes) > MOST:
+        raise ValueError(f"it has {len(attributes)} attributes, more than {MOST}")
+    texts = {}
+    for name, value in attributes.items():
+        if value is not None:
+            _check_name(name)
+            texts[name] = _text(name, value)
+            _check(name, texts[name])
+    return texts
+
+
+def shown(text: str) -> str:
+    """A text from outside, short and printable."""
+    return ascii(text[:60])
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(rf"[a-z0-9]{{1,{NAME_LENGTH}}}", name):
+        raise ValueError(
+            f"{shown(name)} is not an attribute's name: at most {NAME_LENGTH} lower-case letters "
+            "and digits"
+        )
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{name}: not text, a whole number or a truth value")
+
+
+def _check(name: str, value: str) -> None:
+    most = SHORT_LENGTH if name in SHORT else LENGTH
+    if len(value) > most:
+        raise ValueError(f"{name}: {len(value):,} characters, the limit is {most:,}")
+    if _ODD.search(value):
+        if _SURROGATE.search(value):
+            raise ValueError(f"{name}: half a character (a surrogate) in {shown(value)}")
+        if not name.startswith(ANY_BYTES):
+            raise ValueError(f"{name}: a control character in {shown(value)}")
+    if name == "subject":
+        _check_subject(value)
+    if name == "topicid" and not TOPIC_ID.fullmatch(value):
+        raise ValueError("topicid: not up to 64 letters, digits, '-' and '_'")
+
+
+def _check_subject(subject: str) -> None:
+    if subject.startswith("partition:") and not SUBJECT.fullmatch(subject):
+        raise ValueError(f"subject: {shown(subject)} is not partition:NUMBER#OFFSET")
+    if not {".", ".."}.isdisjoint(subject.split("/")):
+        raise ValueError(f"subject: {shown(subject)} has a part . or ..")
