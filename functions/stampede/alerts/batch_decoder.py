@@ -49,6 +49,14 @@ class Decoded(NamedTuple):
     raw: list[RawAlerts]
 
 
+class AlertIdentity(NamedTuple):
+    """What tells an alert from every other alert."""
+
+    survey: str
+    alert_id: int
+    object_id: str
+
+
 class Records(NamedTuple):
     """Records of one schema, and the number of the message that each came in."""
 
@@ -121,6 +129,24 @@ class BatchDecoder:
                     tables.append(detection_rows(group))
                     raw.append(raw_alerts(group))
             return Decoded(concat(DETECTION, tables), _in_order(faults, messages), raw)
+
+    def identities(
+        self, messages: Sequence[Bytes], careful: bool = False
+    ) -> tuple[dict[int, AlertIdentity], list[StampedeError | None]]:
+        """By number of message the alert that it is; and per message None, or its error.
+
+        Raises `DecoderFailed`, as `cutouts`.
+        """
+        by_schema, faults = self._sort(messages, careful)
+        alerts = {}
+        with _unreadable_values():
+            for records in by_schema:
+                group, unusable_alerts = self._decode(records, [], careful)
+                faults |= unusable_alerts
+                heads = group.heads.select(["alert_id", "object_id"]).to_pylist()
+                for number, head in zip(group.messages.tolist(), heads, strict=True):
+                    alerts[number] = AlertIdentity(group.survey.NAME, **head)
+        return alerts, _in_order(faults, messages)
 
     def _sort(self, messages: Sequence[Bytes], careful: bool) -> tuple[list[Records], Faults]:
         """Take messages out of their frames and sort them by schema."""

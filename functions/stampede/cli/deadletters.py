@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +18,13 @@ from stampede.errors import SetupError
 from stampede.functions import ALERT_FUNCTIONS
 
 if TYPE_CHECKING:
-    from asyncio import Event
+    import asyncio
 
     from stampede.cli.running import Running
-    from stampede.deadletters.reader import DeadLetterReader, StoredOffsets
+    from stampede.deadletters.reader import DeadLetterReader
     from stampede.deadletters.replay import Replayed
+    from stampede.deadletters.stored import AlertCheck, StoredAlerts, Whether
+    from stampede.events.event import Event
     from stampede.settings import Settings
     from stampede.store.objects import Objects
 
@@ -47,19 +52,22 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object per line")] = False,
     data: Data = DATA,
 ) -> None:
-    """List dead letters, the newest first, and count them."""
-    from stampede.deadletters.display import as_dict, letter_table
-    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader, stored_offsets
+    """List dead letters, the newest first, and count them.
 
-    objects = objects_of(data)
-    reader = DeadLetterReader(objects, DeadLetterFilter(table, None, reason))
-    stored = stored_offsets(objects)
-    if as_json:
-        for letter in islice(reader.letters(), lines):
-            typer.echo(json.dumps(as_dict(letter, stored)))
-    else:
-        shown = letter_table(reader.letters(), stored, lines or LINES)
-        results_console().print(*shown, sep="\n")
+    Stored "since" means that the very alert is in the table now; "offset only", that its offset is
+    stored, but by another alert, or that its bytes cannot be decoded here.
+    """
+    from stampede.deadletters.display import as_dict, letter_table
+    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
+
+    with stored_alerts(data) as (objects, stored):
+        reader = DeadLetterReader(objects, DeadLetterFilter(table, None, reason))
+        if as_json:
+            for letter, whether in islice(stored.of(reader.letters()), lines):
+                typer.echo(json.dumps(as_dict(letter, whether)))
+        else:
+            shown = letter_table(reader.letters(), stored, lines or LINES)
+            results_console().print(*shown, sep="\n")
     reader.check()
 
 
@@ -73,15 +81,15 @@ def show(
 ) -> None:
     """Show a dead letter: every attribute, and what the function answered."""
     from stampede.deadletters.display import letter_details
-    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader, stored_offsets
+    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 
-    objects = objects_of(data)
-    reader = DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([name])))
-    letter = next(reader.letters(), None)
-    if letter is None:
+    with stored_alerts(data) as (objects, stored):
+        reader = DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([name])))
+        letter, whether = next(stored.of(islice(reader.letters(), 1)), (None, None))
+    if letter is None or whether is None:
         reader.check()
         return
-    results_console().print(letter_details(letter, stored_offsets(objects)))
+    results_console().print(letter_details(letter, whether))
     if save:
         try:
             save.write_bytes(letter.data)
@@ -113,25 +121,16 @@ def replay(
         raise SetupError("which dead letters? give IDs, --all, --table or --reason")
     from stampede.cli.running import running, settings_of
     from stampede.deadletters.display import replay_report
-    from stampede.deadletters.reader import (
-        NOTHING_STORED,
-        DeadLetterFilter,
-        DeadLetterReader,
-        stored_offsets,
-    )
-    from stampede.logs import configure_logs
-    from stampede.store.open import open_objects
+    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
+    from stampede.deadletters.stored import NOTHING_STORED, stored_offsets
 
-    configure_logs()
     system = running(data.absolute())
-    settings = settings_of(system)
-    objects = open_objects(settings)
-    letter_filter = DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
-    reader = DeadLetterReader(objects, letter_filter)
     sinks = sinks_of(system, sink, table)
-    stored = NOTHING_STORED if ids else stored_offsets(objects)
-    done = _replay(reader, sinks, stored, settings)
-    status, lines = replay_report(done, stored_offsets(objects))
+    letter_filter = DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
+    with stored_alerts(data) as (objects, stored):
+        reader = DeadLetterReader(objects, letter_filter)
+        done = _replay(reader, sinks, NOTHING_STORED if ids else stored, settings_of(system))
+        status, lines = replay_report(done, stored_offsets(objects))
     results_console().print(*lines, sep="\n", soft_wrap=True)
     if done.complete:
         reader.check()
@@ -139,7 +138,7 @@ def replay(
 
 
 def _replay(
-    reader: DeadLetterReader, sinks: dict[str, str], stored: StoredOffsets, settings: Settings
+    reader: DeadLetterReader, sinks: dict[str, str], stored: StoredAlerts, settings: Settings
 ) -> Replayed:
     """Send the letters, with a progress bar."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -155,7 +154,7 @@ def _replay(
             counts = f"{done.accepted:,} accepted, {len(done.refused):,} refused again"
             bar.update(task, counts=counts)
 
-        async def run(stop: Event) -> Replayed:
+        async def run(stop: asyncio.Event) -> Replayed:
             return await replay_letters(reader.letters(), sinks, stored, settings, stop, progress)
 
         return run_until_stopped(run)
@@ -180,6 +179,13 @@ def sinks_of(system: Running | None, sink: str | None, table: str | None) -> dic
 @deadletters.command()
 def purge(
     table: TableName = None,
+    undecodable: Annotated[
+        bool,
+        typer.Option(
+            "--undecodable",
+            help="also those whose offsets are stored, but whose bytes cannot be decoded here",
+        ),
+    ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="also those whose alerts are not stored")
     ] = False,
@@ -188,44 +194,80 @@ def purge(
 ) -> None:
     """Remove the dead letters whose alerts were stored since; with --all every one.
 
+    An alert counts as stored if its offset is stored and the table has that very alert, so each
+    letter is decoded. Letters that cannot be decoded stay, except with --undecodable or --all.
+
     With --all, alerts that are not stored are lost, and the ledger shows their offsets as missing.
     A second site keeps its copies.
     """
     from stampede.deadletters.purge import purge as purge_letters
-    from stampede.deadletters.reader import (
-        DeadLetterFilter,
-        DeadLetterReader,
-        is_stored,
-        stored_offsets,
-    )
+    from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 
-    objects = objects_of(data)
-    stored = stored_offsets(objects)
-    reader = DeadLetterReader(objects, DeadLetterFilter(table))
-    if everything and not yes:
-        confirm(reader, stored)
-    done = purge_letters(objects, reader, lambda *letter: everything or is_stored(stored, *letter))
-    results_console().print(f"{done.removed:,} dead letters removed, {done.kept:,} kept")
+    def goes(whether: Whether) -> bool:
+        return everything or whether.stored or (undecodable and whether.undecodable)
+
+    with stored_alerts(data) as (objects, stored):
+        reader = DeadLetterReader(objects, DeadLetterFilter(table))
+        if (everything or undecodable) and not yes:
+            confirm(reader, stored, goes)
+        doubtful = 0
+
+        def removable(of_table: str, events: Sequence[Event]) -> list[bool]:
+            nonlocal doubtful
+            found = stored.of_events(of_table, events)
+            doubtful += sum(each.doubt is not None and not goes(each) for each in found)
+            return [goes(each) for each in found]
+
+        done = purge_letters(objects, reader, removable)
+    console = results_console()
+    console.print(f"{done.removed:,} dead letters removed, {done.kept:,} kept")
+    if doubtful:
+        console.print(
+            f"the offsets of {doubtful:,} kept ones are stored, but not these alerts, as far as "
+            "their bytes can be decoded here (do they need STAMPEDE_SCHEMA_REGISTRY?): "
+            '`stampede deadletters list` marks them "offset only"',
+            style="yellow",
+            soft_wrap=True,
+        )
     reader.check()
 
 
-def confirm(reader: DeadLetterReader, stored: StoredOffsets) -> None:
+def confirm(
+    reader: DeadLetterReader, stored: StoredAlerts, goes: Callable[[Whether], bool]
+) -> None:
     """Name what will be lost, and ask. Raises `typer.Abort` if the answer is no."""
-    from stampede.deadletters.reader import is_stored
-
-    safe = [is_stored(stored, letter.table, letter.position) for letter in reader.letters()]
-    lost = len(safe) - sum(safe)
+    found = [whether for _, whether in stored.of(reader.letters())]
+    going = sum(map(goes, found))
+    lost = sum(goes(whether) and not whether.stored for whether in found)
+    missing = sum(goes(whether) and not (whether.stored or whether.doubt) for whether in found)
     typer.confirm(
-        f"{len(safe):,} dead letters, {lost:,} of them not stored: these {lost:,} alerts will be "
-        "lost, and the ledger will show them as missing. Remove them?",
+        f"{going:,} dead letters, {lost:,} of them not stored: these {lost:,} alerts will be "
+        f"lost, and the ledger will show {missing:,} of them as missing. Remove them?",
         abort=True,
         err=True,
     )
 
 
-def objects_of(data: Path) -> Objects:
-    """The store of the running system, or of the environment."""
+@contextmanager
+def stored_alerts(data: Path) -> Iterator[tuple[Objects, StoredAlerts]]:
+    """The store of the running system, or of the environment, and the alerts stored in it."""
     from stampede.cli.running import running, settings_of
+    from stampede.deadletters.stored import StoredAlerts, stored_offsets
+    from stampede.logs import configure_logs
     from stampede.store.open import open_objects
 
-    return open_objects(settings_of(running(data.absolute())))
+    configure_logs()
+    settings = settings_of(running(data.absolute()))
+    objects = open_objects(settings)
+    with ExitStack() as started:
+
+        @cache
+        def check_of() -> AlertCheck:  # a list of letters that are not stored needs no decoder
+            from stampede.functions.alert_check import alert_check
+
+            return started.enter_context(alert_check(settings))
+
+        yield (
+            objects,
+            StoredAlerts(stored_offsets(objects), lambda table, events: check_of()(table, events)),
+        )

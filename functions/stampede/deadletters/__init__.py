@@ -6,4 +6,5 @@ __all__ = [
     "purge",
     "reader",
     "replay",
+    "stored",
 ]

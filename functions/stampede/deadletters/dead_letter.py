@@ -66,6 +66,11 @@ class DeadLetter(NamedTuple):
     object: ObjectInfo
 
     @property
+    def event(self) -> Event:
+        """The event, with the attributes of the error."""
+        return Event(self.attributes, self.data)
+
+    @property
     def id(self) -> str:
         """``table/topic/partition/offset``; without a position ``table/`` and a digest."""
         return id_of(self.table, self.position, self.attributes)
@@ -91,6 +96,20 @@ def id_of(table: str, position: Position | None, attributes: dict[str, Any]) -> 
     if position:
         return f"{table}/{position.topic}/{position.partition}/{position.offset}"
     return f"{table}/{digest(attributes['source'], ' ', attributes['id'])[:12]}"
+
+
+def name_of(table: str, event: Event) -> str:
+    """A name that tells a letter from all others: of its id and its bytes.
+
+    Letters with one id and different bytes are different letters: a topic that was created again
+    repeats its offsets.
+    """
+    return digest(id_of(table, event.position, event.attributes), event.data)
+
+
+def event_of(row: dict[str, Any]) -> Event:
+    """The event in a row of the schema `DEAD_LETTER`."""
+    return Event(json.loads(row["attributes"]), row["data"])
 
 
 def table_of_key(key: str) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
-from stampede.deadletters.reader import StoredOffsets, is_stored
+from stampede.deadletters.stored import StoredAlerts, StoredOffsets, Whether, has_offset
 
 if TYPE_CHECKING:
     from stampede.deadletters.replay import Replayed
@@ -19,7 +19,7 @@ SHOWN_REFUSALS = 20
 REASON_LENGTH = 100  # characters of a reason in a list
 
 
-def as_dict(letter: DeadLetter, stored: StoredOffsets) -> dict[str, Any]:
+def as_dict(letter: DeadLetter, whether: Whether) -> dict[str, Any]:
     """A letter as the JSON members of `stampede deadletters list --json`."""
     topic, partition, offset = letter.position or (None, None, None)
     return {
@@ -31,14 +31,15 @@ def as_dict(letter: DeadLetter, stored: StoredOffsets) -> dict[str, Any]:
         "code": letter.code,
         "reason": letter.reason,
         "bytes": len(letter.data),
-        "stored": is_stored(stored, letter.table, letter.position),
+        "stored": whether.stored,
+        "doubt": whether.doubt and whether.doubt.message,
         "written": letter.object.modified.isoformat(),
         "object": letter.object.key,
     }
 
 
 def letter_table(
-    letters: Iterable[DeadLetter], stored: StoredOffsets, lines: int
+    letters: Iterable[DeadLetter], stored: StoredAlerts, lines: int
 ) -> list[Table | Text]:
     """The first `lines` letters, one line each, and counts of all of them."""
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
@@ -48,26 +49,36 @@ def letter_table(
     table.add_column("stored")
     table.add_column("reason")
     counts: Counter[str] = Counter()
-    stored_since = 0
-    for letter in letters:
-        members = as_dict(letter, stored)
+    stored_since = doubtful = 0
+    for letter, whether in stored.of(letters):
+        members = as_dict(letter, whether)
         code = letter.code or "no answer"
         if counts.total() < lines:
             table.add_row(
                 text(members["id"]),
                 f"{members['bytes']:,}",
                 text(letter.code or "-"),
-                "since" if members["stored"] else "no",
+                "since" if whether.stored else "offset only" if whether.doubt else "no",
                 text(short(letter.brief(letter.reason or "no answer"))),
             )
         counts[f"{letter.table}, {code}"] += 1
-        stored_since += members["stored"]
+        stored_since += whether.stored
+        doubtful += whether.doubt is not None
     total = counts.total()
     if not total:
         return [Text("no dead letters")]
     more = [Text(f"… and {total - lines:,} more", style="dim")] if total > lines else []
     sums = [text(f"{name}: {count:,}") for name, count in sorted(counts.items())]
-    return [table, *more, Text(""), *sums, Text(f"{total:,} in all, {stored_since:,} stored since")]
+    last = [Text(f"{total:,} in all, {stored_since:,} stored since")]
+    if doubtful:
+        last.append(
+            Text(
+                f"offset only: the offsets of {doubtful:,} are stored, but not these alerts, as far"
+                " as their bytes can be decoded here; `deadletters show ID` says why",
+                "yellow",
+            )
+        )
+    return [table, *more, Text(""), *sums, *last]
 
 
 def short(reason: str) -> str:
@@ -75,9 +86,9 @@ def short(reason: str) -> str:
     return reason if len(reason) <= REASON_LENGTH else f"{reason[: REASON_LENGTH - 1]}…"
 
 
-def letter_details(letter: DeadLetter, stored: StoredOffsets) -> Table:
+def letter_details(letter: DeadLetter, whether: Whether) -> Table:
     """Everything about a letter, the error first."""
-    members = as_dict(letter, stored)
+    members = as_dict(letter, whether)
     lines: list[tuple[str, Any]] = [
         (name, members[name]) for name in members if name not in ("code", "table")
     ]
@@ -110,7 +121,7 @@ def replay_report(done: Replayed, stored: StoredOffsets) -> tuple[int, list[Text
         )
     )
     lost = sum(
-        not is_stored(stored, table, position)
+        not has_offset(stored, table, position)
         for table, positions in done.positions.items()
         for position in positions
     )

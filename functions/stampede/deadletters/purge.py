@@ -5,20 +5,21 @@ back before the old one is deleted. A crash between the two steps leaves these l
 readers show them once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from stampede.deadletters.dead_letter import positions, table_of_key, write_rows
+from stampede.deadletters.dead_letter import event_of, name_of, table_of_key, write_rows
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
-from stampede.events.event import Position
+from stampede.events.event import Event
 from stampede.store.objects import Objects
 
 
 class Purged(NamedTuple):
-    """How many rows were removed, and how many stay."""
+    """How many letters were removed, and how many stay; a letter in two objects counts once."""
 
     removed: int
     kept: int
@@ -27,23 +28,25 @@ class Purged(NamedTuple):
 def purge(
     objects: Objects,
     reader: DeadLetterReader,
-    removable: Callable[[str, Position | None], bool],
+    removable: Callable[[str, Sequence[Event]], Sequence[bool]],
 ) -> Purged:
-    """Remove each letter of `reader` for whose table and position `removable` returns True.
+    """Remove each letter of `reader` for whose table and event `removable` returns True.
 
     Raises `StoreDown`; the letters removed before stay removed, and the others are unchanged.
     """
-    removed = kept = 0
+    removed: set[str] = set()
+    kept: set[str] = set()
     for info, rows in reader.contents():
         table = table_of_key(info.key)
-        stays = [not removable(table, position) for position in positions(rows)]
-        if not all(stays):
-            if any(stays):
-                _put(objects, *write_rows(table, rows.filter(pa.array(stays))))
+        events = [event_of(row) for row in rows.select(["attributes", "data"]).to_pylist()]
+        goes = removable(table, events)
+        if any(goes):
+            if not all(goes):
+                _put(objects, *write_rows(table, rows.filter(pc.invert(pa.array(goes)))))
             objects.delete(info.key)
-        kept += sum(stays)
-        removed += len(stays) - sum(stays)
-    return Purged(removed, kept)
+        for event, going in zip(events, goes, strict=True):
+            (removed if going else kept).add(name_of(table, event))
+    return Purged(len(removed), len(kept))
 
 
 def _put(objects: Objects, key: str, data: bytes) -> None:

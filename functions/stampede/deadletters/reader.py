@@ -5,18 +5,19 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from stampede.deadletters.dead_letter import DeadLetter, letters_of, read_rows, table_of_key
+from stampede.deadletters.dead_letter import (
+    DeadLetter,
+    letters_of,
+    name_of,
+    read_rows,
+    table_of_key,
+)
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.events.event import Position, coverage_of_positions
 from stampede.store import ledger
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.runs import digest
 from stampede.store.schema import TABLES
-from stampede.store.tables import Table
-
-StoredOffsets = Mapping[str, Coverage]
-"""The offsets that are stored, by table."""
 
 
 class DeadLetterFilter(NamedTuple):
@@ -66,7 +67,6 @@ class DeadLetterFilter(NamedTuple):
 
 
 EVERY_LETTER = DeadLetterFilter()
-NOTHING_STORED: StoredOffsets = {name: Coverage() for name in TABLES}
 
 
 class DeadLetterReader:
@@ -92,8 +92,7 @@ class DeadLetterReader:
     def letters(self) -> Iterator[DeadLetter]:
         """Each selected letter once, even if two objects hold it; within an object by offset.
 
-        Letters with one id and different bytes are different letters: a topic that was created
-        again repeats its offsets. Iterate only once. Raises `StoreDown`.
+        Iterate only once. Raises `StoreDown`.
         """
         seen: set[str] = set()
         for info, rows in self.contents():
@@ -101,7 +100,7 @@ class DeadLetterReader:
                 if not self._filter.matches(letter):
                     continue
                 self._not_found.discard(letter.id)
-                if (name := digest(letter.id, letter.data)) not in seen:
+                if (name := name_of(table_of_key(info.key), letter.event)) not in seen:
                     seen.add(name)
                     yield letter
 
@@ -146,18 +145,3 @@ class DeadLetterReader:
             if selected - held == selected:
                 return None
         return read_rows(self._objects, info)
-
-
-def stored_offsets(objects: Objects) -> StoredOffsets:
-    """The offsets that are stored now, by table. Raises `StoreDown`."""
-    stored = {}
-    for name, spec in TABLES.items():
-        table = Table(objects, spec)
-        table.refresh()
-        stored[name] = table.coverage()
-    return stored
-
-
-def is_stored(stored: StoredOffsets, table: str, position: Position | None) -> bool:
-    """Whether the ledger says that an offset is stored; False without an offset."""
-    return position is not None and position in stored[table]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stampede.deadletters.dead_letter import DeadLetter, reason_of_answer
-from stampede.deadletters.reader import StoredOffsets, is_stored
+from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
 from stampede.events.delivery import Answer, Sink
 from stampede.events.event import Position
@@ -52,7 +52,7 @@ class Replayed:
 async def replay(
     letters: Iterator[DeadLetter],
     sinks: Mapping[str, str],
-    stored: StoredOffsets,
+    stored: StoredAlerts,
     settings: Settings,
     stop: asyncio.Event,
     progress: Callable[[Replayed], None],
@@ -79,8 +79,8 @@ async def replay(
     done = Replayed()
 
     def not_stored() -> Iterator[DeadLetter]:
-        for letter in letters:
-            if is_stored(stored, letter.table, letter.position):
+        for letter, whether in stored.of(letters):
+            if whether.stored:
                 done.already += 1
             elif letter.table not in sinks:
                 raise SetupError(f"no function is known for {letter.id}: give --sink")

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ALERT_FUNCTIONS",
+    "alert_check",
     "apps",
     "audit",
     "decoding",

@@ -2,5 +2,6 @@
 
 __all__ = [
     "files",
+    "identity",
     "send",
 ]

@@ -2,11 +2,9 @@
 
 import gzip
 import io
-import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +16,6 @@ from stampede.errors import SetupError
 
 AVRO = (".avro", ".avro.gz")
 TAR = (".tar", ".tar.gz", ".tgz")
-NOT_IN_A_TOPIC = re.compile("[^A-Za-z0-9._-]+")  # what Kafka does not allow in a topic's name
 
 
 class FileAlert(NamedTuple):
@@ -31,14 +28,19 @@ class FileAlert(NamedTuple):
 def find(paths: Iterable[Path]) -> list[Path]:
     """The files of alerts at `paths` and below, in order.
 
-    Raises `SetupError` for a path that does not exist, and if there are no files at all.
+    Raises `SetupError` for a path that is neither, and if there are no files at all.
     """
     alert_files: list[Path] = []
     for path in paths:
         if path.is_dir():
             alert_files += sorted(p for p in path.rglob("*") if p.name.endswith(AVRO + TAR))
-        elif path.exists():
+        elif path.is_file():
             alert_files.append(path)
+        elif path.exists():
+            raise SetupError(
+                f"{path} is neither a file nor a folder: `ingest` reads a file twice, so write a "
+                "stream to a file first"
+            )
         else:
             raise SetupError(f"{path}: there is no such file or folder")
     if not alert_files:
@@ -47,20 +49,6 @@ def find(paths: Iterable[Path]) -> list[Path]:
             f"{', '.join(AVRO + TAR)}"
         )
     return alert_files
-
-
-def name_of(files: Iterable[Path]) -> str:
-    """The name that stands for a topic in the ledger: always the same for the same files.
-
-    It depends on their names and sizes, and has only characters that Kafka allows in a topic's
-    name.
-    """
-    state = blake2b(digest_size=4)
-    files = list(files)
-    for file in files:
-        state.update(f"{file.name} {file.stat().st_size}\n".encode())
-    stem = files[0].name.split(".")[0] if len(files) == 1 else files[0].parent.name or "alerts"
-    return f"files-{NOT_IN_A_TOPIC.sub('-', stem)[:100]}-{state.hexdigest()}"
 
 
 def read(files: Iterable[Path]) -> Iterator[FileAlert]:

@@ -1,8 +1,8 @@
 """Sends alerts from disk to the functions, as the source sends those from Kafka.
 
-The files stand for a topic of one partition, and the place of an alert in them for its offset. So
-sending the same files again sends the same events, which is harmless, and the ledger accounts for
-each event.
+The content of the files stands for a topic of one partition, and the place of an alert in it for
+its offset. So sending the same content again, under any name, sends the same events, which is
+harmless, and the ledger accounts for each event.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from stampede.events.sending import send_all
 from stampede.events.source import connections
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.ingest import files
+from stampede.ingest.identity import identify
 from stampede.settings import Settings
 from stampede.store.ledger import expect
 from stampede.store.objects import Objects
@@ -78,10 +79,12 @@ async def ingest(
     Raises
     ------
     SetupError
-        There are no alerts at the paths, or an archive cannot be read to its end.
+        There are no alerts at the paths, or a file cannot be read.
     """
     alert_files = files.find(paths)
-    topic = files.name_of(alert_files)
+    topic, _ = await asyncio.to_thread(identify, alert_files, lambda _: not stop.is_set())
+    if stop.is_set():
+        return Ingested(topic, 0, False)
     records = (
         Record(topic, 0, offset, None, None, (), alert.data)
         for offset, alert in enumerate(files.read(alert_files))

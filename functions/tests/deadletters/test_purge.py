@@ -1,19 +1,20 @@
 """A purge removes stored dead letters, and loses no other letter wherever it dies."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.deadletters.purge import Purged, purge
-from stampede.deadletters.reader import DeadLetterReader, is_stored, stored_offsets
+from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
+from stampede.events.event import Event
 from stampede.store import ledger
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
-from tests.support.dead_letters import event, ids, put_letters, put_run
+from tests.support.dead_letters import event, ids, put_letters, put_run, stored_alerts
 from tests.support.watched_objects import Changed, Watched
 
 
@@ -23,11 +24,15 @@ def objects() -> MemoryObjects:
 
 
 def purge_stored(objects: Objects) -> Purged:
-    stored = stored_offsets(objects)
     reader = DeadLetterReader(objects)
-    done = purge(objects, reader, lambda *at: is_stored(stored, *at))
+    done = purge(objects, reader, are_stored(objects))
     reader.check()
     return done
+
+
+def are_stored(objects: Objects) -> Callable[[str, Sequence[Event]], list[bool]]:
+    stored = stored_alerts(objects)
+    return lambda table, events: [each.stored for each in stored.of_events(table, events)]
 
 
 def test_a_purge_removes_stored_letters_only(objects) -> None:
@@ -51,6 +56,31 @@ def test_a_purge_removes_stored_letters_only(objects) -> None:
     assert {info.key for info in objects.list("deadletters/")} == keys
 
 
+@pytest.mark.parametrize("table", ["cutouts", "detections"])
+def test_an_offset_that_another_alert_has_does_not_count_as_stored(objects, table: str) -> None:
+    """As after a topic was made anew: its offsets begin at 0 again, with other alerts."""
+    put_letters(objects, event(1), event(2), table=table)
+    undecodable = Event(event(3).attributes, b"no alert")
+    put_letters(objects, undecodable, table=table)
+    put_run(objects, 1, 2, 3, table=table, other=100)
+    assert purge_stored(objects) == Purged(0, 3)
+    put_run(objects, 2, table=table)
+    assert purge_stored(objects) == Purged(1, 2)
+    found = [each for _, each in stored_alerts(objects).of(DeadLetterReader(objects).letters())]
+    assert [each.stored for each in found] == [False, False]
+    assert sorted(each.undecodable for each in found) == [False, True]
+
+
+def test_a_purge_counts_letters_as_a_list_does(objects) -> None:
+    """A letter in two objects is one letter."""
+    put_letters(objects, event(1), event(2), event(5))
+    put_letters(objects, event(2), event(3), event(5))
+    put_run(objects, 1, 2)
+    assert len(ids(objects)) == 4
+    assert purge_stored(objects) == Purged(2, 2)
+    assert len(ids(objects)) == 2
+
+
 @given(
     st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=1, max_size=5),
     st.sets(st.integers(0, 12)),
@@ -65,7 +95,7 @@ def test_a_purge_that_dies_anywhere_loses_nothing(
     put_run(objects, *done)
     before = ledger.entries(ledger.accounts(objects))
     stays = {f"cutouts/alerts/0/{n}" for n in set().union(*batches) - done}
-    stored = stored_offsets(objects)
+    stored = are_stored(objects)
 
     def die(number: int) -> None:
         if number >= requests:
@@ -73,7 +103,7 @@ def test_a_purge_that_dies_anywhere_loses_nothing(
 
     dying = Watched(objects, die)
     try:
-        purge(dying, DeadLetterReader(dying), lambda *at: is_stored(stored, *at))
+        purge(dying, DeadLetterReader(dying), stored)
     except StoreDown:
         assert ledger.entries(ledger.accounts(objects)) == before
         assert stays <= set(ids(objects))
@@ -97,7 +127,7 @@ class Purging(MemoryObjects):
                 purge(
                     self,
                     DeadLetterReader(self),
-                    lambda _, place: place is not None and place.offset < 9,
+                    lambda _, events: [event.position.offset < 9 for event in events],
                 )
             info = next(super().list(prefix, key), None)
             if info is None:

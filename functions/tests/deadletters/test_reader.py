@@ -99,7 +99,7 @@ def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: b
         with pytest.raises(Damaged, match=f"{key}.* {message}"):
             reader.check()
     reader = DeadLetterReader(objects)
-    assert purge(objects, reader, lambda *at: True) == Purged(1, 0)
+    assert purge(objects, reader, lambda _, events: [True] * len(events)) == Purged(1, 0)
     assert [info.key for info in objects.list("deadletters/")] == [key]
 
 

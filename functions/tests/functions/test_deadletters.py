@@ -64,6 +64,7 @@ class System:
     def __init__(self, data: Path, store: str) -> None:
         self.data, self.store = data, store
         self.urls = {"cutouts": "http://127.0.0.1:1", "lightcurves": "http://127.0.0.1:1"}
+        self.env: dict[str, str] = {}
         data.mkdir()
 
     def deadletters(self, *arguments: object, status: int = 0, typed: str = "") -> str:
@@ -78,6 +79,7 @@ class System:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=90,
+            env=os.environ | self.env,
         )
         assert "Traceback" not in done.stdout, done.stdout
         assert done.returncode == status, done.stdout
@@ -148,6 +150,11 @@ async def test_refused_repaired_replayed_stored_purged(
     system.urls["cutouts"] = serve("cutouts", SCHEMA_REGISTRY=registry).url
     done = system.deadletters("replay", "--all", status=1)
     assert "5 sent and accepted, 1 refused again, 0 stored before" in done
+    shown = system.deadletters("purge")
+    assert "0 dead letters removed, 6 kept" in shown
+    assert "the offsets of 5 kept ones are stored, but not these alerts" in shown
+    assert "unknown schema id 1202" in system.deadletters("show", "cutouts/ztf-alerts/3/4")
+    system.env["STAMPEDE_SCHEMA_REGISTRY"] = registry
     assert "0 sent and accepted, 1 refused again, 5 stored before" in system.deadletters(
         "replay", "--table", "cutouts", status=1
     )
@@ -204,6 +211,31 @@ async def test_alerts_from_the_future_are_replayed_with_a_larger_bound(
     assert "1,000 in all, 1,000 stored since" in shown
     assert "1,000 dead letters removed, 0 kept" in system.deadletters("purge")
     assert list(system.objects.list("deadletters/")) == []
+
+
+async def test_a_topic_made_anew_hides_no_letter(serve: Callable, system: System) -> None:
+    """Its offsets begin at 0 again: an alert counts as stored only if it is in the table itself."""
+    letters, refusing = serve("deadletters"), serve("cutouts", FUTURE_DAYS=-1e6)
+    old = [made_alerts.ztf_alert(n) for n in range(1, 9)] + [b"no alert at all"]
+    new = [made_alerts.ztf_alert(n) for n in range(101, 110)]
+    records = [record(n, message) for n, message in enumerate(old)]
+    await deliver(records, refusing.url, f"{letters.url}/cutouts")
+    function = serve("cutouts")
+    system.urls["cutouts"] = function.url
+    records = [record(n, message) for n, message in enumerate(new)]
+    await deliver(records, function.url, f"{letters.url}/cutouts")
+    assert (system.entry().stored, system.entry().missing) == (9, [])
+    assert "9 in all, 0 stored since" in system.deadletters("list")
+    assert "0 dead letters removed, 9 kept" in system.deadletters("purge")
+    assert "8 sent and accepted, 1 refused again" in system.deadletters("replay", "--all", status=1)
+    found = Table(system.objects, CUTOUTS).lookup([*range(1, 9), *range(101, 110)])
+    assert len(set(found["alert_id"].to_pylist())) == 17
+    assert "9 in all, 8 stored since" in system.deadletters("list")
+    assert "8 dead letters removed, 1 kept" in system.deadletters("purge")
+    question = system.deadletters("purge", "--undecodable", status=1, typed="n\n")
+    assert "1 dead letters, 1 of them not stored" in question
+    assert "show 0 of them as missing" in question
+    assert "1 dead letters removed, 0 kept" in system.deadletters("purge", "--undecodable", "--yes")
 
 
 async def test_a_replayed_event_is_unchanged(serve: Callable, system: System) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
         files.find([tmp_path / "no-such"])
     with pytest.raises(SetupError, match=r"no alerts in .*: looked for files that end in \.avro,"):
         files.find([tmp_path])
+    os.mkfifo(tmp_path / "stream")
+    with pytest.raises(SetupError, match="stream is neither a file nor a folder"):
+        files.find([tmp_path / "stream"])
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
@@ -200,24 +204,3 @@ def test_the_members_of_a_tar_are_not_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tarfile, "open", CountedTar.open)
     assert contents(tar(tmp_path)) == ALERTS
     assert max(most) <= 1
-
-
-def test_names_are_deterministic_and_distinguish_files(tmp_path: Path) -> None:
-    folder = in_folder(tmp_path)
-    name = files.name_of(files.find([folder]))
-    assert name == files.name_of(files.find([folder]))
-    assert name.startswith("files-night-")
-    (folder / "9.avro").write_bytes(b"one more")
-    assert files.name_of(files.find([folder])) != name
-    assert files.name_of(files.find([folder / "1.avro"])).startswith("files-1-")
-
-
-@pytest.mark.parametrize("stem", ["données du télescope", "a#b", "x/../y", "%41", "n" * 200])
-def test_names_are_those_of_topics(tmp_path: Path, stem: str) -> None:
-    folder = tmp_path / stem
-    folder.mkdir(parents=True)
-    (folder / "1.avro").write_bytes(ALERTS[0])
-    (folder / "2.avro").write_bytes(ALERTS[1])
-    name = files.name_of(files.find([folder]))
-    assert len(name) < 130
-    assert not files.NOT_IN_A_TOPIC.search(name)

@@ -1,6 +1,8 @@
 """Alerts from disk to two functions: here HTTP servers whose answers a test decides."""
 
 import asyncio
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 
 from stampede.errors import SetupError
 from stampede.events.event import parse
-from stampede.ingest.files import find, name_of
+from stampede.ingest.files import find
+from stampede.ingest.identity import identify
 from stampede.ingest.send import AlertSink, Ingested, ingest
 from stampede.settings import Settings
 from stampede.store.ledger import expected
@@ -74,7 +77,7 @@ def arrived(receiver: Receiver) -> list[tuple[int, int]]:
 async def test_every_alert_reaches_every_function(folder: Path) -> None:
     with TwoFunctions() as functions:
         done = await functions.ingest(folder)
-        assert done == Ingested(name_of(find([folder])), COUNT, True)
+        assert done == Ingested(identify(find([folder])).topic, COUNT, True)
         for sink in functions.sinks:
             assert arrived(sink) == [(0, offset) for offset in range(COUNT)]
             bodies = {each.place[1]: each.body for each in sink.accepted}
@@ -99,6 +102,30 @@ async def test_a_repeated_ingest_sends_the_same_events(folder: Path) -> None:
         ]
         assert len(events) == 2 * COUNT
         assert len(set(events)) == COUNT
+
+
+async def test_the_same_content_under_another_name_is_the_same_events(
+    folder: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "moved" / "elsewhere"
+    shutil.copytree(folder, copy)
+    with TwoFunctions() as functions:
+        first, second = await functions.ingest(folder), await functions.ingest(copy)
+        assert first == second
+        assert len({(each.id, each.body) for each in functions.one.accepted}) == COUNT
+
+
+async def test_other_content_of_the_same_name_and_size_is_other_events(folder: Path) -> None:
+    """A damaged file must not count as stored because the good one is."""
+    damaged = folder / "007.avro"
+    with TwoFunctions() as functions:
+        good = await functions.ingest(damaged)
+        status = damaged.stat()
+        damaged.write_bytes(bytes(len(damaged.read_bytes())))
+        os.utime(damaged, ns=(status.st_atime_ns, status.st_mtime_ns))
+        bad = await functions.ingest(damaged)
+        assert bad.topic != good.topic
+        assert expected(functions.objects) == {(good.topic, 0): (0, 1), (bad.topic, 0): (0, 1)}
 
 
 async def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Path) -> None:

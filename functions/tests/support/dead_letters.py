@@ -1,16 +1,23 @@
 """Dead letters for tests: made, stored, and listed."""
 
-import random
-
-import pyarrow as pa
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
+from stampede.deadletters.stored import StoredAlerts, stored_offsets
+from stampede.errors import StampedeError
 from stampede.events.event import Event
+from stampede.functions.alert_check import reasons
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
+from stampede.store.packs import write_pack
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
+from tests.support import made_alerts
+from tests.support.batch_decoders import make_batch_decoder
 
 
 def event(offset: int | None, topic: str = "alerts", reason: str = "no alert") -> Event:
@@ -18,7 +25,13 @@ def event(offset: int | None, topic: str = "alerts", reason: str = "no alert") -
     if offset is not None:
         attributes["subject"] = f"partition:0#{offset}"
     attributes |= {"knativeerrorcode": "400", "knativeerrordata": reason}
-    return Event(attributes, random.Random(offset).randbytes(20))
+    return Event(attributes, alert(offset or 0))
+
+
+@cache
+def alert(number: int) -> bytes:
+    """An alert of its own; its id is one above `number`."""
+    return made_alerts.ztf_alert(number + 1)
 
 
 def put_letters(objects: Objects, *events: Event, table: str = "cutouts") -> str:
@@ -28,10 +41,31 @@ def put_letters(objects: Objects, *events: Event, table: str = "cutouts") -> str
     return key
 
 
-def put_run(objects: Objects, *offsets: int, table: str = "cutouts") -> None:
-    """Store a run without rows; only its coverage matters here."""
-    rows = pa.Table.from_pylist([], schema=TABLES[table].schema)
-    Table(objects, TABLES[table]).append(rows, Coverage.of({("alerts", 0): offsets}))
+def put_run(objects: Objects, *offsets: int, table: str = "cutouts", other: int = 0) -> None:
+    """Store the alerts of `event` as one run, or other alerts at these offsets."""
+    with tempfile.TemporaryDirectory() as directory:
+        decoder = make_batch_decoder(Path(directory))
+        alerts = [alert(offset + other) for offset in offsets]
+        coverage = Coverage.of({("alerts", 0): offsets})
+        if table == "cutouts":
+            pack = write_pack(decoder.cutouts(alerts).rows, coverage)
+            objects.put(pack.key, pack.data)
+            rows = pack.locations
+        else:
+            rows = decoder.detections(alerts).rows
+        Table(objects, TABLES[table]).append(rows, coverage)
+
+
+def stored_alerts(objects: Objects) -> StoredAlerts:
+    """What is stored now; letters are decoded in this process."""
+
+    def check(table: str, events: Sequence[Event]) -> Sequence[StampedeError | None]:
+        with tempfile.TemporaryDirectory() as directory:
+            decoder = make_batch_decoder(Path(directory))
+            messages = [event.data for event in events]
+            return reasons(Table(objects, TABLES[table]), decoder, messages, careful=True)
+
+    return StoredAlerts(stored_offsets(objects), check)
 
 
 def ids(objects: Objects, *choice: object) -> list[str]:
