@@ -174,3 +174,6 @@ class Settings(BaseSettings):
     bulk_ids: int = Field(1_000_000, description="most ids in one large query")
     bulk_url: str = Field("", description="URL suggested to clients whose query exceeds `bulk_ids`")
     bulk_queries: int = Field(16, description="large queries at once; `read` answers 429 to more")
+    bulk_bytes: int = Field(
+        256 * MIB, description="bytes of ids that large queries hold before `read` answers 429"
+    )

@@ -3,6 +3,7 @@
 __all__ = [
     "batching",
     "broker",
+    "budget",
     "connections",
     "delivery",
     "event",

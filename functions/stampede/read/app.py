@@ -28,6 +28,7 @@ from stampede.read import (
 from stampede.read.cors import Cors
 from stampede.read.metrics_middleware import MetricsMiddleware
 from stampede.read.service import ReadService, service_of
+from stampede.read.slow_clients import SlowClients
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
@@ -54,7 +55,11 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
 
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(MetricsMiddleware), Middleware(Cors)],
+        middleware=[
+            Middleware(MetricsMiddleware),
+            Middleware(SlowClients, settings.client_seconds),
+            Middleware(Cors),
+        ],
         exception_handlers={
             StampedeError: error_handlers.on_stampede_error,
             HTTPException: error_handlers.on_http_exception,

@@ -17,11 +17,12 @@ from stampede.read import id_list, parameters, streams
 from stampede.read.formats import COLUMNS, with_magnitudes
 from stampede.read.lightcurves import point_filter
 from stampede.read.refreshing_table import RefreshingTable
-from stampede.read.service import service_of
+from stampede.read.service import ReadService, service_of
 from stampede.read.stream_writers import (
     CUTOUT_ROWS,
     ArrowWriter,
     CsvWriter,
+    Ids,
     ParquetWriter,
     TarWriter,
     Writer,
@@ -68,7 +69,7 @@ def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> tuple[pa.Ta
 
 async def _stream(
     request: Request,
-    parse: Callable[[bytes, int], streams.Ids],
+    parse: Callable[[bytearray, int], Ids],
     table: RefreshingTable,
     read: streams.Read,
     writers: Writers,
@@ -76,12 +77,14 @@ async def _stream(
     service = service_of(request)
     media_types = {name: writer().media_type for name, writer in writers.items()}
     writer = writers[parameters.wanted_format(request, media_types)]()
-    with ExitStack() as slot:
-        slot.enter_context(service.bulk_limit.slot())
-        ids = await _ids(request, parse)
+    service.bulk_limit.check()
+    with ExitStack() as held:
+        ids = await _ids(request, parse, held)
+        # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
+        held.enter_context(service.bulk_limit.slot())
         await service.run_bulk(table.list_since, time.monotonic())
         return _SlotResponse(
-            slot.pop_all(),
+            held.pop_all(),
             streams.stream(ids, read, service.run_bulk, writer),
             headers={"Cache-Control": "no-store"},
             media_type=writer.media_type,
@@ -89,35 +92,50 @@ async def _stream(
 
 
 class _SlotResponse(StreamingResponse):
-    """A stream that frees its slot when it ends, also if it fails or the client leaves."""
+    """A stream that frees what it holds when it ends, also if it fails or the client leaves."""
 
-    def __init__(self, slot: ExitStack, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, held: ExitStack, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._slot = slot
+        self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._slot:
+        with self._held:
             await super().__call__(scope, receive, send)
 
 
-async def _ids(request: Request, parse: Callable[[bytes, int], streams.Ids]) -> streams.Ids:
-    """The ids in the body. Raises `TooLarge`, `BadParameter`."""
+async def _ids(request: Request, parse: Callable[[bytearray, int], Ids], held: ExitStack) -> Ids:
+    """The ids in the body; `held` counts their bytes. Raises `TooLarge`, `BadParameter`."""
     service = service_of(request)
     most = service.settings.bulk_ids
     try:
-        body = await _body(request, id_list.most_bytes(most))
-        return await service.run_bulk(parse, body, most)
+        with ExitStack() as body_held:
+            body = await _body(request, id_list.most_bytes(most), body_held)
+            async with service.parsing:
+                ids = await service.run_bulk(parse, body, most)
     except TooLarge as error:
         if url := service.settings.bulk_url:
             raise TooLarge(f"{error.message}, or send all of them to {url}") from None
         raise
+    _hold(service, ids.nbytes, held)
+    return ids
 
 
-async def _body(request: Request, most: int) -> bytes:
-    parts, size = [], 0
+async def _body(request: Request, most: int, held: ExitStack) -> bytearray:
+    """The body, of `most` bytes at most; `held` counts those that have come."""
+    too_large = TooLarge(f"the ids take more than {most} bytes: split the query")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and (len(length) > 18 or int(length) > most):
+        raise too_large
+    body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise TooLarge(f"the ids take more than {most} bytes: split the query")
-        parts.append(part)
-    return b"".join(parts)
+        if len(body) + len(part) > most:
+            raise too_large
+        _hold(service_of(request), len(part), held, len(body))
+        body += part
+    return body
+
+
+def _hold(service: ReadService, size: int, held: ExitStack, own: int = 0) -> None:
+    """Count bytes until `held` closes; the query holds `own` already. Raises `Overloaded`."""
+    service.bulk_bytes.take(size, own)
+    held.callback(service.bulk_bytes.give_back, size)

@@ -1,7 +1,7 @@
 """The ids in the body of a large query, checked before anything is built of them.
 
 A body is bounded in bytes, then counted, then parsed: parsing takes at most a few times the bytes
-of the body, whatever they are. ``tests/read/test_id_list.py`` measures that.
+of the body, whatever they are. ``tests/read/test_limits.py`` measures that.
 """
 
 import json
@@ -19,16 +19,17 @@ from stampede.read.errors import BadParameter
 
 _HEADERS = {"id", "alert_id", "candid", "diaSourceId", "object_id", "objectId", "diaObjectId"}
 _BYTES_PER_ID = 68
+_JSON = re.compile(rb"\s*[{\[]")
 _EXAMPLE = 'JSON like {"ids": ["697251920015010010"]}'
 
 
-def alert_ids(body: bytes, most: int) -> np.ndarray:
+def alert_ids(body: bytearray, most: int) -> np.ndarray:
     """The alert ids of a body, each once, ascending; int64."""
     ids = (parameters.alert_id(text, "ids") for text in _ids(body, most))
     return np.unique(np.fromiter(ids, np.int64))
 
 
-def object_ids(body: bytes, most: int) -> pa.StringArray:
+def object_ids(body: bytearray, most: int) -> pa.StringArray:
     """The object ids of a body, each once, ascending."""
     ids = (parameters.object_id(text, "ids") for text in _ids(body, most))
     unique = pc.unique(pa.array(ids, pa.string()))
@@ -40,9 +41,9 @@ def most_bytes(most: int) -> int:
     return most * _BYTES_PER_ID + 1024
 
 
-def _ids(body: bytes, most: int) -> Iterator[object]:
+def _ids(body: bytearray, most: int) -> Iterator[object]:
     """The ids in a body: ``{"ids": […]}``, or text separated by commas and white space."""
-    ids = _from_json(body, most) if body.lstrip()[:1] in (b"{", b"[") else _from_text(body)
+    ids = _from_json(body, most) if _JSON.match(body) else _from_text(body)
     count = 0
     for count, text in enumerate(ids, 1):
         if count > most:
@@ -52,7 +53,7 @@ def _ids(body: bytes, most: int) -> Iterator[object]:
         raise BadParameter("ids", "the body holds no ids: send JSON or one id per line")
 
 
-def _from_json(body: bytes, most: int) -> Iterator[object]:
+def _from_json(body: bytearray, most: int) -> Iterator[object]:
     # Each value of JSON needs a comma or a bracket. Counting both first bounds what the parser may
     # build: 68 MB of "{}," would become 1.6 GB of dictionaries.
     if not body.isascii():
@@ -86,7 +87,7 @@ def _too_many(most: int) -> TooLarge:
     return TooLarge(f"more than {most} ids: split the query")
 
 
-def _from_text(body: bytes) -> Iterator[str]:
+def _from_text(body: bytearray) -> Iterator[str]:
     """Ids separated by commas, quotes and white space, after a column's name or without one."""
     words = (m.group().decode("latin-1") for m in re.finditer(rb'[^\s,;"]+', body))
     first = next(words, None)

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
+from stampede.events.budget import Budget
 from stampede.read.errors import TooManyQueries
 from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
@@ -51,11 +52,15 @@ class QueryLimit:
         self._most = most
         self._running = 0
 
+    def check(self) -> None:
+        """Raise `TooManyQueries` at the limit."""
+        if self._running >= self._most:
+            raise TooManyQueries(f"{self._running} large queries are running: try again later")
+
     @contextmanager
     def slot(self) -> Iterator[None]:
         """Count one query while the context lasts. Raises `TooManyQueries` at the limit."""
-        if self._running >= self._most:
-            raise TooManyQueries(f"{self._running} large queries are running: try again later")
+        self.check()
         self._running += 1
         try:
             yield
@@ -65,7 +70,10 @@ class QueryLimit:
 
 @dataclass(frozen=True)
 class ReadService:
-    """Settings, lookups and threads.
+    """Settings, lookups, threads and limits.
+
+    `bulk_bytes` counts the ids that large queries hold. `parsing` is held while the ids of one
+    query are parsed, which takes several times their bytes.
 
     Small queries and large ones have threads and tables of their own, so that a small query
     never waits behind a large one.
@@ -77,6 +85,8 @@ class ReadService:
     run: ThreadRunner
     run_bulk: ThreadRunner
     bulk_limit: QueryLimit
+    bulk_bytes: Budget
+    parsing: asyncio.Lock
     ledger: LedgerCache
 
     @classmethod
@@ -90,6 +100,8 @@ class ReadService:
             ThreadRunner(SMALL_THREADS, "small"),
             ThreadRunner(BULK_THREADS, "bulk"),
             QueryLimit(settings.bulk_queries),
+            Budget(settings.bulk_bytes),
+            asyncio.Lock(),
             LedgerCache(lookup),
         )
 

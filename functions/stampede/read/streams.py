@@ -20,7 +20,7 @@ The end of a tar also lists cutouts that retention has deleted; in Arrow their `
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +28,10 @@ import pyarrow as pa
 from stampede.read.lookup import Lookup
 from stampede.read.points import PointFilter
 from stampede.read.service import ThreadRunner
-from stampede.read.stream_writers import Cutouts, Writer
+from stampede.read.stream_writers import Cutouts, Ids, Writer
 
 T = TypeVar("T")
 Id = int | str
-Ids: TypeAlias = np.ndarray | pa.Array
 Read = Callable[[Sequence], tuple[T, set]]
 """Takes a chunk of ids; returns the data found and the set of ids found."""
 
@@ -48,14 +47,20 @@ async def stream(
     ids: Ids, read: Read[T], run: ThreadRunner, writer: Writer
 ) -> AsyncIterator[memoryview]:
     """The answer to a query for `ids`, in pieces; `read` and `writer` run in threads."""
-    missing: list[Id] = []
+    missing = np.zeros(len(ids), bool)  # a list of a million strings takes 70 MB
+    done = 0
     started = (run(_read_chunk, read, chunk) for chunk in _chunks(ids))
     async for found, not_found in _read_ahead(started):
-        missing += not_found
+        missing[done : done + len(not_found)] = not_found
+        done += len(not_found)
         for piece in _pieces(await run(writer.add, found)):
             yield piece
-    for piece in _pieces(await run(writer.end, missing)):
+    for piece in _pieces(await run(writer.end, _chosen(ids, missing))):
         yield piece
+
+
+def _chosen(ids: Ids, mask: np.ndarray) -> Ids:
+    return ids[mask] if isinstance(ids, np.ndarray) else ids.filter(pa.array(mask))
 
 
 def _chunks(ids: Ids) -> Iterator[list]:
@@ -65,9 +70,10 @@ def _chunks(ids: Ids) -> Iterator[list]:
         start, size = start + size, min(size * 2, CHUNK)
 
 
-def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[Id]]:
+def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[bool]]:
+    """What is found, and for each id whether it is missing."""
     found, known = read(ids)
-    return found, [one_id for one_id in ids if one_id not in known]
+    return found, [one_id not in known for one_id in ids]
 
 
 async def _read_ahead(started: Iterator[Awaitable[T]]) -> AsyncIterator[T]:
