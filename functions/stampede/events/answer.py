@@ -51,7 +51,9 @@ async def post(
     except (OSError, TimeoutError) as error:
         return Answer(Verdict.UNCLEAR, None, f"{type(error).__name__}: {error}".encode())
     except ValueError as error:
-        return Answer(Verdict.REFUSED, None, str(error).encode())
+        return Answer(Verdict.REFUSED, None, str(error).encode(errors="replace"))
+    except Exception as error:  # a bug that one event meets must not end the sender
+        return Answer(Verdict.FAILED, None, f"cannot be sent: {error!r}".encode(errors="replace"))
     verdict = judge(response.status)
     detail = b"" if verdict is Verdict.ACCEPTED else response.detail
     return Answer(verdict, response.status, detail, retry_after(response.retry_after, time.time()))

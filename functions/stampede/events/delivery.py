@@ -231,7 +231,15 @@ class Delivery:
             The source is stopping, and neither sink has accepted the event.
         """
         retries = self._retries if self._dead_letters else None
-        answer = await self._sink.send(headers, record.value, retries)
+        try:
+            answer = await self._sink.send(headers, record.value, retries)
+        except Abandoned:
+            raise
+        except Exception as error:  # a bug that this event meets: the others must go on
+            if self._dead_letters is None:
+                raise
+            log.exception("event cannot be sent", id=headers["ce-id"], source=headers["ce-source"])
+            answer = Answer(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
         if answer is None or self._dead_letters is None:
             metrics.SOURCE_EVENTS.labels("accepted").inc()
             return

@@ -7,10 +7,22 @@ is not a CloudEvent itself, as alerts are not) and of CloudEvents' HTTP binding 
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from stampede.events.attributes import NAME_LENGTH, SHORT_LENGTH
+
 TYPE = "dev.knative.kafka.event"
+
+# Kafka's timestamps in milliseconds that RFC 3339 can write. A producer that counts microseconds is
+# beyond them; its alerts are sent without a time, which is optional.
+FIRST, LAST = 0, 253_402_300_799_999  # years 1970 to 9999
+# Of what a function accepts, the part that a record's key and headers may take. What exceeds it is
+# left out: the event's data is the alert, and no function reads Kafka's headers.
+KEY_LENGTH = 16 << 10
+HEADERS_LENGTH = 64 << 10
+MOST_HEADERS = 100
 
 # HTTP binding, 3.1.3.2: a header percent-encodes space, double quote, percent, and everything
 # that is not printable ASCII.
@@ -34,13 +46,17 @@ class Record(NamedTuple):
     def of(cls, message: Any, topic_id: str | None = None) -> "Record":
         """The record in a `confluent_kafka.Message`; a null value becomes empty bytes."""
         kind, milliseconds = message.timestamp()
+        try:
+            headers = message.headers() or ()
+        except Exception:  # a name that is no text: the alert is good all the same
+            headers = ()
         return cls(
             message.topic(),
             message.partition(),
             message.offset(),
             milliseconds if kind else None,
             message.key(),
-            message.headers() or (),
+            headers,
             message.value() or b"",
             topic_id,
         )
@@ -82,18 +98,12 @@ class CloudEventHeaders:
         }
         if record.topic_id:
             headers["ce-topicid"] = record.topic_id
-        if record.milliseconds is not None:
+        if record.milliseconds is not None and FIRST <= record.milliseconds <= LAST:
             headers["ce-time"] = _time(record.milliseconds)
-        if record.key:  # a KafkaSource sets no attribute for a null or empty key
-            headers["ce-partitionkey"] = headers["ce-key"] = _encoded(_text(record.key))
-        for name, value in record.headers:
-            if value is None:
-                continue
-            if name.lower() == "content-type":
-                if (text := _text(value).lower()).isprintable():
-                    headers["content-type"] = text
-            else:
-                headers[f"ce-kafkaheader{_attribute(name)}"] = _encoded(_text(value))
+        # A KafkaSource sets no attribute for a null or empty key.
+        if record.key and len(key := _encoded(_text(record.key))) <= KEY_LENGTH:
+            headers["ce-partitionkey"] = headers["ce-key"] = key
+        headers.update(_headers_of(record))
         headers.update(self._overrides)
         return headers
 
@@ -101,6 +111,25 @@ class CloudEventHeaders:
 def extension_headers(extensions: Mapping[str, str]) -> dict[str, str]:
     """The headers of extension attributes."""
     return {f"ce-{name}": _encoded(str(value)) for name, value in extensions.items()}
+
+
+def _headers_of(record: Record) -> dict[str, str]:
+    """The HTTP headers of a record's own headers, as many as a function accepts."""
+    headers = {}
+    room = HEADERS_LENGTH
+    for name, value in islice(record.headers, MOST_HEADERS):
+        if value is None:
+            continue
+        if name.lower() == "content-type":
+            text = _text(value).lower().strip()
+            if text.isprintable() and 0 < len(text) <= SHORT_LENGTH:
+                headers["content-type"] = text
+            continue
+        attribute, text = f"kafkaheader{_attribute(name)}", _encoded(_text(value))
+        room -= len(attribute) + len(text)
+        if len(attribute) <= NAME_LENGTH and room >= 0:
+            headers[f"ce-{attribute}"] = text
+    return headers
 
 
 def _text(value: bytes) -> str:

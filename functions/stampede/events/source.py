@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+import structlog
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
@@ -25,6 +26,8 @@ from stampede.events.http_protocol import bounded_protocol
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.interrupts import run_until_stopped
 from stampede.settings import Settings
+
+log = structlog.get_logger()
 
 # uvicorn, at the other end, closes a connection that was idle for 5 s. Stop using it earlier:
 # otherwise an event may be sent into a connection that is closing.
@@ -52,7 +55,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         delivery = Delivery(sink, dead_letters, settings.retries)
 
         async def deliver(record: Record) -> None:
-            await delivery.deliver(event_headers.headers(record), record)
+            try:
+                headers = event_headers.headers(record)
+            except Exception as error:  # of what may be left out; the alert itself is in the body
+                log.warning("sent without key, time and headers", record=str(record), error=error)
+                bare = record._replace(milliseconds=None, key=None, headers=())
+                headers = event_headers.headers(bare)
+            await delivery.deliver(headers, record)
 
         async with status_server(settings):
             await Consumer(settings, deliver, lambda: delivery.down).run(stop)

@@ -6,7 +6,8 @@ from cloudevents.core.formats.json import JSONFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.events.event import Position, parse
+from stampede.events.event import Event, Position, parse
+from stampede.events.http_protocol import HEADER_BYTES
 from stampede.events.record import CloudEventHeaders, Record, extension_headers
 
 EVENT_HEADERS = CloudEventHeaders("broker", "ztf", {})
@@ -97,8 +98,58 @@ def test_the_sdk_reads_back_any_record(
         assert attributes[f"kafkaheader{name}"] == value
 
 
+@pytest.mark.parametrize(
+    "milliseconds",
+    [1_772_337_906_789_000, 253_402_300_800_000, 1_831_000_000_000_000, -1, -(2**63), 2**63 - 1],
+    ids=["microseconds", "year 10000", "year 60000", "negative", "least", "most"],
+)
+def test_a_time_that_cannot_be_written_is_left_out(milliseconds: int) -> None:
+    """Kafka checks no producer's CreateTime; the alert is sent all the same."""
+    headers = EVENT_HEADERS.headers(record(milliseconds=milliseconds))
+    assert "ce-time" not in headers
+    assert parsed(headers).position == ("alerts", 3, 15)
+
+
+@given(
+    milliseconds=st.none() | st.integers(-(2**63), 2**63 - 1),
+    key=st.none() | st.binary(max_size=50),
+    headers=st.lists(
+        st.tuples(st.text(max_size=20) | st.just("content-type"), st.none() | st.binary()),
+        max_size=8,
+    ),
+)
+def test_a_function_accepts_the_event_of_any_record(milliseconds, key, headers) -> None:
+    """What no function accepts could never be delivered, not even as a dead letter."""
+    made = record(milliseconds=milliseconds, key=key, headers=headers)
+    assert parsed(EVENT_HEADERS.headers(made)).position == ("alerts", 3, 15)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key": b"k" * 1_000_000},
+        {"key": b"\xff" * 10_000},
+        {"headers": [("x" * 300, b"1")]},
+        {"headers": [(f"x{n}", b"1") for n in range(10_000)]},
+        {"headers": [("x", b"\0" * 1_000_000), ("y", b"1")]},
+        {"headers": [("Content-Type", b"")]},
+        {"headers": [("Content-Type", b"  ")]},
+        {"headers": [("Content-Type", b"a/b" * 1000)]},
+    ],
+)
+def test_what_no_function_accepts_is_left_out(changes: dict[str, object]) -> None:
+    headers = EVENT_HEADERS.headers(record(**changes))
+    assert sum(map(len, [*headers, *headers.values()])) < HEADER_BYTES / 2
+    assert parsed(headers).position == ("alerts", 3, 15)
+
+
 def test_extensions_are_encoded() -> None:
     assert extension_headers({"reason": 'no "disk"'}) == {"ce-reason": "no%20%22disk%22"}
+
+
+def parsed(headers: dict[str, str]) -> Event:
+    """The event as a function reads it."""
+    return parse([(name.encode(), value.encode()) for name, value in headers.items()], b"")
 
 
 def sdk(headers: dict[str, str]) -> dict:

@@ -14,7 +14,13 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from stampede.errors import SetupError
 from stampede.events.consumer import Consumer
@@ -429,3 +435,31 @@ async def test_a_client_of_the_status_server_does_not_delay_its_end() -> None:
         begin = time.monotonic()
     assert time.monotonic() - begin < 10
     writer.close()
+
+
+def test_a_time_in_microseconds_stops_nothing(start, produce, committed, topic, kafka) -> None:
+    """A producer may give any CreateTime; only a broker that is asked to checks it."""
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        topic,
+        incremental_configs=[
+            ConfigEntry(
+                f"message.timestamp.{side}.max.ms",
+                str(2**63 - 1),
+                incremental_operation=AlterConfigOpType.SET,
+            )
+            for side in ("before", "after")
+        ],
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
+    made = produce(4) | produce(4, timestamp=1_772_337_906_789_000) | produce(4)
+    with Receiver() as sink:
+        source = start(sink)
+        eventually(lambda: arrived(sink) == made)
+        eventually(lambda: committed() == ends(made))
+        source.stop()
+    assert source.status == 0
+    times = ["ce-time" in event.headers for event in sink.requests if event.place[1] == 1]
+    assert times == [False] * 4
