@@ -88,9 +88,13 @@ class Overloaded(StampedeError):
 
 
 class Damaged(StampedeError):
-    """An object is not what was stored under its key: check the disks."""
+    """An object is lost or is not what was stored under its key: check the disks.
 
-    name, status = "damaged", 500
+    The status says that another attempt is of no use: `reconcile` sends the event of an object
+    again once the object is repaired.
+    """
+
+    name, status = "damaged", 422
 
 
 class SchemaRegistryDown(StampedeError):

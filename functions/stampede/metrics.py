@@ -81,6 +81,9 @@ READ_SECONDS = Histogram(
     ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 60, 600, 3600),
 )
+DAMAGED_IMAGES = Counter(
+    "stampede_damaged_images_total", "Images that `read` found missing or damaged"
+)
 READ_BYTES = Counter("stampede_read_bytes_total", "Bytes sent to readers", ["route"])
 
 

@@ -171,6 +171,11 @@ class Settings(BaseSettings):
     # -- reading
     cache_bytes: int = Field(256 * MIB, description="bytes of index blocks that `read` caches")
     refresh_seconds: float = Field(2.0, description="age at which a listing of runs is renewed")
+    stale_seconds: float = Field(
+        300.0,
+        description="while the store cannot be listed, `read` answers from a listing up to this "
+        "age, and tells it; then it answers 503",
+    )
     bulk_ids: int = Field(1_000_000, description="most ids in one large query")
     bulk_url: str = Field("", description="URL suggested to clients whose query exceeds `bulk_ids`")
     bulk_queries: int = Field(16, description="large queries at once; `read` answers 429 to more")

@@ -10,15 +10,17 @@ Unlike alerts, packs need no worker process: no code here that reads foreign byt
 
 import asyncio
 
+import pyarrow as pa
 import structlog
 
 from stampede import metrics
 from stampede.clock import Stopwatch, now_mjd
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import Damaged, NotFound
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
+from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs import expired, night_of, read_rows, write_pack
 from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS, THUMBNAILS
@@ -50,14 +52,13 @@ class Thumbnails:
         """Store the thumbnails of one pack. Raises `StoreDown`, `Damaged`."""
         watch = Stopwatch()
         try:
-            data = self._objects.get(key)
+            cutouts, coverage = self._read(key)
         except NotFound:
             if expired(key, self._days, now_mjd()):
                 log.info("no thumbnails: the pack is past its retention", pack=key)
                 return
-            raise StoreDown(f"the store announced {key} but does not have it") from None
+            raise Damaged(f"the store announced {key} but has it no longer") from None
         watch.lap("get")
-        cutouts, coverage = read_rows(data, key)
         drawn = thumbnails(cutouts)
         watch.lap("draw")
         pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
@@ -77,3 +78,10 @@ class Thumbnails:
             bytes=len(pack.data),
             milliseconds=round(1000 * sum(watch.laps.values())),
         )
+
+    def _read(self, key: str) -> tuple[pa.Table, Coverage]:
+        """The cutouts of a pack, verified. Raises `NotFound`, `StoreDown`, `Damaged`."""
+        try:
+            return read_rows(self._objects.get(key), key)
+        except Damaged:  # a second reading tells a damaged object from a damaged answer
+            return read_rows(self._objects.get(key), key)

@@ -27,6 +27,7 @@ from stampede.read import (
 )
 from stampede.read.cors import Cors
 from stampede.read.metrics_middleware import MetricsMiddleware
+from stampede.read.notes import NotesMiddleware
 from stampede.read.service import ReadService, service_of
 from stampede.read.slow_clients import SlowClients
 from stampede.settings import Settings
@@ -59,6 +60,7 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
             Middleware(MetricsMiddleware),
             Middleware(SlowClients, settings.client_seconds),
             Middleware(Cors),
+            Middleware(NotesMiddleware),
         ],
         exception_handlers={
             StampedeError: error_handlers.on_stampede_error,

@@ -82,7 +82,7 @@ async def _stream(
         ids = await _ids(request, parse, held)
         # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
         held.enter_context(service.bulk_limit.slot())
-        await service.run_bulk(table.list_since, time.monotonic())
+        await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
         return _SlotResponse(
             held.pop_all(),
             streams.stream(ids, read, service.run_bulk, writer),

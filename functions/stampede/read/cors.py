@@ -8,7 +8,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = [
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"ETag, Content-Range, Content-Disposition, Retry-After"),
+    (
+        b"access-control-expose-headers",
+        b"ETag, Content-Range, Content-Disposition, Retry-After, Stampede-Incomplete, "
+        b"Stampede-View-Age",
+    ),
 ]
 _PREFLIGHT = [
     *_HEADERS,

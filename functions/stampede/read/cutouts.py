@@ -49,7 +49,7 @@ async def get_cutout(request: Request) -> Response:
     cutout, convert = _representation(request, location, view, hdus, options)
     if not_modified := cutout.not_modified(request):
         return not_modified
-    body = await service.run(lambda: convert(service.lookup.fits(location)))
+    body = await service.run(lambda: convert(service.lookup.images.fits(location)))
     return cutout.respond(request, body)
 
 

@@ -1,6 +1,6 @@
 """Errors that only the read service raises."""
 
-from stampede.errors import BadQuery, NotFound, StampedeError
+from stampede.errors import BadQuery, Damaged, NotFound, StampedeError
 
 
 class BadParameter(BadQuery):
@@ -41,6 +41,12 @@ class Gone(StampedeError):
     """The image is past its retention and has been deleted."""
 
     name, status = "gone", 410
+
+
+class DamagedImage(Damaged):
+    """The store has lost the image, or has other bytes than were stored."""
+
+    name, status = "damaged-image", 502
 
 
 class UnknownObject(NotFound):

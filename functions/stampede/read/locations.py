@@ -28,6 +28,7 @@ class CutoutLocation(NamedTuple):
     pack: str | None
     offset: int
     length: int
+    crc32: int | None
 
 
 class ThumbnailLocation(NamedTuple):
@@ -38,6 +39,7 @@ class ThumbnailLocation(NamedTuple):
     pack: str
     offset: int
     length: int
+    crc32: int | None
 
 
 def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLocation]:

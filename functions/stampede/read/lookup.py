@@ -3,19 +3,16 @@
 Every method blocks, except those whose name begins with ``cached``; routes run them in threads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from stampede.clock import now_mjd
-from stampede.errors import NotFound
-from stampede.read.errors import Gone, NoThumbnail, UnknownObject
+from stampede.read.errors import NoThumbnail, UnknownObject
+from stampede.read.images import Images
 from stampede.read.locations import (
     CutoutLocation,
     ThumbnailLocation,
     cutout_locations,
-    grouped_by_request,
-    no_such_cutout,
     of_one_alert,
     thumbnail_locations,
 )
@@ -23,8 +20,7 @@ from stampede.read.points import in_time
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.settings import Settings
 from stampede.store.objects import Objects
-from stampede.store.packs import expired, night_of
-from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
+from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
 
 
@@ -33,16 +29,19 @@ class Lookup:
 
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
-        self._days = settings.cutout_days
+        self.images = Images(objects, settings.cutout_days)
         # Five tables share the cache: two in each of the two lookups, and the table of thumbnails,
         # which only small queries read.
-        age, cache = settings.refresh_seconds, settings.cache_bytes // 5
-        self.cutouts = RefreshingTable(Table(objects, CUTOUTS, cache), age, relist_on_miss)
-        self.detections = RefreshingTable(Table(objects, DETECTIONS, cache), age, relist_on_miss)
+        age, stale = settings.refresh_seconds, settings.stale_seconds
+
+        def table(spec: TableSpec, relist: bool) -> RefreshingTable:
+            whole = Table(objects, spec, settings.cache_bytes // 5)
+            return RefreshingTable(whole, age, relist, stale)
+
+        self.cutouts = table(CUTOUTS, relist_on_miss)
+        self.detections = table(DETECTIONS, relist_on_miss)
         # Do not relist on a miss: without the thumbnail function every request would list.
-        self.thumbnails = RefreshingTable(
-            Table(objects, THUMBNAILS, cache), age, relist_on_miss=False
-        )
+        self.thumbnails = table(THUMBNAILS, relist=False)
 
     def close(self) -> None:
         """Stop the tables' threads."""
@@ -69,30 +68,6 @@ class Lookup:
             return None
         return of_one_alert(cutout_locations(rows, survey), alert_id, survey)
 
-    def fits(self, location: CutoutLocation) -> bytes:
-        """The gzipped FITS file of one cutout. Raises `Gone`, and `NoSuchCutout`."""
-        if location.pack is None:
-            raise no_such_cutout(location.alert_id, location.kind)
-        return self._get(location.pack, location.offset, location.length)
-
-    def all_fits(
-        self, locations: Sequence[CutoutLocation]
-    ) -> Iterator[tuple[CutoutLocation, bytes | None]]:
-        """The gzipped FITS files of many cutouts, in the order of packs; None if one is gone.
-
-        One request reads adjacent cutouts. Cutouts that the survey did not send are left out.
-        """
-        for pack, group in grouped_by_request(locations):
-            start, last = group[0].offset, group[-1]
-            try:
-                data = memoryview(self._get(pack, start, last.offset + last.length - start))
-            except Gone:
-                yield from ((location, None) for location in group)
-                continue
-            for location in group:
-                first = location.offset - start
-                yield location, bytes(data[first : first + location.length])
-
     def thumbnail_locations(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:
         """Where the thumbnails of these alerts are; alerts without one are left out."""
         return thumbnail_locations(self.thumbnails.lookup(alert_ids))
@@ -104,21 +79,6 @@ class Lookup:
             if location.survey == alert.survey:
                 return location
         raise NoThumbnail(f"no thumbnail of alert {alert_id} has been drawn yet")
-
-    def png(self, location: ThumbnailLocation) -> bytes:
-        """The PNG of a thumbnail. Raises `Gone`."""
-        return self._get(location.pack, location.offset, location.length)
-
-    def _get(self, pack: str, offset: int, length: int) -> bytes:
-        """A part of a pack. Raises `Gone` if retention has deleted the pack."""
-        try:
-            return self.objects.get(pack, offset, length)
-        except NotFound:
-            if not expired(pack, self._days, now_mjd()):
-                raise
-            retention = f"images are kept for {self._days} days"
-            night = night_of(pack)
-            raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
 
     def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
         """The points of these objects, by object id, then time; withdrawn points too."""

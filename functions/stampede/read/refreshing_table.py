@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from stampede.errors import StoreDown
+from stampede.read import notes
 from stampede.store.tables import Table
 
 
@@ -16,31 +18,63 @@ class RefreshingTable:
     listing. If the listing is older than twice `max_age`, they wait for the new one. They stop
     waiting `max_age` after that listing began: a store that hangs stores nothing new either.
 
+    While the store cannot be listed, lookups use the old listing up to an age of `stale`, and note
+    that age (`notes`). One lookup in `max_age` tries to list again. A lookup that finds nothing in
+    an old listing fails: the store may have stored it since.
+
     Parameters
     ----------
-    max_age
+    max_age, stale
         Seconds.
     relist_on_miss
         A lookup that finds nothing lists the store again before it returns nothing. Lookups that
         wait for the same listing share it.
     """
 
-    def __init__(self, table: Table, max_age: float, relist_on_miss: bool) -> None:
+    def __init__(
+        self, table: Table, max_age: float, relist_on_miss: bool, stale: float = 0.0
+    ) -> None:
         self.table = table
         self._max_age = max_age
+        self._stale = max(stale, 2 * max_age)
         self._relist_on_miss = relist_on_miss
         # When the current listing began, and when the latest listing began (`time.monotonic`).
         self._listed = self._began = float("-inf")
+        self._failure: StoreDown | None = None  # of the latest listing
         self._lock = threading.Lock()
 
     def lookup(self, values: Sequence) -> pa.Table:
-        """See `Table.lookup`."""
+        """See `Table.lookup`; also raises `StoreDown` if only too old a listing is known."""
         began = time.monotonic()
-        self.list_since(began - self._max_age, wait_for_end=False)
+        old = self.renew(began - self._max_age)
         rows = self.table.lookup(values)
-        if self._relist_on_miss and not rows.num_rows and self.list_since(began):
+        if rows.num_rows:
+            return rows
+        if old is not None:
+            raise old
+        if self._relist_on_miss and self.list_since(began):
             rows = self.table.lookup(values)
         return rows
+
+    def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
+        """List the store as `list_since`, or keep the old listing and note its age.
+
+        Returns the failure of the listing if the old one is kept.
+
+        Raises `StoreDown` if the listing is older than `stale`.
+        """
+        failure = self._failure if self._failed_since(moment) else None
+        if failure is None:
+            try:
+                self.list_since(moment, wait_for_end)
+            except StoreDown as error:
+                failure = self._failure = error
+        age = time.monotonic() - self._listed
+        if age > self._stale:
+            raise failure or StoreDown(f"the store was last listed {age:.0f} s ago")
+        if failure is not None or age > 2 * self._max_age:
+            notes.from_view_of_age(age)
+        return failure
 
     def cached(self, values: Sequence) -> pa.Table | None:
         """The rows that `lookup` returns, from memory alone; never waits.
@@ -48,7 +82,7 @@ class RefreshingTable:
         None if no row matches, or if memory does not hold all that the lookup reads.
         """
         too_old = self._listed < time.monotonic() - self._max_age
-        if too_old and (not self._lock.locked() or self._seconds_to_wait()):
+        if too_old and (self._failure or not self._lock.locked() or self._seconds_to_wait()):
             return None
         rows = self.table.cached(values)
         return rows if rows is not None and rows.num_rows else None
@@ -77,10 +111,14 @@ class RefreshingTable:
             if self._listed < moment:
                 self._began = time.monotonic()
                 self.table.refresh()
-                self._listed = self._began
+                self._listed, self._failure = self._began, None
             return True
         finally:
             self._lock.release()
+
+    def _failed_since(self, moment: float) -> bool:
+        """Whether the latest listing failed so recently that no other is tried yet."""
+        return self._failure is not None and self._began >= max(moment, self._listed)
 
     def _seconds_to_wait(self) -> float:
         """How long to wait for a listing that another thread makes; -1 is to its end."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -38,7 +39,8 @@ class ThreadRunner:
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """The result of `function`, when a thread has run it."""
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._pool, partial(function, *args, **kwargs))
+        call = partial(copy_context().run, function, *args, **kwargs)  # with the request's notes
+        return loop.run_in_executor(self._pool, call)
 
     def close(self) -> None:
         """Cancel the calls that have not begun; do not wait for the others."""

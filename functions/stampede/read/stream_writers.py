@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT
 from stampede.read.formats import to_csv
+from stampede.read.images import Absent
 from stampede.read.locations import CutoutLocation
 
 ROW_GROUP = 50_000
@@ -23,8 +24,8 @@ CUTOUT_ROWS = pa.schema(
     [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
 )
 Ids: TypeAlias = np.ndarray | pa.Array
-Cutouts = list[tuple[CutoutLocation, bytes | None]]
-"""FITS files as stored; None if the survey did not send the cutout or retention deleted it."""
+Cutouts = list[tuple[CutoutLocation, bytes | Absent]]
+"""FITS files as stored, or why there is none."""
 
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
 _REST = sum(_BLANK[156:])  # the part of the checksum that is equal in every member
@@ -48,26 +49,25 @@ class TarWriter:
     media_type = "application/x-tar"
 
     def __init__(self) -> None:
-        self._not_sent, self._gone = _JsonList(), _JsonList()
+        self._absent = {reason.value: _JsonList() for reason in Absent}
 
     def add(self, found: Cutouts) -> bytes:
         """See `Writer.add`."""
         parts: list[bytes] = []
         for location, fits in found:
             name = f"{location.alert_id}/{location.kind}"
-            if fits is None:
-                (self._gone if location.pack else self._not_sent).add([name])
+            if isinstance(fits, Absent):
+                self._absent[fits].add([name])
             else:
                 parts += _member(f"{name}.fits.gz", fits, location.mjd)
         return b"".join(parts)
 
     def end(self, missing: Ids) -> bytes:
-        """See `Writer.end`; also lists the cutouts that were not sent or have been deleted."""
-        data = b'{"unknown_alerts": %s, "no_such_cutouts": %s, "gone": %s}' % (
-            _json_list(missing),
-            self._not_sent.end(),
-            self._gone.end(),
-        )
+        """See `Writer.end`; also lists the cutouts that are absent, by reason."""
+        lists = {"unknown_alerts": _json_list(missing)}
+        lists |= {reason: names.end() for reason, names in self._absent.items()}
+        items = (b'"%s": %s' % (name.encode(), names) for name, names in lists.items())
+        data = b"{%s}" % b", ".join(items)
         return b"".join((*_member("missing.json", data), bytes(2 * tarfile.BLOCKSIZE)))
 
 
@@ -76,6 +76,9 @@ class _JsonList:
 
     def __init__(self) -> None:
         self._text = bytearray()
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
 
     def add(self, items: list[str]) -> None:
         """Append the items."""
@@ -143,10 +146,11 @@ class ArrowWriter:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._drain = schema, _Drain()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._drain, "w"), schema)
+        self._absent = {why.value: _JsonList() for why in (Absent.GONE, Absent.DAMAGED)}
 
     def add(self, found: pa.Table | Cutouts) -> bytes:
         """See `Writer.add`."""
-        table = found if isinstance(found, pa.Table) else _cutout_rows(found)
+        table = found if isinstance(found, pa.Table) else self._cutout_rows(found)
         if table.num_rows:
             self._writer.write_table(table)
         return self._drain.take()
@@ -154,14 +158,24 @@ class ArrowWriter:
     def end(self, missing: Ids) -> bytes:
         """See `Writer.end`."""
         empty = pa.RecordBatch.from_pylist([], self._schema)
-        self._writer.write_batch(empty, custom_metadata={MISSING: _json_list(missing)})
+        metadata = {MISSING: _json_list(missing)}
+        for reason, names in self._absent.items():
+            if names:
+                metadata[f"stampede.{reason}"] = names.end()
+        self._writer.write_batch(empty, custom_metadata=metadata)
         self._writer.close()
         return self._drain.take()
 
-
-def _cutout_rows(found: Cutouts) -> pa.Table:
-    rows = [{**location._asdict(), "fits": fits} for location, fits in found]
-    return pa.Table.from_pylist(rows, CUTOUT_ROWS)
+    def _cutout_rows(self, found: Cutouts) -> pa.Table:
+        rows = []
+        for location, fits in found:
+            if isinstance(fits, Absent):
+                if fits in self._absent:
+                    self._absent[fits].add([f"{location.alert_id}/{location.kind}"])
+                rows.append({**location._asdict(), "fits": None})
+            else:
+                rows.append({**location._asdict(), "fits": fits})
+        return pa.Table.from_pylist(rows, CUTOUT_ROWS)
 
 
 class ParquetWriter:

@@ -14,7 +14,8 @@ csv         last rows with only the object id
 ==========  =================================================================================
 
 An answer without that end is incomplete: the connection breaks if the store fails half-way.
-The end of a tar also lists cutouts that retention has deleted; in Arrow their ``fits`` is null.
+A cutout that retention has deleted or that is damaged costs only itself: in Arrow its ``fits`` is
+null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end of a tar lists it.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from stampede.read.images import Absent
 from stampede.read.lookup import Lookup
 from stampede.read.points import PointFilter
 from stampede.read.service import ThreadRunner
@@ -99,8 +101,8 @@ def _pieces(data: bytes) -> Iterator[memoryview]:
 def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> tuple[Cutouts, set[int]]:
     """The cutouts of a chunk of alerts, by pack; those that the survey did not send come last."""
     locations = lookup.locations(ids)
-    found: Cutouts = list(lookup.all_fits(locations))
-    found += [(location, None) for location in locations if location.pack is None]
+    found: Cutouts = list(lookup.images.many(locations))
+    found += [(location, Absent.NOT_SENT) for location in locations if location.pack is None]
     return found, {location.alert_id for location in locations}
 
 

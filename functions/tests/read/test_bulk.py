@@ -70,6 +70,7 @@ def test_cutouts_by_id_are_a_tar(read):
         "unknown_alerts": ["404"],
         "no_such_cutouts": [f"{LSST_ALERT}/template"],
         "gone": [],
+        "damaged": [],
     }
 
 
@@ -151,6 +152,7 @@ def test_an_answer_without_data_is_complete(read):
         "unknown_alerts": ["5"],
         "no_such_cutouts": [],
         "gone": [],
+        "damaged": [],
     }
     for name in ("arrow", "parquet", "csv"):
         assert post(read, f"{LIGHT_CURVES}?format={name}", b"nothing").status == 200

@@ -15,7 +15,8 @@ places = st.tuples(
 @given(st.lists(places, max_size=30))
 def test_a_group_is_what_one_request_can_read(places):
     locations = [
-        CutoutLocation(i, "ztf", "science", "Z1", 59000.0, *place) for i, place in enumerate(places)
+        CutoutLocation(i, "ztf", "science", "Z1", 59000.0, *place, None)
+        for i, place in enumerate(places)
     ]
     groups = list(grouped_by_request(locations))
     grouped = [location for _, group in groups for location in group]

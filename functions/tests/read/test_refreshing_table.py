@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stampede.errors import StoreDown
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -14,7 +15,7 @@ from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import many
 
-AGE = 2.0  # seconds
+AGE, STALE = 2.0, 4000.0  # seconds
 ID = "000001"
 
 
@@ -44,7 +45,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def table(now: list[float]) -> RefreshingTable:
     """A table that has listed the first version of a point."""
-    table = RefreshingTable(HeldTable(), AGE, relist_on_miss=True)
+    table = RefreshingTable(HeldTable(), AGE, relist_on_miss=True, stale=STALE)
     store(table, 0)
     assert version(table.lookup) == 0
     return table
@@ -120,8 +121,13 @@ def test_no_lookup_waits_for_a_store_that_hangs(
     first = start_listing(table, in_thread)
     now[0] += AGE
     assert version(table.lookup) == version(table.cached) == 0
+    now[0] += STALE
+    with pytest.raises(StoreDown, match="last listed"):
+        table.lookup([ID])
     table.table.gate.set()
-    assert first.result() == 1
+    with pytest.raises(StoreDown, match="last listed"):
+        first.result()
+    assert version(table.lookup) == 1
 
 
 def test_a_miss_lists_again(table: RefreshingTable, now: list[float]) -> None:
