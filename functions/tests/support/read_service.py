@@ -33,6 +33,7 @@ class Reader:
     def __call__(self, path: str, method: str = "GET", body: bytes | None = None, **kwargs):
         kwargs.setdefault("decode_content", False)
         kwargs.setdefault("redirect", False)
+        kwargs.setdefault("retries", False)  # otherwise it waits as Retry-After says
         kwargs.setdefault("timeout", 120)
         return self._pool.request(method, self.url + path, body=body, **kwargs)
 
