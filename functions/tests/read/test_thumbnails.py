@@ -85,8 +85,8 @@ PROBLEMS = {
     "/v1/alerts/3/cutouts/science": (410, "gone"),
     "/v1/alerts/3/cutouts/science?format=png": (410, "gone"),
     "/v1/alerts/3/cutouts/template": (404, "no-such-cutout"),
-    "/v1/alerts/4/thumbnail": (404, "not-found"),
-    "/v1/alerts/4/cutouts/science": (404, "not-found"),
+    "/v1/alerts/4/thumbnail": (502, "damaged-image"),
+    "/v1/alerts/4/cutouts/science": (502, "damaged-image"),
 }
 
 
@@ -105,9 +105,9 @@ def test_images_past_retention_are_served_until_they_are_deleted(reader: Reader)
     assert reader("/v1/alerts/5/cutouts/science").status == 200
 
 
-def test_nothing_is_gone_without_retention(objects: MemoryObjects) -> None:
+def test_a_missing_pack_is_damage_without_retention(objects: MemoryObjects) -> None:
     for read in serving(make_app(Settings(), objects)):
-        assert read("/v1/alerts/3/cutouts/science").status == 404
+        assert read("/v1/alerts/3/cutouts/science").status == 502
 
 
 def test_an_alert_of_both_surveys_needs_the_survey(read: Reader) -> None:
