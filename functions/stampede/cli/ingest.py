@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console
+    from rich.text import Text
 
     from stampede.cli.running import Running
     from stampede.ingest.send import Ingested
 
+NAMED = 3  # paths named in a line
+
 
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Avro files, folders, tarballs of alerts")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="files, folders and archives of alerts: .avro, .tar, .zip, also compressed "
+            "(.gz, .bz2, .xz), one alert in a file or many, archives within folders and archives"
+        ),
+    ],
     data: Data = DATA,
     store: Annotated[
         str | None,
@@ -33,7 +42,19 @@ def ingest(
     """Store alerts from disk, in place of Kafka; then prove that each is stored.
 
     Uses the `stampede up` that is running, or starts the functions for as long as it takes.
-    Running it again is harmless. Exits with 1 if any alert is missing afterwards.
+
+    In a folder, files are chosen by the ends of their names; a file that you name is read whatever
+    its name is. What is in a file decides how it is read.
+
+    The content of the files stands for a topic of Kafka, "files-" and a digest, and the place of an
+    alert in it for its offset. So the same content again, under any name, is the same alerts:
+    running it again is harmless, and continues an ingest that was stopped.
+
+    What a function refuses becomes a dead letter, with its file and position and the reason, and so
+    does what cannot be read: of a file that is cut off, all whole alerts are stored, and the rest
+    is one dead letter. `stampede deadletters list` shows them.
+
+    Exits with 1 if any alert is missing afterwards, or a file could not be read to its end.
     """
     from stampede.cli.running import running
     from stampede.ingest import files
@@ -63,39 +84,71 @@ def temporary_system(
 
 
 def _ingest(paths: list[Path], system: Running, console: Console) -> int:
-    """Store the alerts and print the ledger; return the exit status."""
+    """Store the alerts, print what became of them, and the ledger; return the exit status."""
     done = _send(paths, system, console)
     if not done.complete:
         console.print(
-            f"stopped after {done.alerts:,} alerts; run the same again to store the rest: "
+            f"stopped after {done.tally.alerts:,} alerts; run the same again to store the rest: "
             "what is stored stays, and is not stored twice"
         )
         return 130
-    return report(entries_of(system.settings, [done.topic]), results_console())
+    results = results_console()
+    for line in summary(paths, done):
+        results.print(line, soft_wrap=True)
+    status = report(entries_of(system.settings, [done.topic]), results)
+    return status or (1 if done.tally.faults else 0)
+
+
+def summary(paths: list[Path], done: Ingested) -> list[Text]:
+    """What became of the alerts, with the reasons of all refusals and an example of each."""
+    from stampede.deadletters.display import text
+    from stampede.ingest import files
+
+    tally = done.tally
+    given = ", ".join(map(str, paths[:NAMED])) + (", …" if len(paths) > NAMED else "")
+    lines = [text(f"{given}: {done.topic}")]
+    if others := files.left_out(paths):
+        examples = ", ".join(map(str, others[:NAMED]))
+        lines.append(text(f"{len(others):,} other files left out, for example {examples}"))
+    lines.append(
+        text(f"{tally.alerts:,} alerts: {tally.stored:,} stored, {tally.refused:,} refused")
+    )
+    for refusal in tally.refusals():
+        for_example = "for example " if refusal.alerts > 1 else ""
+        lines.append(
+            text(
+                f"  {refusal.alerts:,} refused by {' and '.join(refusal.tables)}: {for_example}"
+                f"{refusal.name}: {refusal.reason}",
+                "yellow",
+            )
+        )
+    if tally.faults:
+        lines.append(
+            text(f"{tally.faults:,} of them are parts of files that cannot be read", "bold red")
+        )
+    return lines
 
 
 def _send(paths: list[Path], system: Running, console: Console) -> Ingested:
     """Send the alerts to the functions, with a progress bar."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from stampede.ingest.send import Progress as Sent
     from stampede.ingest.send import alert_sinks
     from stampede.ingest.send import ingest as send_alerts
     from stampede.interrupts import run_until_stopped
     from stampede.store.open import open_objects
 
     objects, sinks = open_objects(system.settings), alert_sinks(system.urls)
-    with Progress(
-        TextColumn("ingesting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("alerts"),
-        TimeElapsedColumn(),
-        console=console,
-    ) as bar:
-        task = bar.add_task("", total=None)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task("reading", total=None, text="")
 
-        def progress(count: int) -> None:
-            bar.update(task, completed=count)
+        def progress(sent: Sent) -> None:
+            if sent.alerts:
+                bar.update(task, description="ingesting", text=f"{sent.alerts:,} alerts")
+            else:
+                bar.update(task, text=f"{sent.bytes_digested / 1e6:,.0f} MB")
 
         async def send(stop: Event) -> Ingested:
             return await send_alerts(paths, sinks, objects, system.settings, stop, progress)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stampede.errors import Damaged
+from stampede.events.answer import reason_of_answer
 from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.events.record import extension_headers
 from stampede.store.checked_parquet import open_file, read_file, write
@@ -74,6 +75,11 @@ class DeadLetter(NamedTuple):
     def id(self) -> str:
         """``table/topic/partition/offset``; without a position ``table/`` and a digest."""
         return id_of(self.table, self.position, self.attributes)
+
+    @property
+    def file(self) -> str | None:
+        """The file that `ingest` took it from, and its place there; None for others."""
+        return self.attributes.get("file")
 
     def brief(self, reason: str) -> str:
         """A reason in one line, without the name of the event at its beginning."""
@@ -198,11 +204,3 @@ def answer_of(data: str) -> str:
 def reason_of(data: str | None) -> str | None:
     """Why a function refused an event, from `knativeerrordata`; None without data."""
     return None if data is None else reason_of_answer(answer_of(data))
-
-
-def reason_of_answer(text: str) -> str:
-    """The detail of a problem document (RFC 9457); any other text unchanged."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        text = str(json.loads(text)["detail"])
-    # JSON may hold half a character, which Parquet does not.
-    return text.encode(errors="replace").decode()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stampede.deadletters.replay import Replayed
 
 SHOWN_REFUSALS = 20
-REASON_LENGTH = 100  # characters of a reason in a list
+REASON_LENGTH = 400  # characters of a reason in a list, more than most have
 
 
 def as_dict(letter: DeadLetter, whether: Whether) -> dict[str, Any]:
@@ -28,6 +28,7 @@ def as_dict(letter: DeadLetter, whether: Whether) -> dict[str, Any]:
         "topic": topic,
         "partition": partition,
         "offset": offset,
+        "file": letter.file,
         "code": letter.code,
         "reason": letter.reason,
         "bytes": len(letter.data),
@@ -59,7 +60,7 @@ def letter_table(
                 f"{members['bytes']:,}",
                 text(letter.code or "-"),
                 "since" if whether.stored else "offset only" if whether.doubt else "no",
-                text(short(letter.brief(letter.reason or "no answer"))),
+                text(short(letter.brief(letter.reason or "no answer"), letter.file)),
             )
         counts[f"{letter.table}, {code}"] += 1
         stored_since += whether.stored
@@ -81,9 +82,14 @@ def letter_table(
     return [table, *more, Text(""), *sums, *last]
 
 
-def short(reason: str) -> str:
-    """The beginning of a reason."""
-    return reason if len(reason) <= REASON_LENGTH else f"{reason[: REASON_LENGTH - 1]}…"
+def short(reason: str, file: str | None = None) -> str:
+    """A reason with its beginning and its end, which may name the fault; a file comes first."""
+    if file and file not in reason:
+        reason = f"{file}: {reason}"
+    if len(reason) <= REASON_LENGTH:
+        return reason
+    half = REASON_LENGTH // 2
+    return f"{reason[: half - 1]} … {reason[1 - half :]}"
 
 
 def letter_details(letter: DeadLetter, whether: Whether) -> Table:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from stampede.deadletters.dead_letter import DeadLetter, reason_of_answer
+from stampede.deadletters.dead_letter import DeadLetter
 from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
 from stampede.events.delivery import Answer, Sink
@@ -41,7 +41,7 @@ class Replayed:
     def add(self, letter: DeadLetter, answer: Answer | None) -> None:
         """Count a letter; `answer` is None if its function accepted it."""
         if answer:
-            reason = letter.brief(reason_of_answer(answer.detail.decode(errors="replace")))
+            reason = letter.brief(answer.reason)
             self.refused.append((letter.id, f"{answer.outcome}: {reason}"))
             return
         self.accepted += 1

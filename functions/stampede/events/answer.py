@@ -4,6 +4,8 @@ The rules are in docs/adr/0002-source-retries.md.
 """
 
 import base64
+import json
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -39,6 +41,11 @@ class Answer(NamedTuple):
         """The status as text, for logs and metrics."""
         return str(self.status) if self.status else "no answer"
 
+    @property
+    def reason(self) -> str:
+        """Why the event was refused, for people."""
+        return reason_of_answer(self.detail.decode(errors="replace"))
+
 
 async def post(
     connections: Connections, url: str, headers: Mapping[str, str], body: bytes
@@ -70,6 +77,19 @@ def judge(status: int) -> Verdict:
     if status >= 500 or status in (408, 409):
         return Verdict.FAILED
     return Verdict.REFUSED
+
+
+def reason_of_answer(text: str) -> str:
+    """The detail of a problem document (RFC 9457), cut off or not; any other text unchanged."""
+    try:
+        return str(json.loads(text)["detail"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    # Of an answer the first 1,024 bytes are kept, which may end within the detail.
+    begin = re.search(r'"detail": ?"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', text)
+    if not (begin and text.startswith("{")):
+        return text
+    return str(json.loads(f'"{begin[1]}"', strict=False)) + "…"
 
 
 def retry_after(value: str | None, now: float) -> float:

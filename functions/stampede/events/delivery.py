@@ -7,10 +7,12 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 import structlog
 
 from stampede import metrics
+from stampede.errors import StampedeError, Undecodable
 from stampede.events.answer import Answer, Verdict, error_extensions, post
 from stampede.events.connections import Connections
 from stampede.events.record import Record, extension_headers
@@ -23,6 +25,12 @@ LONGEST_PROBE_PAUSE = 5.0
 
 class Abandoned(Exception):
     """The source is stopping: the event stays in Kafka, its offset uncommitted."""
+
+
+class NoPlace(StampedeError):
+    """An event is refused, and so is the dead letter that it should become."""
+
+    name = "no-place"
 
 
 class Sink:
@@ -158,7 +166,7 @@ class Sink:
             sink=self.name,
             url=self.url,
             outcome=answer.outcome,
-            reason=_reason(answer),
+            reason=answer.reason,
         )
 
     def _mark_up(self) -> None:
@@ -197,7 +205,7 @@ class Sink:
             sink=self.name,
             url=self.url,
             outcome=answer.outcome,
-            reason=_reason(answer),
+            reason=answer.reason,
         )
 
 
@@ -210,25 +218,41 @@ class Delivery:
         Without a dead-letter sink an event is tried at the sink for ever.
     retries
         Failures of an event after the first before it becomes a dead letter.
+    letter_retries
+        Failures of a dead letter after the first before `NoPlace` is raised; None: never.
     """
 
-    def __init__(self, sink: Sink, dead_letters: Sink | None, retries: int) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        dead_letters: Sink | None,
+        retries: int,
+        letter_retries: int | None = None,
+    ) -> None:
         self._sink = sink
         self._dead_letters = dead_letters
         self._retries = retries
+        self._letter_retries = letter_retries
 
     @property
     def down(self) -> bool:
         """Whether the sink is down: it accepts no event."""
         return self._sink.down
 
-    async def deliver(self, headers: Mapping[str, str], record: Record) -> None:
+    async def deliver(self, headers: Mapping[str, str], record: Record) -> Answer | None:
         """Return when one of the sinks has accepted the record's event.
+
+        Returns
+        -------
+        Answer or None
+            Why the event is a dead letter now; None if it is not.
 
         Raises
         ------
         Abandoned
             The source is stopping, and neither sink has accepted the event.
+        NoPlace
+            The dead-letter sink refuses it.
         """
         retries = self._retries if self._dead_letters else None
         try:
@@ -242,19 +266,39 @@ class Delivery:
             answer = Answer(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
         if answer is None or self._dead_letters is None:
             metrics.SOURCE_EVENTS.labels("accepted").inc()
-            return
+            return None
+        await self.dead_letter(self._dead_letters, headers, record, answer)
+        return answer
+
+    async def refuse(self, headers: Mapping[str, str], record: Record, reason: str) -> Answer:
+        """Send an event to the dead-letter sink, because the sender knows what is wrong with it.
+
+        Raises what `deliver` raises. There must be a dead-letter sink.
+        """
+        answer = Answer(Verdict.REFUSED, Undecodable.status, reason.encode())
+        if self._dead_letters:
+            await self.dead_letter(self._dead_letters, headers, record, answer)
+        return answer
+
+    async def dead_letter(
+        self, sink: Sink, headers: Mapping[str, str], record: Record, answer: Answer
+    ) -> None:
+        """Return when the dead-letter sink has accepted an event. Raises as `deliver`."""
         extensions = extension_headers(error_extensions(self._sink.url, answer))
-        await self._dead_letters.send({**headers, **extensions}, record.value, retries=None)
+        letter = {**headers, **extensions}
+        refusal = await sink.send(letter, record.value, self._letter_retries)
+        if refusal:
+            raise NoPlace(
+                f"{record} is refused ({answer.reason}), and {sink.url} does not take it as a dead "
+                f"letter: {refusal.outcome}: {refusal.reason}"
+            )
         metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
         log.warning(
             "dead-lettered",
             id=headers["ce-id"],
             source=headers["ce-source"],
+            **({"file": unquote(headers["ce-file"])} if "ce-file" in headers else {}),
             outcome=answer.outcome,
-            reason=_reason(answer),
+            reason=answer.reason,
             bytes=len(record.value),
         )
-
-
-def _reason(answer: Answer) -> str:
-    return answer.detail[:200].decode(errors="replace")

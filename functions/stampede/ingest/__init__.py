@@ -4,4 +4,5 @@ __all__ = [
     "files",
     "identity",
     "send",
+    "tally",
 ]

@@ -14,7 +14,7 @@ from stampede.errors import SetupError
 
 PREFIX = "files-"
 # Part of every digest. Change it whenever other alerts, or another order, are read from a file.
-WAY_OF_READING = b"2"
+WAY_OF_READING = "2"
 DIGEST_BYTES = 12
 BLOCK = 1 << 20
 
@@ -40,11 +40,15 @@ class Identity(NamedTuple):
     states: dict[Path, FileState]
 
 
-def identify(files: Iterable[Path], progress: Callable[[int], bool] = lambda _: True) -> Identity:
+def identify(
+    files: Iterable[Path], limit: int = 0, progress: Callable[[int], bool] = lambda _: True
+) -> Identity:
     """Read all files once, a block at a time.
 
     Parameters
     ----------
+    limit
+        Most bytes of an alert: it decides into what a damaged file is split.
     progress
         Called with the bytes read so far, after each block; reading ends if it returns False.
 
@@ -53,7 +57,7 @@ def identify(files: Iterable[Path], progress: Callable[[int], bool] = lambda _: 
     SetupError
         A file cannot be read.
     """
-    state = blake2b(WAY_OF_READING, digest_size=DIGEST_BYTES)
+    state = blake2b(f"{WAY_OF_READING} {limit} ".encode(), digest_size=DIGEST_BYTES)
     states = {}
     done = 0
     for path in files:

@@ -11,48 +11,64 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.errors import SetupError
+from stampede.events.answer import Answer
 from stampede.events.connections import Connections
 from stampede.events.delivery import Delivery, Sink
-from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.record import CloudEventHeaders, Record, extension_headers
 from stampede.events.sending import send_all
 from stampede.events.source import connections
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.ingest import files
 from stampede.ingest.identity import identify
+from stampede.ingest.records import FileAlert
+from stampede.ingest.tally import Tally
 from stampede.settings import Settings
 from stampede.store.ledger import expect
 from stampede.store.objects import Objects
+
+FILE = "ce-file"  # the extension attribute that says where in the files an alert is
+FILE_LENGTH = 1000  # characters of it: the last ones, which tell alerts apart
+REASON_LENGTH = 700  # characters of a fault, so that its base64 stays under 1,024 bytes
 
 
 class AlertSink(NamedTuple):
     """URLs for the events of one table: of its function, and of its dead letters."""
 
+    table: str
     sink: str
     dead_letters: str
 
     def delivery(
         self, connections: Connections, stop: asyncio.Event, settings: Settings
     ) -> Delivery:
-        """Delivers events to these URLs."""
+        """Delivers events to these URLs. Raises `NoPlace` for what both refuse."""
         return Delivery(
             Sink("sink", self.sink, connections, stop, settings.backoff_seconds),
             Sink("dead letters", self.dead_letters, connections, stop, settings.backoff_seconds),
             settings.retries,
+            letter_retries=settings.retries,
         )
 
 
 class Ingested(NamedTuple):
-    """What was sent: the name in place of a topic, the number of alerts, whether that is all."""
+    """What was sent: the name in place of a topic, what became of it, whether that is all."""
 
     topic: str
-    alerts: int
+    tally: Tally
     complete: bool
+
+
+class Progress(NamedTuple):
+    """How far an ingest is: bytes of the files digested, alerts sent."""
+
+    bytes_digested: int
+    alerts: int
 
 
 def alert_sinks(urls: dict[str, str]) -> list[AlertSink]:
     """The sinks of alerts from disk, given the URL of each function by its name."""
     return [
-        AlertSink(urls[name], f"{urls['deadletters']}/{table}")
+        AlertSink(table, urls[name], f"{urls['deadletters']}/{table}")
         for name, table in ALERT_FUNCTIONS.items()
     ]
 
@@ -63,7 +79,7 @@ async def ingest(
     objects: Objects,
     settings: Settings,
     stop: asyncio.Event,
-    progress: Callable[[int], None],
+    progress: Callable[[Progress], None],
 ) -> Ingested:
     """Send every alert at `paths` to every sink; return when each is stored or dead-lettered.
 
@@ -74,37 +90,75 @@ async def ingest(
     stop
         Setting it abandons the alerts in flight; see `send_all`.
     progress
-        Called with the number of alerts sent, after each.
+        Called after each block of the files, and after each alert.
 
     Raises
     ------
     SetupError
         There are no alerts at the paths, or a file cannot be read.
+    NoPlace
+        An alert is refused, and so is the dead letter that it should become.
     """
     alert_files = files.find(paths)
-    topic, _ = await asyncio.to_thread(identify, alert_files, lambda _: not stop.is_set())
+    limit = settings.max_alert_bytes
+    digested, tally = 0, Tally()
+
+    def digest_progress(done: int) -> bool:
+        nonlocal digested
+        digested = done
+        progress(Progress(digested, 0))
+        return not stop.is_set()
+
+    identity = await asyncio.to_thread(identify, alert_files, limit, digest_progress)
+    topic = identity.topic
     if stop.is_set():
-        return Ingested(topic, 0, False)
-    records = (
-        Record(topic, 0, offset, None, None, (), alert.data)
-        for offset, alert in enumerate(files.read(alert_files))
-    )
-    event_headers = CloudEventHeaders(settings.namespace, "files", {})
-    sent = 0
+        return Ingested(topic, tally, False)
+    alerts = enumerate(files.read(alert_files, limit, identity))
     async with connections(settings) as pool:
-        deliveries = [sink.delivery(pool, stop, settings) for sink in sinks]
+        deliveries = {each.table: each.delivery(pool, stop, settings) for each in sinks}
+        event_headers = CloudEventHeaders(settings.namespace, "files", {})
 
-        async def send(record: Record) -> None:
-            nonlocal sent
-            headers = event_headers.headers(record)
-            await asyncio.gather(*(each.deliver(headers, record) for each in deliveries))
-            sent += 1
-            progress(sent)
+        async def send(numbered: tuple[int, FileAlert]) -> None:
+            offset, alert = numbered
+            record = Record(topic, 0, offset, None, None, (), alert.data)
+            headers = event_headers.headers(record) | file_header(alert)
+            answers = await asyncio.gather(
+                *(_deliver(each, headers, record, alert) for each in deliveries.values())
+            )
+            prefix = f"event {headers['ce-id']} of {headers['ce-source']}: "
+            reasons = {
+                table: answer.reason.removeprefix(prefix)
+                for table, answer in zip(deliveries, answers, strict=True)
+                if answer
+            }
+            tally.add(alert.name, reasons, alert.fault is not None)
+            progress(Progress(digested, tally.alerts))
 
-        complete = await send_all(records, send, lambda record: len(record.value), settings, stop)
+        complete = await send_all(alerts, send, _size, settings, stop)
     if not complete:
-        return Ingested(topic, sent, False)
-    if not sent:
+        return Ingested(topic, tally, False)
+    if not tally.alerts:
         raise SetupError(f"{', '.join(map(str, alert_files[:3]))}: no alerts in there")
-    await asyncio.to_thread(expect, objects, topic, sent)
-    return Ingested(topic, sent, True)
+    await asyncio.to_thread(expect, objects, topic, tally.alerts)
+    return Ingested(topic, tally, True)
+
+
+def _size(numbered: tuple[int, FileAlert]) -> int:
+    return len(numbered[1].data)
+
+
+async def _deliver(
+    delivery: Delivery, headers: dict[str, str], record: Record, alert: FileAlert
+) -> Answer | None:
+    """Deliver an alert, or what should have been one; the reason if it is a dead letter now."""
+    if alert.fault is None:
+        return await delivery.deliver(headers, record)
+    return await delivery.refuse(headers, record, alert.fault[:REASON_LENGTH])
+
+
+def file_header(alert: FileAlert) -> dict[str, str]:
+    """The header that says where in the files an alert is, as printable text."""
+    name = "".join(c if c.isprintable() else "\ufffd" for c in alert.name)
+    if len(name) > FILE_LENGTH:
+        name = "…" + name[1 - FILE_LENGTH :]
+    return extension_headers({FILE.removeprefix("ce-"): name})

@@ -34,9 +34,9 @@ def test_other_content_has_another_name(tmp_path: Path, other: list[bytes]) -> N
 def test_reading_tells_how_far_it_is_and_can_be_stopped(tmp_path: Path) -> None:
     files = written(tmp_path, bytes(3 << 20), bytes(5))
     told: list[int] = []
-    assert identify(files, lambda done: not told.append(done)).topic
+    assert identify(files, progress=lambda done: not told.append(done)).topic
     assert told == [1 << 20, 2 << 20, 3 << 20, (3 << 20) + 5]
-    assert identify(files, lambda done: done < 2 << 20).topic == ""
+    assert identify(files, progress=lambda done: done < 2 << 20).topic == ""
 
 
 def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from stampede.deadletters.dead_letter import reason_of
 from stampede.errors import SetupError
+from stampede.events.delivery import NoPlace
 from stampede.events.event import parse
 from stampede.ingest.files import find
 from stampede.ingest.identity import identify
-from stampede.ingest.send import AlertSink, Ingested, ingest
+from stampede.ingest.send import AlertSink, Ingested, Progress, ingest
+from stampede.ingest.tally import Refusal
 from stampede.settings import Settings
 from stampede.store.ledger import expected
 from stampede.store.memory import MemoryObjects
@@ -54,12 +57,15 @@ class TwoFunctions:
     async def ingest(self, *paths: Path, stop_when: Callable[[], bool] = lambda: False) -> Ingested:
         stop = asyncio.Event()
 
-        def progress(count: int) -> None:
-            self.counts.append(count)
-            if stop_when():
+        def progress(count: Progress) -> None:
+            self.counts.append(count.alerts)
+            if count.alerts and stop_when():
                 stop.set()
 
-        sinks = [AlertSink(each.url, f"{self.dead.url}{n}") for n, each in enumerate(self.sinks)]
+        sinks = [
+            AlertSink(f"table{n}", each.url, f"{self.dead.url}{n}")
+            for n, each in enumerate(self.sinks)
+        ]
         settings = Settings(backoff_seconds=0.02, retries=2, in_flight=40)
         return await asyncio.wait_for(
             ingest(paths, sinks, self.objects, settings, stop, progress), 150
@@ -77,13 +83,14 @@ def arrived(receiver: Receiver) -> list[tuple[int, int]]:
 async def test_every_alert_reaches_every_function(folder: Path) -> None:
     with TwoFunctions() as functions:
         done = await functions.ingest(folder)
-        assert done == Ingested(identify(find([folder])).topic, COUNT, True)
+        assert done.topic == identify(find([folder]), Settings().max_alert_bytes).topic
+        assert (done.tally.alerts, done.tally.stored, done.complete) == (COUNT, COUNT, True)
         for sink in functions.sinks:
             assert arrived(sink) == [(0, offset) for offset in range(COUNT)]
             bodies = {each.place[1]: each.body for each in sink.accepted}
             assert bodies[7] == b"alert 7" * 100
         assert expected(functions.objects) == {(done.topic, 0): (0, COUNT)}
-        assert functions.counts == list(range(1, COUNT + 1))
+        assert functions.counts == [0] * COUNT + list(range(1, COUNT + 1))
 
 
 async def test_the_events_are_those_of_a_source(folder: Path) -> None:
@@ -96,7 +103,8 @@ async def test_the_events_are_those_of_a_source(folder: Path) -> None:
 
 async def test_a_repeated_ingest_sends_the_same_events(folder: Path) -> None:
     with TwoFunctions() as functions:
-        assert await functions.ingest(folder) == await functions.ingest(folder)
+        first, second = await functions.ingest(folder), await functions.ingest(folder)
+        assert first.topic == second.topic
         events = [
             (each.id, each.headers["ce-source"], each.body) for each in functions.one.accepted
         ]
@@ -111,7 +119,7 @@ async def test_the_same_content_under_another_name_is_the_same_events(
     shutil.copytree(folder, copy)
     with TwoFunctions() as functions:
         first, second = await functions.ingest(folder), await functions.ingest(copy)
-        assert first == second
+        assert first.topic == second.topic
         assert len({(each.id, each.body) for each in functions.one.accepted}) == COUNT
 
 
@@ -134,10 +142,16 @@ async def test_what_is_refused_goes_to_the_dead_letters_of_its_table(folder: Pat
 
     with TwoFunctions() as functions:
         functions.two.answer = refuse_seven
-        assert (await functions.ingest(folder)).complete
+        done = await functions.ingest(folder)
+        assert done.complete
         assert len(arrived(functions.one)) == COUNT
         assert len(arrived(functions.two)) == COUNT - 1
+        (refusal,) = done.tally.refusals()
+        name = str(folder / "007.avro")
+        assert refusal == Refusal(1, ("table1",), name, "no alert")
+        assert (done.tally.stored, done.tally.refused) == (COUNT - 1, 1)
         (letter,) = functions.dead.accepted
+        assert letter.headers["ce-file"] == name
         assert letter.place == (0, 7)
         assert letter.body == b"alert 7" * 100
         assert letter.headers["ce-knativeerrorcode"] == "400"
@@ -157,9 +171,9 @@ async def test_it_waits_for_a_function_that_is_down(folder: Path) -> None:
 async def test_a_stopped_ingest_is_not_complete_and_expects_nothing(folder: Path) -> None:
     with TwoFunctions() as functions:
         functions.one.delay = 0.05
-        done = await functions.ingest(folder, stop_when=lambda: len(functions.counts) >= 5)
+        done = await functions.ingest(folder, stop_when=lambda: functions.counts[-1] >= 5)
         assert not done.complete
-        assert 5 <= done.alerts < COUNT
+        assert 5 <= done.tally.alerts < COUNT
         assert expected(functions.objects) == {}
 
 
@@ -172,7 +186,7 @@ async def test_it_stops_while_a_function_is_down(folder: Path) -> None:
         functions.two.answer = refuse
         done = await functions.ingest(folder, stop_when=lambda: True)
         assert not done.complete
-        assert done.alerts <= 4
+        assert done.tally.alerts <= 4
 
 
 async def test_an_empty_folder_and_an_empty_archive_are_errors(tmp_path: Path) -> None:
@@ -185,11 +199,58 @@ async def test_an_empty_folder_and_an_empty_archive_are_errors(tmp_path: Path) -
         assert expected(functions.objects) == {}
 
 
-async def test_a_damaged_archive_is_one_error_and_expects_nothing(
+async def test_what_cannot_be_read_is_one_dead_letter_of_each_table(
     folder: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "damaged.tar.gz").write_bytes(b"\x1f\x8b but no more")
+    archive = tmp_path / "dämaged.tar.gz"
+    archive.write_bytes(b"\x1f\x8b but no more")
     with TwoFunctions() as functions:
-        with pytest.raises(SetupError, match=r"damaged\.tar\.gz cannot be read to its end"):
-            await functions.ingest(folder, tmp_path / "damaged.tar.gz")
+        done = await functions.ingest(folder, archive)
+        assert done.complete
+        assert expected(functions.objects) == {(done.topic, 0): (0, COUNT + 1)}
+        assert (done.tally.refused, done.tally.faults) == (1, 1)
+        (refusal,) = done.tally.refusals()
+        assert refusal.tables == ("table0", "table1")
+        assert "the gzip data are damaged" in refusal.reason
+        assert len(arrived(functions.one)) == COUNT  # no function is asked
+        for letter in functions.dead.accepted:
+            assert letter.body == archive.read_bytes()
+            headers = [(name.encode(), value.encode()) for name, value in letter.headers.items()]
+            attributes = parse(headers, letter.body).attributes
+            assert attributes["file"] == str(archive)
+            assert reason_of(attributes["knativeerrordata"]) == refusal.reason
+        assert len(functions.dead.accepted) == 2
+
+
+async def test_a_dead_letter_that_is_refused_ends_the_ingest(folder: Path) -> None:
+    with TwoFunctions() as functions:
+        functions.one.answer = lambda event, times: (400, b"no alert", {})
+        functions.dead.answer = lambda event, times: (413, b"too large", {})
+        with pytest.raises(NoPlace, match=r"refused \(no alert\).* dead letter: 413: too large"):
+            await functions.ingest(folder)
+        assert expected(functions.objects) == {}
+
+
+async def test_a_file_that_is_written_meanwhile_is_an_error(folder: Path) -> None:
+    """Its alerts would get the offsets of what it was."""
+    last = folder / f"{COUNT - 1:03d}.avro"
+
+    def write_more() -> bool:
+        if functions.counts[-1] == 1:
+            last.write_bytes(b"more than before")
+        return False
+
+    with TwoFunctions() as functions:
+        functions.one.delay = 0.05
+        with pytest.raises(SetupError, match=f"{last.name} was written while it was being read"):
+            await functions.ingest(folder, stop_when=write_more)
+        assert expected(functions.objects) == {}
+
+
+async def test_stopped_while_files_are_digested(folder: Path) -> None:
+    with TwoFunctions() as functions:
+        stop = asyncio.Event()
+        stop.set()
+        done = await ingest([folder], [], functions.objects, Settings(), stop, lambda _: None)
+        assert not done.complete
         assert expected(functions.objects) == {}

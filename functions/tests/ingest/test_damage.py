@@ -1,0 +1,284 @@
+"""Files that are cut off, flipped or hostile: what is whole is read, the rest is one fault."""
+
+import bz2
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import fastavro
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stampede.alerts import container
+from stampede.ingest import files
+from stampede.ingest.records import FileAlert
+from tests.support import made_alerts
+
+SCHEMA = made_alerts.ztf_schema()
+RECORDS = [made_alerts.ztf_record(candid) for candid in range(1, 9)]
+LIMIT = 40_000
+
+
+def blocks(codec: str = "null", per_block: int = 2, records: list[dict] = RECORDS) -> bytes:
+    """A container with a few records in each block."""
+    out = io.BytesIO()
+    writer = fastavro.write.Writer(out, fastavro.parse_schema(SCHEMA), codec)
+    for number, record in enumerate(records, 1):
+        writer.write(record)
+        if number % per_block == 0:
+            writer.dump()
+    writer.dump()
+    return out.getvalue()
+
+
+def read(path: Path, data: bytes, limit: int = LIMIT) -> tuple[list[FileAlert], list[FileAlert]]:
+    """The alerts that can be read, and the faults."""
+    path.write_bytes(data)
+    found = list(files.read([path], limit))
+    assert all(len(each.data) <= 2 * limit for each in found)
+    return [each for each in found if not each.fault], [each for each in found if each.fault]
+
+
+def candid(alert: FileAlert) -> int:
+    (record,) = fastavro.reader(io.BytesIO(alert.data))
+    (whole,) = fastavro.reader(io.BytesIO(made_alerts.ztf_alert(record["candid"])))
+    assert record == whole
+    return record["candid"]
+
+
+CONTAINERS = {codec: blocks(codec) for codec in ("null", "deflate", "snappy")}
+HEADERS = {codec: container.read_header(data).length + 16 for codec, data in CONTAINERS.items()}
+
+
+@pytest.mark.parametrize("codec", CONTAINERS)
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_container_cut_off_anywhere_gives_its_whole_records(
+    codec: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole, header = CONTAINERS[codec], HEADERS[codec]
+    path = tmp_path_factory.mktemp("cut") / "night.avro"
+    cut = data.draw(st.integers(header + 1, len(whole) - 1))
+    good, faults = read(path, whole[:cut])
+    if not faults and good and good[0].data == whole[:cut]:
+        return  # nothing in it is whole: the function says what is wrong
+    found = [candid(each) for each in good]
+    assert found == list(range(1, len(found) + 1))
+    sync = whole[header - 16 : header]
+    assert len(found) >= 2 * whole[header:cut].count(sync)
+    assert len(faults) <= 1  # none if it is cut off between two blocks
+    for fault in faults:
+        assert str(path) in fault.name
+        assert f"of {path} on" in fault.fault
+
+
+@pytest.mark.parametrize("codec", CONTAINERS)
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_flipped_bit_costs_two_blocks_at_most(
+    codec: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """The block that it is in; with its sync marker, the next one too."""
+    flipped = bytearray(CONTAINERS[codec])
+    flipped[data.draw(st.integers(HEADERS[codec], len(flipped) - 1))] ^= 1 << data.draw(
+        st.integers(0, 7)
+    )
+    good, faults = read(tmp_path_factory.mktemp("flip") / "night.avro", bytes(flipped))
+    found = set()
+    for each in good:
+        with suppress(Exception, AssertionError):  # a flip within a record: a function judges it
+            found.add(candid(each))
+    assert len(found) >= len(RECORDS) - 4
+    assert len(faults) <= 2
+
+
+def test_a_block_too_long_to_hold_is_read_in_parts(tmp_path: Path) -> None:
+    records = [made_alerts.ztf_record(n, objectId="x" * 3000) for n in range(1, 60)]
+    for codec in ("null", "deflate", "snappy"):
+        whole = blocks(codec, 1000, records)
+        good, faults = read(tmp_path / "night.avro", whole, limit=20_000)
+        assert (len(good), faults) == (59, [])
+        cut = whole[: len(whole) * 2 // 3]
+        good, faults = read(tmp_path / "night.avro", cut, limit=20_000)
+        assert len(faults) == 1
+        if codec == "null":
+            assert len(good) in range(35, 41)
+            assert "is not whole" in faults[0].fault
+
+
+def test_300_mb_of_anything_is_one_fault_and_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "night.avro"
+    with path.open("wb") as file:
+        file.write(b"Obj?")
+        file.truncate(300 << 20)
+    (found,) = files.read([path])
+    assert len(found.data) == 16 << 20
+    assert "has more than 16,777,216 bytes" in found.fault
+    bomb = tmp_path / "bomb.avro.bz2"
+    bomb.write_bytes(bz2.compress(bytes(100 << 20)))
+    (found,) = files.read([bomb])
+    assert found.data == bomb.read_bytes()
+    assert "has more than 16,777,216 bytes" in found.fault
+
+
+def test_a_long_container_that_is_cut_off(tmp_path: Path) -> None:
+    """As long as no function takes it in one piece."""
+    records = [made_alerts.ztf_record(n, objectId=f"{n}" * 2000) for n in range(1, 500)]
+    whole = blocks("null", 4, records)
+    good, faults = read(tmp_path / "night.avro", whole[:-1000])
+    assert len(good) in (497, 498)
+    (fault,) = faults
+    assert "is not whole: the container is cut off within a block" in fault.fault
+
+
+NOTHINGS = {"name": "x", "type": {"type": "array", "items": "null"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**SCHEMA, "fields": [*SCHEMA["fields"], NOTHINGS]},
+        {"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "r"]}]},
+    ],
+    ids=["items of no bytes", "a type within itself"],
+)
+def test_a_schema_without_bounds_is_not_followed(tmp_path: Path, schema: dict) -> None:
+    """A few bytes could claim 2^60 items, or a million levels."""
+    if schema["name"] == "r":
+        body = b"\x02" * 1_000_000
+    else:
+        out = io.BytesIO()
+        good = fastavro.parse_schema(SCHEMA)
+        fastavro.schemaless_writer(out, good, RECORDS[0])
+        body = out.getvalue() + container.varint(1 << 60)
+    head = container.make_header(schema)
+    data = head + container.varint(2) + container.varint(len(body)) + body + head[-16:]
+    (found,), faults = read(tmp_path / "hostile.avro", data, limit=2_000_000)
+    assert found.data == data  # the function refuses it by name
+    assert not faults
+
+
+def tar_of(*members: tuple[str, bytes], mode: str = "w") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode, format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+ALERTS = [made_alerts.ztf_alert(n) for n in range(1, 5)]
+TAR = tar_of(*((f"night/{n}.avro", alert) for n, alert in enumerate(ALERTS)))
+SECOND = TAR.index(b"night/1.avro")
+
+
+def spoilt(data: bytes, at: int) -> bytes:
+    return data[:at] + b"\xff" * 8 + data[at + 8 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "whole"),
+    [
+        (lambda data: data[: len(data) // 2], range(1, 4)),
+        (lambda data: data[:SECOND], [1]),
+        (lambda data: data[: SECOND + 100], [1]),
+        (lambda data: data[: SECOND + 700], [1]),
+        (lambda data: spoilt(data, SECOND), [1]),
+        (lambda data: b"", [0]),
+        (lambda data: b"no tar", [0]),
+    ],
+    ids=["cut", "between members", "in a header", "in a member", "header", "empty", "other"],
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["tar", "tar.gz"])
+def test_a_damaged_tar_gives_what_could_be_read_and_one_fault(
+    tmp_path: Path, damage: Callable, whole: list[int], compress: Callable
+) -> None:
+    """Reading never ends early in silence: nothing would show that alerts are missing."""
+    path = tmp_path / "night.tar"
+    good, faults = read(path, compress(damage(TAR)))
+    assert [each.data for each in good] == ALERTS[: len(good)]
+    assert len(good) in whole
+    (fault,) = faults
+    assert str(path) in fault.name
+    assert str(path) in fault.fault
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
+def test_a_damaged_gzipped_tar_is_one_fault(tmp_path: Path, at: float) -> None:
+    data = gzip.compress(TAR)
+    at = int(at * len(data))
+    for damaged in (spoilt(data, at), data[:at]):
+        good, faults = read(tmp_path / "night.tar.gz", damaged)
+        assert [each.data for each in good] == ALERTS[: len(good)]
+        (fault,) = faults
+        if "data are damaged" in fault.fault:
+            assert not good  # any byte before the damage may be wrong
+        else:
+            assert "the gzip data are cut off" in fault.fault
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda data: data[:-20], "the gzip data are cut off"),
+        (lambda data: spoilt(data, 50), "the gzip data are damaged"),
+        (lambda _: b"\x1f\x8b", "the gzip data are cut off"),
+        (lambda data: data + b"more", "other bytes follow the gzip data"),
+    ],
+    ids=["cut", "middle", "magic alone", "more"],
+)
+def test_damaged_gzip_is_one_fault_of_the_bytes_on_the_disk(
+    tmp_path: Path, damage: Callable, words: str
+) -> None:
+    data = damage(gzip.compress(ALERTS[0]))
+    tarball = tar_of(("a/x.avro.gz", data), ("a/y.avro", ALERTS[1]))
+    for path, whole in ((tmp_path / "x.avro.gz", data), (tmp_path / "t.tar", tarball)):
+        good, (fault,) = read(path, whole)
+        assert fault.data == data
+        assert words in fault.fault
+        assert fault.name == (f"{path}:a/x.avro.gz" if good else str(path))
+    assert [each.data for each in good] == ALERTS[1:2]
+
+
+def test_zeros_after_gzip_and_several_members_are_no_fault(tmp_path: Path) -> None:
+    one, two = gzip.compress(ALERTS[0][:1000]), gzip.compress(ALERTS[0][1000:])
+    good, faults = read(tmp_path / "x.avro.gz", one + two + bytes(1000))
+    assert [each.data for each in good] == ALERTS[:1]
+    assert not faults
+
+
+def test_a_damaged_zip_is_one_fault(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number, alert in enumerate(ALERTS):
+            archive.writestr(f"{number}.avro", alert)
+    whole = out.getvalue()
+    good, (fault,) = read(tmp_path / "night.zip", whole[:-100])
+    assert not good
+    assert "night.zip cannot be read to its end" in fault.fault
+    good, (fault,) = read(tmp_path / "night.zip", spoilt(whole, 500))
+    assert [each.data for each in good] == ALERTS[1:]
+    assert fault.name.endswith("night.zip:0.avro")
+    assert "Bad CRC-32" in fault.fault
+
+
+def test_archives_without_end_within_each_other_are_one_fault(tmp_path: Path) -> None:
+    data = ALERTS[0]
+    for _ in range(9):
+        data = gzip.compress(data)
+    _, (fault,) = read(tmp_path / "night.avro.gz", data)
+    assert "archives within each other" in fault.fault
+
+
+def test_a_damaged_file_with_nothing_whole_is_read_unchanged(tmp_path: Path) -> None:
+    """It is not skipped: the function that receives it says what is wrong."""
+    for data in (ALERTS[0][:-17], ALERTS[0][:3000], b"", b"not an alert", blocks()[:100]):
+        (found,), faults = read(tmp_path / "damaged.avro", data)
+        assert found.data == data
+        assert not faults
