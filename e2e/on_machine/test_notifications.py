@@ -51,8 +51,8 @@ class NotifiedRelay:
         self.broker = Receiver()
         self.settings = Settings(
             store=f"{ceph.endpoint}/notified-{time.monotonic_ns()}",
-            access_key=ceph.access_key,
-            secret_key=ceph.secret_key,
+            access_key=ceph.keys.access_key,
+            secret_key=ceph.keys.secret_key,
         )
         self.objects = open_objects(self.settings)
         self._socket = socket.create_server(("127.0.0.1", free_port()), backlog=1024)

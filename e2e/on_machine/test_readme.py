@@ -118,8 +118,8 @@ def test_readme(reader: Reader, tmp_path: Path) -> None:
             "https://HOST:PORT/BUCKET": f"{ceph.endpoint}/mine",
         }
         reader.env |= {
-            "STAMPEDE_ACCESS_KEY": ceph.access_key,
-            "STAMPEDE_SECRET_KEY": ceph.secret_key,
+            "STAMPEDE_ACCESS_KEY": ceph.keys.access_key,
+            "STAMPEDE_SECRET_KEY": ceph.keys.secret_key,
         }
         stop(reader.start("stampede up --kafka"))
 
@@ -173,10 +173,13 @@ def run_curl_commands(reader: Reader) -> None:
 def run_notebook(reader: Reader) -> None:
     """Run the README's Python code."""
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    running = json.loads((Path(reader.env["XDG_DATA_HOME"]) / "stampede" / "up.json").read_text())
+    data = Path(reader.env["XDG_DATA_HOME"])
+    running = json.loads((data / "stampede" / "up.json").read_text())
     endpoint = running["store"].removeprefix("http://").partition("/")[0]
+    code = code.replace("127.0.0.1:8400", endpoint)
+    code = code.replace('Path.home() / ".local/share/', f'Path("{data}") / "')
     done = subprocess.run(
-        [sys.executable, "-c", code.replace("127.0.0.1:8400", endpoint)],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         timeout=300,

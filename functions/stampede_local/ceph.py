@@ -6,6 +6,7 @@ sparse file. Delete the directory to remove everything. It needs no systemd, no 
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import urllib.error
@@ -13,7 +14,7 @@ import urllib.request
 import uuid
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stampede.errors import SetupError
 from stampede.progress import Progress, silent
@@ -24,6 +25,21 @@ from stampede_local.process import Process, wait_until
 
 _TOOL_SECONDS = 200  # for one command, on a busy machine
 _CONFIG = files("stampede_local") / "ceph.conf"
+
+
+class S3Keys(NamedTuple):
+    """Access key and secret key of an S3 user."""
+
+    access_key: str
+    secret_key: str
+
+
+def _drawn_keys() -> dict[str, str]:
+    """Random keys, of the lengths that S3's own have: 20 and 40 characters."""
+    return {
+        "access_key": secrets.token_hex(10).upper(),
+        "secret_key": secrets.token_hex(20),
+    }
 
 
 class LocalCeph:
@@ -41,9 +57,10 @@ class LocalCeph:
         memory; every start is empty and takes 2 s.
     gigabytes
         Capacity.
-    access_key, secret_key
-        Keys of the one user, which the first start creates. They are not secret, since only this
-        machine reaches the endpoint.
+    keys
+        Access key and secret key of the one user. By default the first start draws them at random
+        and keeps them in a file that only this user can read: every program on the machine
+        reaches the endpoint, but not every one may use it.
     host
         Where the endpoint listens; the other daemons stay on 127.0.0.1.
     gc_seconds
@@ -58,8 +75,7 @@ class LocalCeph:
         port: int,
         store: Literal["bluestore", "memstore"] = "bluestore",
         gigabytes: int = 20,
-        access_key: str = "stampede",
-        secret_key: str = "stampede-local",
+        keys: S3Keys | None = None,
         host: str = "127.0.0.1",
         gc_seconds: int = 60,
         progress: Progress = silent,
@@ -68,8 +84,7 @@ class LocalCeph:
         self.port = port
         self.store = store
         self.gigabytes = gigabytes
-        self.access_key = access_key
-        self.secret_key = secret_key
+        self._keys = keys
         self.host = host
         self.gc_seconds = gc_seconds
         self._progress = progress
@@ -79,13 +94,25 @@ class LocalCeph:
         self.gateway = self._daemon("radosgw", "-n", "client.rgw")
 
     @property
+    def keys(self) -> S3Keys:
+        """The keys of the one user."""
+        if self._keys is None:
+            identity = self._identity() or _drawn_keys()
+            # A directory made by an earlier version does not have them.
+            self._keys = S3Keys(
+                identity.get("access_key", "stampede"),
+                identity.get("secret_key", "stampede-local"),
+            )
+        return self._keys
+
+    @property
     def endpoint(self) -> str:
         """URL of the S3 endpoint."""
         return f"http://127.0.0.1:{self.port}"
 
     def address(self, bucket: str) -> StoreAddress:
         """The address of a bucket."""
-        return StoreAddress(f"{self.endpoint}/{bucket}", self.access_key, self.secret_key)
+        return StoreAddress(f"{self.endpoint}/{bucket}", *self.keys)
 
     @property
     def processes(self) -> list[Process]:
@@ -191,7 +218,11 @@ class LocalCeph:
             (self.directory / name).mkdir(parents=True)
         (self.directory / "log").mkdir(exist_ok=True)
         fsid, osd = str(uuid.uuid4()), str(uuid.uuid4())
-        identity = {"fsid": fsid, "mon_port": str(self.port + 1), "store": self.store}
+        access_key, secret_key = self.keys
+        identity = {
+            **{"fsid": fsid, "mon_port": str(self.port + 1), "store": self.store},
+            **{"access_key": access_key, "secret_key": secret_key},
+        }
         self._configure(identity)
         self._progress(f"making a Ceph cluster in {self.directory} ({self.store})")
         monmap = str(self.directory / "monmap")
@@ -210,9 +241,10 @@ class LocalCeph:
         self._tool(
             *("radosgw-admin", "-n", "client.rgw", "user", "create"),
             *("--uid=stampede", "--display-name=stampede"),
-            *(f"--access-key={self.access_key}", f"--secret-key={self.secret_key}"),
+            *(f"--access-key={access_key}", f"--secret-key={secret_key}"),
         )
         self._progress("  gateway started, user made")
+        self._identity_file.touch(mode=0o600)
         self._identity_file.write_text(json.dumps(identity))
 
     def _tool(self, program: str, *arguments: str) -> None:

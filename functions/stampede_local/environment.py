@@ -10,6 +10,11 @@ from stampede.settings import Settings
 # Kafka gives the partitions of a killed source to another source after this time; default 45 s.
 _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}
 
+NO_STORE = {"source", "broker", "notifications"}
+"""Functions that pass events on and never use a store."""
+BOTH_SITES = {"replicate", "reconcile"}
+"""Functions that use the second site too."""
+
 Environment = dict[str, str]
 
 
@@ -25,9 +30,20 @@ def stores(settings: Settings) -> dict[str, str]:
     }
 
 
-def of_every_process(settings: Settings) -> Environment:
-    """For every process: the stores, the keys for them, and the address to listen on."""
-    variables = {f"STAMPEDE_{name.upper()}": value for name, value in stores(settings).items()}
+def of_process(function: str, settings: Settings) -> Environment:
+    """For a process that serves `function`: where it listens, and the stores that it uses.
+
+    It gets the keys of no other store: whoever takes over the broker cannot read the bucket. What
+    `up` itself was started with (STAMPEDE_SECRET_KEY, for example) is replaced, not inherited.
+    """
+    used = stores(settings)
+    if function in NO_STORE:
+        used |= {"access_key": "", "secret_key": ""}
+    if function not in BOTH_SITES:
+        used |= {"replica": "", "replica_access_key": "", "replica_secret_key": ""}
+    variables = {f"STAMPEDE_{name.upper()}": value for name, value in used.items()}
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        variables[f"AWS_{name}"] = ""
     return variables | {"STAMPEDE_HOST": "127.0.0.1"}
 
 

@@ -62,8 +62,6 @@ class LocalServers:
         ceph = LocalCeph(
             self._plan.data / "second-site",
             self._ports.claim("second-site"),
-            access_key="second-site",
-            secret_key="second-site-local",
             progress=self._progress,
         )
         for process in ceph.processes:

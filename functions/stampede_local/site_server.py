@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stampede.errors import StampedeError
 from stampede.settings import Settings
-from stampede_local.ceph import LocalCeph
+from stampede_local.ceph import LocalCeph, S3Keys
 from stampede_local.kafka import LocalKafka
 
 # Kafka's usual port, 9092, is for the advertised address.
@@ -35,8 +35,7 @@ def server_of(name: str) -> LocalCeph | LocalKafka:
     return LocalCeph(
         data,
         port,
-        access_key=settings.access_key,
-        secret_key=settings.secret_key.get_secret_value(),
+        keys=S3Keys(settings.access_key, settings.secret_key.get_secret_value()),
         host="0.0.0.0",
         progress=_report,
     )

@@ -187,7 +187,7 @@ class System:
             name,
             [sys.executable, "-m", "stampede", "serve", function],
             self.plan.data / "logs" / f"{name}.log",
-            {**environment.of_every_process(self.settings), **env, "STAMPEDE_PORT": str(port)},
+            {**environment.of_process(function, self.settings), **env, "STAMPEDE_PORT": str(port)},
             inherits,
         )
         self.processes[name] = process

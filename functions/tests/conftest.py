@@ -83,7 +83,9 @@ def bucket(ceph: LocalCeph) -> Settings:
     name = f"test-{uuid.uuid4().hex[:12]}"
     minio_of(ceph).make_bucket(bucket_name=name)
     return Settings(
-        store=f"{ceph.endpoint}/{name}", access_key=ceph.access_key, secret_key=ceph.secret_key
+        store=f"{ceph.endpoint}/{name}",
+        access_key=ceph.keys.access_key,
+        secret_key=ceph.keys.secret_key,
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 from minio import Minio
+from minio.error import S3Error
 
 from stampede.errors import SetupError
 from stampede_local.ceph import LocalCeph
@@ -48,6 +49,22 @@ def test_it_keeps_its_data_and_leaves_no_process(tmp_path: Path) -> None:
         client = minio_of(again)
         assert get(client, "first") == b"1" * 20_000
         assert get(client, "second") == b"2" * 20_000
+
+
+def test_its_keys_are_its_own_and_only_this_user_reads_them(tmp_path: Path) -> None:
+    first, second = LocalCeph(tmp_path / "a", free_port(2)), LocalCeph(tmp_path / "b", free_port(2))
+    assert first.keys != second.keys
+    assert [len(key) for key in first.keys] == [20, 40]
+    with LocalCeph(tmp_path / "a", free_port(2), gigabytes=2) as server:
+        minio_of(server).make_bucket(bucket_name="sky")
+        kept = server.keys
+    assert (tmp_path / "a" / "cluster.json").stat().st_mode & 0o777 == 0o600
+    again = LocalCeph(tmp_path / "a", free_port(2), gigabytes=2)
+    assert again.keys == kept
+    with again:
+        stranger = LocalCeph(tmp_path / "a", again.port, keys=second.keys)
+        with pytest.raises(S3Error, match="AccessDenied|InvalidAccessKeyId"):
+            minio_of(stranger).bucket_exists(bucket_name="sky")
 
 
 def test_two_clusters_run_side_by_side(ceph: LocalCeph, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def run(settings: Settings, to: str | None = "http://127.0.0.1:9/", **more: obje
 def new_bucket(ceph: LocalCeph) -> Settings:
     """Settings of a bucket that does not exist."""
     store = f"{ceph.endpoint}/new-{free_port()}-{time.monotonic_ns()}"
-    return Settings(store=store, access_key=ceph.access_key, secret_key=ceph.secret_key)
+    return Settings(store=store, access_key=ceph.keys.access_key, secret_key=ceph.keys.secret_key)
 
 
 def topics_of(settings: Settings) -> list[str]:

@@ -9,8 +9,8 @@ def minio_of(ceph: LocalCeph) -> Minio:
     """An S3 client of a Ceph."""
     return Minio(
         endpoint=ceph.endpoint.removeprefix("http://"),
-        access_key=ceph.access_key,
-        secret_key=ceph.secret_key,
+        access_key=ceph.keys.access_key,
+        secret_key=ceph.keys.secret_key,
         secure=False,
         region="us-east-1",
     )

@@ -28,8 +28,7 @@ def second_ceph(
 ) -> Iterator[LocalCeph]:
     """The Ceph of the second site, with its own access keys."""
     directory = tmp_path_factory.mktemp("second")
-    keys = {"access_key": "second", "secret_key": "second-secret"}
-    with LocalCeph(directory, free_port(2), "memstore", 4, **keys) as server:
+    with LocalCeph(directory, free_port(2), "memstore", 4) as server:
         yield server
 
 
@@ -45,8 +44,8 @@ def sites(bucket: Settings, second_ceph: LocalCeph) -> Settings:
 def with_replica(settings: Settings, ceph: LocalCeph, name: str) -> Settings:
     replica = {
         "replica": f"{ceph.endpoint}/{name}",
-        "replica_access_key": ceph.access_key,
-        "replica_secret_key": ceph.secret_key,
+        "replica_access_key": ceph.keys.access_key,
+        "replica_secret_key": ceph.keys.secret_key,
     }
     return Settings(**(settings.model_dump(exclude_unset=True) | replica))
 
