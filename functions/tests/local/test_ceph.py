@@ -63,7 +63,7 @@ def test_its_keys_are_its_own_and_only_this_user_reads_them(tmp_path: Path) -> N
     assert again.keys == kept
     with again:
         stranger = LocalCeph(tmp_path / "a", again.port, keys=second.keys)
-        with pytest.raises(S3Error, match="AccessDenied|InvalidAccessKeyId"):
+        with pytest.raises(S3Error, match=r"AccessDenied|InvalidAccessKeyId"):
             minio_of(stranger).bucket_exists(bucket_name="sky")
 
 
