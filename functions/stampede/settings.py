@@ -70,7 +70,9 @@ class Settings(BaseSettings):
     )
     workers: int = Field(1, description="worker processes: batches stored at once")
     decode_seconds: float = Field(
-        3.0, description="seconds of CPU that decoding a batch may take; more for a large one"
+        1.0,
+        description="seconds of CPU that decoding a batch, or one alert alone, may take; more "
+        "for a large one",
     )
     flush_seconds: float = Field(
         120.0, description="seconds that storing a batch may take, decoding included"

@@ -117,7 +117,7 @@ async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, m
     for function in (cutouts, lightcurves):
         monkeypatch.setattr(function, "open_objects", lambda settings: objects)
         flush = function.make_batch_storer(Settings(spool=tmp_path))
-        assert flush(Batch(messages, positions, False)).outcomes == [None, None]
+        assert flush(Batch(messages, positions)).outcomes == [None, None]
     assert [info.key for info in objects.list("alerts/argus/")]
 
     app = make_app(Settings(), objects)

@@ -2,16 +2,22 @@
 
 One bad message never harms the others: its error names the alert and the fault, and the table holds
 the rows of the other messages.
+
+Everything done to a message's bytes is done under a guard, which may end the process. Before each
+step of a careful decoding, `Suspect` is told which messages the step reads: if the process ends,
+one of them is to blame.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.arrays import concat
+from stampede.alerts.care import Care
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder, DecoderFailed, check
@@ -26,7 +32,12 @@ from stampede.alerts.groups import (
     unusable,
 )
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
-from stampede.errors import StampedeError, Undecodable
+from stampede.errors import Overloaded, StampedeError, Undecodable
+
+Suspect = Callable[[Sequence[int]], None]
+"""Takes the numbers of the messages that the next step reads."""
+Guard = Callable[[int], AbstractContextManager[None]]
+"""Takes a number of bytes: a block of work with them that must end, or the process does."""
 
 Images = dict[str, list[Bytes | None]]
 
@@ -64,6 +75,37 @@ class Records(NamedTuple):
     messages: list[int]
     data: list[Bytes]
 
+    def split(self, size: int) -> "Iterator[Records]":
+        """The same records, at most `size` at a time."""
+        for begin in range(0, len(self.messages), size):
+            end = begin + size
+            yield Records(self.schema, self.messages[begin:end], self.data[begin:end])
+
+    def without(self, faults: Faults) -> "Records":
+        """The records of messages that have no fault."""
+        good = [n not in faults for n in self.messages]
+        return Records(self.schema, [*compress(self.messages, good)], [*compress(self.data, good)])
+
+
+class Part(NamedTuple):
+    """What became of records of one schema: their rows, the alerts as sent, and errors."""
+
+    rows: pa.Table
+    raw: list[RawAlerts]
+    faults: Faults
+
+
+Read = Callable[[Records, bool], Part]
+"""Decodes records; takes whether they are to be decoded carefully."""
+
+
+class Guards(NamedTuple):
+    """The guards around work with a batch, with one that failed before, and with one message."""
+
+    batch: Guard = lambda size: nullcontext()
+    careful: Guard = lambda size: nullcontext()
+    message: Guard = lambda size: nullcontext()
+
 
 class BatchDecoder:
     """Decodes batches of alerts.
@@ -81,91 +123,167 @@ class BatchDecoder:
     """
 
     def __init__(
-        self, framing: Framing, decoder: Decoder, latest_mjd: Callable[[], float], secret: bytes
+        self,
+        framing: Framing,
+        decoder: Decoder,
+        latest_mjd: Callable[[], float],
+        secret: bytes,
+        guards: Guards | None = None,
     ) -> None:
         self._framing = framing
         self._decoder = decoder
         self._latest_mjd = latest_mjd
         self._secret = secret
+        self._guards = guards or Guards()
 
-    def cutouts(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
+    def cutouts(
+        self,
+        messages: Sequence[Bytes],
+        care: Care = Care.FAST,
+        suspect: Suspect = lambda numbers: None,
+    ) -> Decoded:
         """All cutouts: three rows per alert in the order of a pack, null if none was sent.
 
         Parameters
         ----------
-        careful
-            Check each message alone before the batch is decoded: for a batch that made the decoder
-            fail.
+        care
+            More than `Care.FAST` for a batch that made the decoder fail. Then a message that
+            cannot be decoded has a fault, whatever the reason.
+        suspect
+            Called before each step of a careful decoding.
 
         Raises
         ------
         DecoderFailed
             The batch as a whole cannot be decoded.
         """
-        by_schema, faults = self._sort(messages, careful)
-        tables = []
-        with _unreadable_values():
-            for records in by_schema:
-                group, unusable_alerts = self._decode(records, [], careful)
-                faults |= unusable_alerts
-                if group.heads.num_rows:
-                    table, bad_images = cutout_rows(group)
-                    tables.append(table)
-                    faults |= bad_images
-            return Decoded(concat(CUTOUT, tables), _in_order(faults, messages), [])
+        return self._decoded(messages, care, suspect, self._cutouts, CUTOUT)
 
-    def detections(self, messages: Sequence[Bytes], careful: bool = False) -> Decoded:
+    def detections(
+        self,
+        messages: Sequence[Bytes],
+        care: Care = Care.FAST,
+        suspect: Suspect = lambda numbers: None,
+    ) -> Decoded:
         """All points of the light curves, the alerts' own and their histories', as `cutouts`."""
-        by_schema, faults = self._sort(messages, careful)
-        tables, raw = [], []
-        with _unreadable_values():
-            for records in by_schema:
-                schema = records.schema
-                images = schema.survey.CUTOUT_FIELDS.values()
-                fields = [name for name in schema.fields if name not in images]
-                group, unusable_alerts = self._decode(records, fields, careful)
-                faults |= unusable_alerts
-                if group.heads.num_rows:
-                    tables.append(detection_rows(group))
-                    raw.append(raw_alerts(group))
-            return Decoded(concat(DETECTION, tables), _in_order(faults, messages), raw)
+        return self._decoded(messages, care, suspect, self._detections, DETECTION)
 
     def identities(
-        self, messages: Sequence[Bytes], careful: bool = False
+        self, messages: Sequence[Bytes], care: Care = Care.FAST
     ) -> tuple[dict[int, AlertIdentity], list[StampedeError | None]]:
         """By number of message the alert that it is; and per message None, or its error.
 
         Raises `DecoderFailed`, as `cutouts`.
         """
-        by_schema, faults = self._sort(messages, careful)
-        alerts = {}
-        with _unreadable_values():
-            for records in by_schema:
-                group, unusable_alerts = self._decode(records, [], careful)
-                faults |= unusable_alerts
-                heads = group.heads.select(["alert_id", "object_id"]).to_pylist()
-                for number, head in zip(group.messages.tolist(), heads, strict=True):
-                    alerts[number] = AlertIdentity(group.survey.NAME, **head)
-        return alerts, _in_order(faults, messages)
+        alerts: dict[int, AlertIdentity] = {}
 
-    def _sort(self, messages: Sequence[Bytes], careful: bool) -> tuple[list[Records], Faults]:
+        def read(records: Records, careful: bool) -> Part:
+            group, faults = self._decode(records, [], careful)
+            heads = group.heads.select(["alert_id", "object_id"]).to_pylist()
+            for number, head in zip(group.messages.tolist(), heads, strict=True):
+                alerts[number] = AlertIdentity(group.survey.NAME, **head)
+            return Part(CUTOUT.empty_table(), [], faults)
+
+        faults = self._decoded(messages, care, lambda numbers: None, read, CUTOUT).faults
+        return alerts, faults
+
+    def _decoded(
+        self,
+        messages: Sequence[Bytes],
+        care: Care,
+        suspect: Suspect,
+        read: Read,
+        schema: pa.Schema,
+    ) -> Decoded:
+        by_schema, faults = self._sort(messages, care, suspect)
+        parts: list[Part] = []
+        for records in by_schema:
+            if care is Care.ALONE:
+                for one in records.split(1):
+                    faults |= _faults(self._parts(one, care, suspect, read))
+                records = records.without(faults)
+            parts += self._parts(records, care, suspect, read)
+        faults |= _faults(parts)
+        rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
+        raw = [alerts for part in parts for alerts in part.raw]
+        return Decoded(rows, [faults.get(number) for number in range(len(messages))], raw)
+
+    def _sort(
+        self, messages: Sequence[Bytes], care: Care, suspect: Suspect
+    ) -> tuple[list[Records], Faults]:
         """Take messages out of their frames and sort them by schema."""
         by_schema: dict[int, Records] = {}
         faults: Faults = {}
-        for number, message in enumerate(messages):
-            try:
-                schema, record = self._framing.take(message)
-                if not len(record):
-                    raise Undecodable("the message has a frame but no record")
-                if careful:
-                    check(schema, record)
-            except StampedeError as fault:
-                faults[number] = fault
-                continue
-            records = by_schema.setdefault(id(schema), Records(schema, [], []))
-            records.messages.append(number)
-            records.data.append(record)
+        fast = care is Care.FAST
+        with self._guards.batch(sum(map(len, messages))) if fast else nullcontext():
+            for number, message in enumerate(messages):
+                try:
+                    if not fast:
+                        suspect([number])
+                    schema, record = self._framed(message, checked=not fast)
+                except StampedeError as fault:
+                    faults[number] = fault
+                    continue
+                except Exception as error:  # of a parser that meets bytes nobody thought of
+                    if fast:
+                        raise DecoderFailed(_reason(error)) from error
+                    faults[number] = _cannot_be_decoded(error)
+                    continue
+                records = by_schema.setdefault(id(schema), Records(schema, [], []))
+                records.messages.append(number)
+                records.data.append(record)
         return list(by_schema.values()), faults
+
+    def _framed(self, message: Bytes, checked: bool) -> tuple[WriterSchema, Bytes]:
+        with self._guards.message(len(message)) if checked else nullcontext():
+            schema, record = self._framing.take(message)
+        if not len(record):
+            raise Undecodable("the message has a frame but no record")
+        if checked:
+            with self._guards.message(len(record)):
+                check(schema, record)
+        return schema, record
+
+    def _parts(self, records: Records, care: Care, suspect: Suspect, read: Read) -> Iterator[Part]:
+        """Decode records: as one, or, in a careful decoding that fails, their halves."""
+        if not records.messages:
+            return
+        one = len(records.messages) == 1
+        guards = self._guards
+        guard = guards.batch if care is Care.FAST else guards.message if one else guards.careful
+        if care is not Care.FAST:
+            suspect(records.messages)
+        try:
+            with guard(sum(map(len, records.data))):
+                part = read(records, care is not Care.FAST)
+            yield part
+            return
+        except Overloaded:  # no room in the spool: no message is at fault
+            raise
+        except Exception as error:
+            if care is Care.FAST:
+                raise DecoderFailed(_reason(error)) from error
+            if one:
+                yield Part(pa.table({}), [], {records.messages[0]: _cannot_be_decoded(error)})
+                return
+        for half in records.split((len(records.messages) + 1) // 2):
+            yield from self._parts(half, care, suspect, read)
+
+    def _cutouts(self, records: Records, careful: bool) -> Part:
+        group, faults = self._decode(records, [], careful)
+        if not group.heads.num_rows:
+            return Part(CUTOUT.empty_table(), [], faults)
+        rows, bad_images = cutout_rows(group)
+        return Part(rows, [], faults | bad_images)
+
+    def _detections(self, records: Records, careful: bool) -> Part:
+        schema = records.schema
+        images = schema.survey.CUTOUT_FIELDS.values()
+        fields = [name for name in schema.fields if name not in images]
+        group, faults = self._decode(records, fields, careful)
+        if not group.heads.num_rows:
+            return Part(DETECTION.empty_table(), [], faults)
+        return Part(detection_rows(group), [raw_alerts(group)], faults)
 
     def _decode(
         self, records: Records, fields: Sequence[str], careful: bool
@@ -207,14 +325,18 @@ class BatchDecoder:
         return table.drop_columns(sent), images
 
 
-def _in_order(faults: Faults, messages: Sequence[Bytes]) -> list[StampedeError | None]:
-    return [faults.get(number) for number in range(len(messages))]
+def _faults(parts: Iterable[Part]) -> Faults:
+    return {number: fault for part in parts for number, fault in part.faults.items()}
 
 
-@contextmanager
-def _unreadable_values() -> Iterator[None]:
-    """Raise `DecoderFailed` for a value that fits no column, for example a fractional id."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise DecoderFailed(f"a value cannot be read: {error}") from error
+def _cannot_be_decoded(error: Exception) -> StampedeError:
+    if isinstance(error, StampedeError) and not isinstance(error, DecoderFailed):
+        return error
+    return Undecodable(f"the message cannot be decoded: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in one short line, for example a fractional id."""
+    if isinstance(error, pa.ArrowException):
+        return f"a value cannot be read: {str(error)[:300]}"
+    return str(error) if isinstance(error, StampedeError) else f"{error!r:.300}"

@@ -7,8 +7,7 @@ finds the bad record.
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import fastavro
@@ -32,8 +31,8 @@ class DecoderFailed(StampedeError):
 class BatchFile(Protocol):
     """The file that holds a decoder's batches, one at a time."""
 
-    def write(self, pieces: Sequence[Bytes]) -> tuple[str, int]:
-        """Replace the content; returns path and bytes. Raises `Overloaded` if there is no room."""
+    def write(self, pieces: Sequence[Bytes]) -> str:
+        """Replace the content; returns the path. Raises `Overloaded` if there is no room."""
 
     def release(self) -> None:
         """Free the memory of the batch, which has been read."""
@@ -46,16 +45,10 @@ class Decoder:
     ----------
     file
         Holds a batch while DataFusion reads it.
-    guard
-        Takes the number of bytes to decode. Entered around the native call, which may never
-        return and cannot be interrupted.
     """
 
-    def __init__(
-        self, file: BatchFile, guard: Callable[[int], AbstractContextManager] = nullcontext
-    ) -> None:
+    def __init__(self, file: BatchFile) -> None:
         self._file = file
-        self._guard = guard
         self._context = SessionContext(SessionConfig().with_target_partitions(1))
 
     def decode(
@@ -87,12 +80,13 @@ class Decoder:
             for name in columns
             if name.split(".")[0] in schema.fields
         ]
-        path, size = self._file.write([schema.header, *make_blocks(records)])
+        path = self._file.write([schema.header, *make_blocks(records)])
         try:
-            with self._guard(size):
-                batches = self._context.read_avro(path).select(*wanted).collect()
-        except Exception as error:  # the binding raises bare Exception
-            raise DecoderFailed(f"{type(error).__name__}: {error}") from error
+            batches = self._context.read_avro(path).select(*wanted).collect()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the binding raises bare Exception, and its own for panics
+            raise DecoderFailed(f"{type(error).__name__}: {str(error)[:300]}") from error
         finally:
             self._file.release()
         table = pa.Table.from_batches(batches) if batches else pa.table({})
@@ -123,7 +117,7 @@ def check(schema: WriterSchema, record: Bytes) -> None:
     try:
         fastavro.schemaless_reader(data, schema.parsed, no_fields)
     except Exception as error:  # fastavro raises many types for bad bytes
-        reason = str(error) or type(error).__name__
+        reason = str(error)[:200] or type(error).__name__
         raise Undecodable(f"the bytes do not fit the schema: {reason}") from error
     left = len(record) - data.tell()
     if left > 0:

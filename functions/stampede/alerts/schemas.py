@@ -9,6 +9,7 @@ claim any number. Such schemas are refused before anything else reads them.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import count
@@ -26,6 +27,8 @@ PRIMITIVES = {
     **{"bytes": 1, "string": 1},
 }
 LOGICAL = {"logicalType": str, "precision": int, "scale": int}
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Avro specification, "Names"
 
 # The largest real schema has 7 levels and 2,516 types within types; texts have up to 190 KB.
 MOST_BYTES = 1 << 20
@@ -164,6 +167,9 @@ class _Simplifier:
         reduced: dict[str, Any] = {"type": schema["type"], "name": simple}
         if schema["type"] in ("record", "error"):
             reduced["type"] = "record"
+            for field in schema["fields"]:
+                if not _NAME.fullmatch(field["name"]):
+                    raise Undecodable(f"the Avro schema has a field named {field['name'][:80]!r}")
             fields = [self.reduce(field["type"], namespace) for field in schema["fields"]]
             reduced["fields"] = [
                 {"name": field["name"], "type": kind}

@@ -15,12 +15,13 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from stampede.alerts.care import Care
 from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.batching import Outcome
@@ -32,12 +33,30 @@ OUT_OF_MEMORY = 86  # exit status of a worker that outgrew its limit
 PR_SET_PDEATHSIG = 1
 
 
+def _suspect_none(numbers: Sequence[int]) -> None:
+    """Note nothing: nobody reads the notes of this batch."""
+
+
 class Batch(NamedTuple):
-    """A batch in its worker: messages, where each came from, whether to check each one alone."""
+    """A batch in its worker.
+
+    Attributes
+    ----------
+    messages
+        The alerts' bytes.
+    positions
+        Where each came from.
+    care
+        How carefully to decode them.
+    suspect
+        Notes the numbers of the messages that are about to be read. If the worker dies, one of
+        them is to blame.
+    """
 
     messages: Sequence[bytes | memoryview]
     positions: Sequence[Position | None]
-    careful: bool
+    care: Care = Care.FAST
+    suspect: Callable[[Sequence[int]], None] = _suspect_none
 
     def stored_positions(self, outcomes: Sequence[Outcome]) -> list[Position | None]:
         """The positions of the messages without an error."""
@@ -67,12 +86,20 @@ class MakeBatchStorer(Protocol):
 
 
 class SpooledBatch(NamedTuple):
-    """A batch on its way to a worker: a file of all messages, and their sizes in order."""
+    """A batch on its way to a worker.
+
+    Attributes
+    ----------
+    path
+        A file of all messages, then a byte for each: 1 if the worker suspects it.
+    sizes
+        Bytes of each message, in the file's order.
+    """
 
     path: Path
     sizes: list[int]
     positions: list[Position | None]
-    careful: bool
+    care: Care
 
 
 class BatchFailed(Exception):
@@ -81,12 +108,20 @@ class BatchFailed(Exception):
     Attributes
     ----------
     outcome
-        The error of the message at fault, if the batch has no other message.
+        The error of the message at fault.
+    sum
+        Whether all messages together may be the reason, and not one of them.
+    suspects
+        Numbers of the messages of which one is at fault; empty if nothing is known.
     """
 
-    def __init__(self, reason: str, outcome: StampedeError | None = None) -> None:
+    def __init__(
+        self, reason: str, outcome: StampedeError | None = None, sum: bool = False
+    ) -> None:
         super().__init__(reason)
         self.outcome = outcome or Undecodable(f"the decoder cannot finish it: {reason}")
+        self.sum = sum
+        self.suspects: list[int] = []
 
 
 @contextmanager
@@ -143,9 +178,16 @@ def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> Bat
 
 def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exception:
     """Store a batch. Returns an exception for the function's process to raise."""
-    messages = _messages(spooled)
+    with open(spooled.path, "r+b", buffering=0) as file:
+        spooled.path.unlink()  # now the file cannot outlive this process
+        messages = _messages(file.fileno(), spooled.sizes)
+        note = Suspicion(file.fileno(), spooled.sizes)
+        return _outcome(store, Batch(messages, spooled.positions, spooled.care, note.suspect))
+
+
+def _outcome(store: BatchStorer, batch: Batch) -> StoredBatch | Exception:
     try:
-        return store(Batch(messages, spooled.positions, spooled.careful))
+        return store(batch)
     except DecoderFailed as error:
         return BatchFailed(error.message)
     except StampedeError as error:
@@ -156,17 +198,38 @@ def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exceptio
         return BatchFailed(reason, StampedeError(reason))
 
 
-def _messages(spooled: SpooledBatch) -> list[memoryview]:
+def _messages(file: int, sizes: Sequence[int]) -> list[memoryview]:
     """The messages of a batch, mapped into memory."""
-    with open(spooled.path, "rb") as file:
-        spooled.path.unlink()  # now the file cannot outlive this process
-        size = sum(spooled.sizes)
-        data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")
+    size = sum(sizes)
+    data = memoryview(mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b"")
     messages, begin = [], 0
-    for size in spooled.sizes:
+    for size in sizes:
         messages.append(data[begin : begin + size])
         begin += size
     return messages
+
+
+class Suspicion:
+    """Which messages of a batch its worker was reading: bytes at the end of the batch's file.
+
+    The worker writes them, and the function's process reads them if the worker dies.
+    """
+
+    def __init__(self, file: int, sizes: Sequence[int]) -> None:
+        self._file = file
+        self._begin, self._count = sum(sizes), len(sizes)
+
+    def suspect(self, numbers: Sequence[int]) -> None:
+        """Note the numbers of the messages that are about to be read."""
+        flags = bytearray(self._count)
+        for number in numbers:
+            flags[number] = 1
+        os.pwrite(self._file, flags, self._begin)
+
+    def numbers(self) -> list[int]:
+        """The numbers noted last."""
+        flags = os.pread(self._file, self._count, self._begin)
+        return [number for number, flag in enumerate(flags) if flag]
 
 
 def _watch_memory(limit: int) -> None:

@@ -98,7 +98,7 @@ class WorkerProcess:
         if status in (-signal.SIGPROF, -signal.SIGALRM):
             return WorkerDied("it never ends")
         if status == OUT_OF_MEMORY:
-            return WorkerDied("it takes too much memory")
+            return WorkerDied("it takes too much memory", sum=True)
         reason = f"it cost the process its life (status {status})"
         if status in (-signal.SIGKILL, -signal.SIGTERM):  # not the batch's fault: try again
             return WorkerDied(reason, StampedeError("the worker was killed from outside"))

@@ -1,7 +1,9 @@
 """Stores batches in worker processes, and finds the one message that kills them.
 
-If a batch fails or kills its worker, it is tried again with each message checked alone first. If
-that fails too, its halves are tried, and their halves, down to the message at fault.
+If a batch fails or kills its worker, it is tried again with more care (`Care`). Then the worker
+notes which message it is about to read. If it dies, that message is refused, and the others are
+tried again. So a message that kills workers costs its batch two deadlines and two new workers,
+wherever in the batch it is.
 """
 
 import asyncio
@@ -16,11 +18,18 @@ from typing import Self
 import structlog
 
 from stampede import metrics
+from stampede.alerts.care import Care
 from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
 from stampede.events.event import Event
 from stampede.events.spool import Spool
-from stampede.events.worker import BatchFailed, MakeBatchStorer, SpooledBatch, StoredBatch
+from stampede.events.worker import (
+    BatchFailed,
+    MakeBatchStorer,
+    SpooledBatch,
+    StoredBatch,
+    Suspicion,
+)
 from stampede.events.worker_process import WorkerDied, WorkerProcess
 from stampede.settings import Settings
 
@@ -70,38 +79,48 @@ class Workers:
         StoreDown
             The store or the spool failed; no event is at fault.
         """
-        try:
-            return await self._try_batch(events, careful=False)
-        except BatchFailed:
-            return await self._bisect(events)
+        outcomes: list[Outcome] = [None] * len(events)
+        await self._store(events, range(len(events)), Care.FAST, outcomes)
+        return outcomes
 
-    async def _bisect(self, events: Sequence[Event]) -> list[Outcome]:
-        """Store events, each checked alone first; if that fails, their halves in the same way."""
+    async def _store(
+        self, events: Sequence[Event], numbers: Sequence[int], care: Care, outcomes: list[Outcome]
+    ) -> None:
+        """Store the events of these numbers, and set their outcomes."""
+        if not numbers:
+            return
         try:
-            return await self._try_batch(events, careful=True)
+            found = await self._try_batch([events[number] for number in numbers], care)
         except BatchFailed as failure:
-            if len(events) == 1:
-                return [failure.outcome]
-        half = len(events) // 2
-        return [*await self._bisect(events[:half]), *await self._bisect(events[half:])]
+            for part, next_care in _next_attempts(numbers, care, failure):
+                if next_care is not None:
+                    await self._store(events, part, next_care, outcomes)
+                else:
+                    outcomes[part[0]] = failure.outcome
+                    self._log_refused(events[part[0]], failure)
+            return
+        for number, outcome in zip(numbers, found, strict=True):
+            outcomes[number] = outcome
 
-    async def _try_batch(self, events: Sequence[Event], careful: bool) -> list[Outcome]:
+    async def _try_batch(self, events: Sequence[Event], care: Care) -> list[Outcome]:
         """Store events as one batch; one outcome per event. Raises `BatchFailed`, `StoreDown`."""
         begin = time.perf_counter()
-        with self._spooled(events) as path:
-            positions = [event.position for event in events]
-            batch = SpooledBatch(path, [len(event.data) for event in events], positions, careful)
+        sizes = [len(event.data) for event in events]
+        with self._spooled(events) as (path, file):
+            batch = SpooledBatch(path, sizes, [event.position for event in events], care)
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)
             except BatchFailed as failure:
+                failure.suspects = Suspicion(file, sizes).numbers()
                 if isinstance(failure, WorkerDied):
                     metrics.WORKER_DEATHS.labels(self._name).inc()
                 log.warning(
-                    "batch failed, checking each alert alone",
+                    "batch failed, trying it again with more care",
                     function=self._name,
                     alerts=len(events),
-                    careful=careful,
+                    care=care.value,
+                    suspects=len(failure.suspects),
                     reason=str(failure),
                 )
                 raise
@@ -111,30 +130,69 @@ class Workers:
         return stored.outcomes
 
     @contextmanager
-    def _spooled(self, events: Sequence[Event]) -> Iterator[Path]:
-        """A file of all messages, one after the other. Raises `StoreDown` if the spool is full."""
+    def _spooled(self, events: Sequence[Event]) -> Iterator[tuple[Path, int]]:
+        """A batch's file: its path and descriptor. Raises `StoreDown` if the spool is full."""
         path = None
         try:
+            file, name = tempfile.mkstemp(suffix=".batch", dir=self._spool.path)
+            path = Path(name)
             try:
-                file, name = tempfile.mkstemp(suffix=".batch", dir=self._spool.path)
-                path = Path(name)
                 _write(file, events)
-            except OSError as error:
-                raise StoreDown(f"cannot write to the spool {self._spool.path}: {error}") from error
-            yield path
-        finally:
+            except OSError:
+                os.close(file)
+                raise
+        except OSError as error:
             if path:
                 path.unlink(missing_ok=True)
+            raise StoreDown(f"cannot write to the spool {self._spool.path}: {error}") from error
+        try:
+            yield path, file
+        finally:
+            os.close(file)
+            path.unlink(missing_ok=True)
+
+    def _log_refused(self, event: Event, failure: BatchFailed) -> None:
+        log.warning(
+            "alert refused: its batch failed because of it",
+            function=self._name,
+            id=event.attributes.get("id"),
+            source=event.attributes.get("source"),
+            bytes=len(event.data),
+            reason=str(failure),
+        )
 
     def _count(self, stored: StoredBatch, alerts: int, seconds: float) -> None:
         stages = {**stored.seconds, "whole": seconds}
         metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)
 
 
+Attempt = tuple[Sequence[int], Care | None]
+"""Numbers of events to store with that care; without any, one event that is refused."""
+
+
+def _next_attempts(numbers: Sequence[int], care: Care, failure: BatchFailed) -> list[Attempt]:
+    """What to do after the events of these numbers failed as a batch."""
+    if care is Care.FAST:
+        return [(numbers, Care.CHECKED)]
+    if len(numbers) == 1:
+        return [(numbers, None)]
+    suspects = [numbers[at] for at in failure.suspects]
+    if not suspects or len(suspects) == len(numbers):
+        if care is Care.CHECKED:
+            return [(numbers, Care.ALONE)]
+        half = (len(numbers) + 1) // 2
+        return [(numbers[:half], Care.ALONE), (numbers[half:], Care.ALONE)]
+    if len(suspects) > 1:  # decoded together, so the others may have been decoded or not
+        others = [number for number in numbers if number not in suspects]
+        return [(others, Care.FAST), (suspects, Care.ALONE)]
+    at = numbers.index(suspects[0])
+    blame = Care.ALONE if failure.sum else None  # alone it may not take too much memory
+    return [(suspects, blame), (numbers[:at], Care.FAST), (numbers[at + 1 :], care)]
+
+
 def _write(file: int, events: Sequence[Event]) -> None:
-    """Write the data of all events to a file descriptor, and close it. Raises `OSError`."""
-    with os.fdopen(file, "wb", buffering=0) as out:
-        for event in events:
-            rest = memoryview(event.data)
-            while len(rest):
-                rest = rest[out.write(rest) :]
+    """Write the data of all events to a file, then a zero for each. Raises `OSError`."""
+    for data in (*(event.data for event in events), bytes(len(events))):
+        rest = memoryview(data)
+        while len(rest):
+            rest = rest[os.write(file, rest) :]

@@ -24,7 +24,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
-        decoded = decoder.cutouts(batch.messages, batch.careful)
+        decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
         coverage = coverage_of_positions(batch.stored_positions(decoded.faults))
         pack = write_pack(decoded.rows, coverage)

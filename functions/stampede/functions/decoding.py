@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
-from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_decoder import BatchDecoder, Guards
 from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
@@ -17,23 +17,29 @@ from stampede.events.worker import deadline
 from stampede.functions.schema_registry import SchemaRegistry
 from stampede.settings import Settings
 
-SLOWEST = 5e6  # bytes decoded per second on the slowest machine, a fiftieth of the usual rate
+# Bytes decoded per second of CPU: the usual rate is 250 MB/s. A batch may take ten times as long
+# as usual; then it is decoded with care, and may take fifty times as long.
+SLOW, SLOWEST = 25e6, 5e6
+CAREFUL = 4  # times the seconds that a batch decoded with care may take
 PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
 CACHED_BYTES = 64 << 20  # memory that the file keeps between batches: the largest usual batch
 SECRET_BYTES = 12
 
 
 def make_batch_decoder(settings: Settings) -> BatchDecoder:
-    """A decoder that the kernel kills, with its worker, when it overruns its deadline."""
+    """A decoder that the kernel kills, with its worker, when it overruns a deadline."""
     registry = SchemaRegistry(settings.schema_registry).schema if settings.schema_registry else None
+    seconds = settings.decode_seconds
     return BatchDecoder(
         Framing(settings.max_alert_bytes, registry),
-        Decoder(
-            SpoolFile(settings.spool),
-            lambda size: deadline(settings.decode_seconds + size / SLOWEST),
-        ),
+        Decoder(SpoolFile(settings.spool)),
         latest_mjd=lambda: now_mjd() + settings.future_days,
         secret=os.urandom(SECRET_BYTES),
+        guards=Guards(
+            batch=lambda size: deadline(seconds + size / SLOW),
+            careful=lambda size: deadline(CAREFUL * seconds + size / SLOWEST),
+            message=lambda size: deadline(seconds + size / SLOWEST),
+        ),
     )
 
 
@@ -54,14 +60,14 @@ class SpoolFile:
         self._file: IO[bytes] | None = None
         self._size = 0
 
-    def write(self, pieces: Sequence[Bytes]) -> tuple[str, int]:
-        """Replace the content; return path and size. Raises `Overloaded` if there is no room."""
+    def write(self, pieces: Sequence[Bytes]) -> str:
+        """Replace the content; return the path. Raises `Overloaded` if there is no room."""
         try:
             file = self._open()
             self._size = _write(file.fileno(), pieces)
         except OSError as error:
             raise Overloaded(f"no room in the spool {self._directory}: {error.strerror}") from error
-        return file.name, self._size
+        return file.name
 
     def release(self) -> None:
         """Release the memory of an unusually large batch."""

@@ -23,7 +23,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
-        decoded = decoder.detections(batch.messages, batch.careful)
+        decoded = decoder.detections(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
         stored = 0
         for alerts in decoded.raw:

@@ -7,6 +7,7 @@ import pytest
 
 from stampede.alerts import batch_decoder
 from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.care import Care
 from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
@@ -120,23 +121,24 @@ def test_a_string_that_looks_like_an_image_is_decoded(decoder: BatchDecoder, see
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
     record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
-    for found in (decoder.cutouts([message], careful=True), decoder.detections([message], True)):
+    for read in (decoder.cutouts, decoder.detections):
+        found = read([message], Care.CHECKED)
         assert found.faults == [None]
     assert set(seen.sizes) == {len(message) - 5}
     assert made_alerts.FORGED in found.rows["band"].to_pylist()
 
 
-@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("care", Care)
 @pytest.mark.parametrize(
     "message", [rubin_alert(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
 )
 def test_nothing_holds_a_message_that_was_read(
-    decoder: BatchDecoder, message: bytes, careful
+    decoder: BatchDecoder, message: bytes, care: Care
 ) -> None:
     """A worker's messages are views of one map, which is freed once no view is left."""
     for decode in (decoder.cutouts, decoder.detections):
         data = bytearray(message)
-        assert decode([memoryview(data)], careful).faults == [None]
+        assert decode([memoryview(data)], care).faults == [None]
         data.append(0)  # raises BufferError while a view is left
 
 

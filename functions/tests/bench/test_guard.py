@@ -60,7 +60,7 @@ def flush(
         for number in range(flushes):
             messages = alerts.messages[number::flushes]
             positions = [Position("topic", 0, n * flushes + number) for n in range(len(messages))]
-            assert work(Batch(messages, positions, False)).outcomes == [None] * len(messages)
+            assert work(Batch(messages, positions)).outcomes == [None] * len(messages)
 
     return run
 

@@ -54,10 +54,10 @@ def statuses(outcomes: list[Outcome]) -> list[int]:
     return [outcome.status if outcome else 204 for outcome in outcomes]
 
 
-def batches(settings: Settings) -> list[tuple[int, bool, int]]:
-    """For each batch a worker got: number of messages, whether careful, the worker's pid."""
+def batches(settings: Settings) -> list[tuple[int, str, int]]:
+    """For each batch a worker got: number of messages, care, the worker's pid."""
     lines = (line.split() for line in Path(settings.store, "batches").read_text().splitlines())
-    return [(int(count), careful == "True", int(pid)) for count, careful, pid in lines]
+    return [(int(count), care, int(pid)) for count, care, pid in lines]
 
 
 def stored(settings: Settings) -> set[str]:
@@ -71,7 +71,7 @@ def counted(name: str, **labels: str) -> float:
 async def test_outcomes_come_back_in_order(store, settings) -> None:
     before = counted("stampede_flush_alerts_total")
     assert statuses(await store(b"a", b"bad", b"", b"c" * 100_000)) == [204, 400, 204, 204]
-    assert batches(settings)[0][:2] == (4, False)
+    assert batches(settings)[0][:2] == (4, "fast")
     assert counted("stampede_flush_alerts_total") == before + 4
     assert counted("stampede_flush_stage_seconds_total", stage="decode") >= 0.5
 
@@ -106,17 +106,24 @@ async def test_the_message_at_fault_is_found(store, settings, killer: bytes) -> 
     assert reason in outcomes[5].message
     names = {line.split()[0] for line in stored(settings)}
     assert {m.decode() for m in good} <= names
-    # The batch, then the batch with each message checked alone, then halves.
-    sizes = [(count, careful) for count, careful, _ in batches(settings)]
-    assert sizes == [
-        *[(8, False), (8, True), (4, True), (4, True)],
-        *[(2, True), (1, True), (1, True), (2, True)],
+    # The batch, then with care; then the message at fault is known.
+    alone = [(1, "alone")] if killer == b"memory" else []
+    assert [(count, care) for count, care, _ in batches(settings)] == [
+        *[(8, "fast"), (8, "checked"), *alone, (5, "fast"), (2, "checked")]
+    ]
+
+
+async def test_the_message_at_fault_costs_the_same_in_a_large_batch(store, settings) -> None:
+    good = [f"good-{n}".encode() for n in range(1000)]
+    assert statuses(await store(*good, b"exit")) == [204] * 1000 + [400]
+    assert [(count, care) for count, care, _ in batches(settings)] == [
+        *[(1001, "fast"), (1001, "checked"), (1000, "fast")]
     ]
 
 
 async def test_checking_each_alone_may_be_enough(store, settings) -> None:
     assert statuses(await store(b"a", b"careless", b"b")) == [204] * 3
-    assert [(count, careful) for count, careful, _ in batches(settings)] == [(3, False), (3, True)]
+    assert [each[:2] for each in batches(settings)] == [(3, "fast"), (3, "checked")]
 
 
 async def test_several_messages_at_fault(store) -> None:

@@ -26,8 +26,11 @@ from stampede.store.tables import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
 from tests.support import made_alerts
+from tests.support.hostile_alerts import HOSTILE
 from tests.support.served import metrics
 
+# Seconds for a message that kills two workers: 5 on a quiet machine.
+LONGEST_WAIT = 25
 FUNCTIONS = {"cutouts": CUTOUTS, "lightcurves": DETECTIONS}
 
 
@@ -101,6 +104,11 @@ def long_history() -> bytes:
     return made_alerts.ztf_alert(7, codec="deflate", prv_candidates=rows)
 
 
+def foreign() -> bytes:
+    schema = made_alerts.row_type("winter.alert", {"candid": "long", "candidate": "long"})
+    return made_alerts.contained([{"candid": 5, "candidate": 6}], schema)
+
+
 def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
     """Message, status, and text in the answer, by name."""
     good = lsst(1)
@@ -119,6 +127,11 @@ def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
         "wrong magic": (b"PK\3\4" + good, 400, "begins with 0x504b0304"),
         "unknown schema id": (b"\0\0\0\x27\x0f" + good[5:], 400, "unknown schema id 9999"),
         "another schema's id": (good[:5] + other[5:], 400, ""),
+        "2^60 nulls": (HOSTILE["2^60 nulls"](), 400, "take no bytes"),
+        "2^60 floats": (HOSTILE["2^60 floats"](), 400, ""),
+        "26,000 types": (HOSTILE["26,000 types"](), 400, "the limit is"),
+        "10,000 types": (HOSTILE["10,000 types"](), 400, "more than 1,000 types"),
+        "foreign": (foreign(), 422, "this is a WINTER alert (schema winter.alert)"),
         "20 MB": (good + bytes(20_000_000), 413, "the limit is"),
         "nan id": (nan, 422, "no id"),
         "future": (made_alerts.confluent(future, 1101), 422, "in the future"),
@@ -257,3 +270,25 @@ def test_an_alert_too_large_for_a_function_is_still_a_dead_letter(serve) -> None
     assert served.post(7, bytes(5_000_000), "/cutouts").status == 204
     objects = open_objects(served.settings)
     assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_message_that_never_ends_harms_nobody_else(serve, function: str) -> None:
+    """It is refused for good within seconds, and its neighbours wait for that at most once."""
+    served = serve(function)
+    for round_, (name, make) in enumerate(HOSTILE.items()):
+        good = [lsst(100 * round_ + seed) for seed in range(20)]
+        messages = [*good[:10], make(), *good[10:]]
+        begin = time.monotonic()
+        with ThreadPoolExecutor(64) as pool:
+            each = [(1000 * round_ + n, message) for n, message in enumerate(messages)]
+            answers = list(pool.map(lambda one: served.post(*one), each))
+        seconds = time.monotonic() - begin
+        refused = answers.pop(10)
+        assert 400 <= refused.status < 500, (name, refused.data)
+        assert len(json.loads(refused.data)["detail"]) < 1000
+        assert {answer.status for answer in answers} == {204}, name
+        assert seconds < LONGEST_WAIT, name
+        print(function, name, f"{seconds:.1f} s", json.loads(refused.data)["detail"])
+    assert len(table_of(served, function).coverage()) == 20 * len(HOSTILE)

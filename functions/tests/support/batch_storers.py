@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 
+from stampede.alerts.care import Care
 from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import SetupError, StoreDown, Undecodable
 from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
@@ -26,10 +27,12 @@ def make(settings: Settings) -> BatchStorer:
 
     def store_batch(batch: Batch) -> StoredBatch:
         messages = [bytes(message) for message in batch.messages]
-        note("batches", f"{len(messages)} {batch.careful} {os.getpid()}")
+        note("batches", f"{len(messages)} {batch.care.value} {os.getpid()}")
         outcomes = [Undecodable("bad") if m == b"bad" else None for m in messages]
-        for message in messages:
-            fate(message, batch.careful, settings)
+        for number, message in enumerate(messages):
+            if batch.care is not Care.FAST:
+                batch.suspect([number])
+            fate(message, batch.care, settings)
         for message, place in zip(messages, batch.stored_positions(outcomes), strict=False):
             note("stored", f"{message.decode()} {place.offset if place else None}")
         return StoredBatch(outcomes, {"decode": 0.5}, 100)
@@ -41,7 +44,7 @@ def fail_to_make(settings: Settings) -> BatchStorer:
     raise SetupError("no such store")
 
 
-def fate(message: bytes, careful: bool, settings: Settings) -> None:
+def fate(message: bytes, care: Care, settings: Settings) -> None:
     """What a message does to its worker."""
     match message:
         case b"spin":
@@ -58,7 +61,7 @@ def fate(message: bytes, careful: bool, settings: Settings) -> None:
                 time.sleep(0.001)
         case b"decoder":
             raise DecoderFailed("a value cannot be read")
-        case b"careless" if not careful:
+        case b"careless" if care is Care.FAST:
             raise DecoderFailed("fewer rows than records")
         case b"bug":
             raise KeyError("a bug")

@@ -74,8 +74,8 @@ def many_entries() -> bytes:
 
 
 def empty_blocks() -> bytes:
-    empty = varint(0) + varint(0) + SYNC
-    return made_alerts.ztf_alert()[:-16] + SYNC + empty * 100_000
+    alert = made_alerts.ztf_alert()
+    return alert + (varint(0) + varint(0) + alert[-16:]) * 100_000
 
 
 HOSTILE: dict[str, Callable[[], bytes]] = {
@@ -88,6 +88,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "2^60 unions": lambda: array_of(["null", "long"]),
     "2^60 maps": lambda: with_field({"type": "map", "values": "null"}, varint(1 << 60)),
     "26,000 types": many_types,
+    "10,000 types": lambda: many_types(10_000),
     "types that double": doubling_types,
     "5,000 levels": deep_schema,
     "5,000 records": deep_record,

@@ -1,0 +1,13 @@
+"""How carefully a batch is decoded."""
+
+from enum import Enum
+
+
+class Care(Enum):
+    """What is done before a batch is decoded as one; each step costs more than the one before."""
+
+    FAST = "fast"
+    CHECKED = "checked"
+    """Each message is checked by fastavro."""
+    ALONE = "alone"
+    """Each message is checked by fastavro and decoded alone."""
