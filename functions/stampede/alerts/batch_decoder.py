@@ -169,7 +169,10 @@ class BatchDecoder:
         return self._decoded(messages, care, suspect, self._detections, DETECTION)
 
     def identities(
-        self, messages: Sequence[Bytes], care: Care = Care.FAST
+        self,
+        messages: Sequence[Bytes],
+        care: Care = Care.FAST,
+        suspect: Suspect = lambda numbers: None,
     ) -> tuple[dict[int, AlertIdentity], list[StampedeError | None]]:
         """By number of message the alert that it is; and per message None, or its error.
 
@@ -184,7 +187,7 @@ class BatchDecoder:
                 alerts[number] = AlertIdentity(group.survey.NAME, **head)
             return Part(CUTOUT.empty_table(), [], faults)
 
-        faults = self._decoded(messages, care, lambda numbers: None, read, CUTOUT).faults
+        faults = self._decoded(messages, care, suspect, read, CUTOUT).faults
         return alerts, faults
 
     def _decoded(

@@ -56,16 +56,14 @@ def make_check(table: str, settings: Settings) -> BatchStorer:
     decoder = make_batch_decoder(settings)
 
     def check(batch: Batch) -> StoredBatch:
-        return StoredBatch(reasons(stored, decoder, batch.messages, batch.careful), {}, 0)
+        return StoredBatch(reasons(stored, decoder, batch), {}, 0)
 
     return check
 
 
-def reasons(
-    table: Table, decoder: BatchDecoder, messages: Sequence[bytes | memoryview], careful: bool
-) -> list[StampedeError | None]:
+def reasons(table: Table, decoder: BatchDecoder, batch: Batch) -> list[StampedeError | None]:
     """For each message None if the table has a row of its alert, otherwise the reason why not."""
-    alerts, faults = decoder.identities(messages, careful)
+    alerts, faults = decoder.identities(batch.messages, batch.care, batch.suspect)
     rows = table.lookup([_leading(table, alert) for alert in alerts.values()]).to_pylist()
     stored = {
         AlertIdentity(row["survey"], row[_column(table)], row["object_id"])
