@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from stampede.alerts.care import Care
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.deadletters.stored import StoredAlerts, stored_offsets
 from stampede.errors import StampedeError
 from stampede.events.event import Event
+from stampede.events.worker import Batch
 from stampede.functions.alert_check import reasons
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -63,7 +65,8 @@ def stored_alerts(objects: Objects) -> StoredAlerts:
         with tempfile.TemporaryDirectory() as directory:
             decoder = make_batch_decoder(Path(directory))
             messages = [event.data for event in events]
-            return reasons(Table(objects, TABLES[table]), decoder, messages, careful=True)
+            batch = Batch(messages, [None] * len(messages), Care.CHECKED)
+            return reasons(Table(objects, TABLES[table]), decoder, batch)
 
     return StoredAlerts(stored_offsets(objects), check)
 
