@@ -184,3 +184,8 @@ class Settings(BaseSettings):
     bulk_bytes: int = Field(
         256 * MIB, description="bytes of ids that large queries hold before `read` answers 429"
     )
+    cors_origins: str = Field(
+        "*",
+        description="origins whose pages may read, separated by commas, for example "
+        "https://portal.example; * for all, empty for none",
+    )

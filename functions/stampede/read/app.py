@@ -1,7 +1,7 @@
 """The read service: cutouts and light curves by id over HTTP. It has no state but caches."""
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 
@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from stampede import metrics
 from stampede.errors import StampedeError
@@ -28,6 +29,7 @@ from stampede.read import (
 from stampede.read.cors import Cors
 from stampede.read.metrics_middleware import MetricsMiddleware
 from stampede.read.notes import NotesMiddleware
+from stampede.read.safe_headers import SafeHeaders
 from stampede.read.service import ReadService, service_of
 from stampede.read.slow_clients import SlowClients
 from stampede.settings import Settings
@@ -42,6 +44,15 @@ SWITCH_SECONDS = 0.0005
 Handler = Callable[[Request], Awaitable[Response]]
 
 
+class _App(Starlette):
+    """Adds headers to every answer, also to that of an error that no handler expected."""
+
+    origins: Sequence[str] = ()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return SafeHeaders(Cors(super().build_middleware_stack(), self.origins))
+
+
 def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     """The ASGI application; `objects` replaces the store that the settings name."""
     if objects is None:
@@ -54,12 +65,11 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
         yield
         service.close()
 
-    app = Starlette(
+    app = _App(
         routes=ROUTES,
         middleware=[
             Middleware(MetricsMiddleware),
             Middleware(SlowClients, settings.client_seconds),
-            Middleware(Cors),
             Middleware(NotesMiddleware),
         ],
         exception_handlers={
@@ -73,6 +83,7 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     # Starlette redirects a path with a slash too many to the host that the request names.
     app.router.redirect_slashes = False
     app.state.service = service
+    app.origins = settings.cors_origins.replace(",", " ").split()
     return app
 
 

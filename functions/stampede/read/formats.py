@@ -97,13 +97,28 @@ def to_json(detections: pa.Table) -> bytes:
     return json.dumps({**common, "detections": rows}, separators=(",", ":")).encode()
 
 
+def no_formulas(table: pa.Table) -> pa.Table:
+    """The same table with an apostrophe before text that a spreadsheet would calculate.
+
+    Such text begins with ``= + - @``, their full-width forms, a tab or the end of a line (OWASP,
+    "CSV Injection"). Numbers stay numbers: a negative flux is no text.
+    """
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = table[index]
+            risky = pc.match_substring_regex(column, r"^[=+\-@\t\r\n＝＋－＠]")
+            quoted = pc.binary_join_element_wise("'", column, "")
+            table = table.set_column(index, field.name, pc.if_else(risky, quoted, column))
+    return table
+
+
 def to_csv(detections: pa.Table, header: bool = True) -> bytes:
-    """RFC 4180; null is empty."""
+    """RFC 4180; null is empty; see `no_formulas`."""
     out = BytesIO()
     options = pa_csv.WriteOptions(
         include_header=header, quoting_style="needed", quoting_header="none"
     )
-    pa_csv.write_csv(plain_values(detections), out, options)
+    pa_csv.write_csv(no_formulas(plain_values(detections)), out, options)
     return out.getvalue()
 
 

@@ -23,7 +23,10 @@ from stampede.store.ledger import Entry
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-POLICY = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; form-action 'self'"
+POLICY = (
+    "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
 """Content-Security-Policy of every page: no script runs, even if a value were not escaped."""
 MOST_ROWS = 50
 """Most rows of the table of detections; the page links to a download of all."""

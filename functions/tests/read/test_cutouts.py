@@ -218,4 +218,4 @@ def test_pages_of_other_origins_may_read(read):
     answer = read("/v1/cutouts", "OPTIONS", headers=preflight)
     assert answer.status == 204
     assert "POST" in answer.headers["access-control-allow-methods"]
-    assert answer.headers["access-control-allow-headers"] == "*"
+    assert answer.headers["access-control-allow-headers"] == "Authorization, *"
