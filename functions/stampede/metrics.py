@@ -67,6 +67,10 @@ BROKER_EVENTS = Counter(
     "stampede_broker_events_total", "Outcomes of events, by Trigger", ["trigger", "outcome"]
 )
 
+NOTIFICATIONS_DROPPED = Counter(
+    "stampede_notifications_dropped_total", "Events of stored objects that the Broker refused"
+)
+
 REPLICATED_OBJECTS = Counter("stampede_replicated_objects_total", "Objects copied and verified")
 REPLICATED_BYTES = Counter("stampede_replicated_bytes_total", "Bytes copied and verified")
 RECONCILE_FOUND = Gauge(

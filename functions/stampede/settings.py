@@ -109,6 +109,12 @@ class Settings(BaseSettings):
     )
     in_flight_bytes: int = Field(256 * MIB, description="most bytes of those events")
     retries: int = Field(10, description="retries of an event before it becomes a dead letter")
+    give_up_seconds: float = Field(
+        300.0,
+        gt=0,
+        description="an event that fails for so long, with any answer but 429, while nearly all "
+        "others are accepted becomes a dead letter",
+    )
     backoff_seconds: float = Field(0.2, description="first pause before a retry, doubled each time")
 
     # -- notifications of the store, and their events

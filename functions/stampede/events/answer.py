@@ -70,7 +70,8 @@ def judge(status: int) -> Verdict:
     """Whose fault an HTTP status is."""
     if status < 300:
         return Verdict.ACCEPTED
-    if status in (404, 429, 503):
+    # A wrong key, as a wrong address, must not turn a topic into dead letters.
+    if status in (401, 403, 404, 429, 503):
         return Verdict.DOWN
     if status in (502, 504):
         return Verdict.UNCLEAR

@@ -2,12 +2,14 @@
 
 The broker stores nothing. A Knative Broker answers 202 once it holds the event. This broker answers
 202 once every subscriber has accepted the event, so until then the sender still has it. If a
-subscriber refuses an event for good, the event goes to the Trigger's dead-letter sink. Without a
-dead-letter sink the event is dropped and logged, as by Knative; `reconcile` later finds what is
-missing.
+subscriber refuses an event for good, or fails to accept it while it accepts others, the event goes
+to the Trigger's dead-letter sink. Without a dead-letter sink the event is dropped and logged, as by
+Knative; `reconcile` later finds what is missing. So one event never stops the notifications behind
+it.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +21,7 @@ from stampede.events.answer import ANSWER_SECONDS, Answer, Verdict, error_extens
 from stampede.events.connections import Connections
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
+from stampede.events.lone_failures import LoneFailures
 from stampede.events.record import extension_headers
 from stampede.events.s3_events import headers_of
 from stampede.events.triggers import DeliverySpec, Trigger, read_triggers
@@ -28,6 +31,8 @@ log = structlog.get_logger()
 
 CONNECT_SECONDS = 3.0
 IDLE_SECONDS = 4.0
+# An event that a subscriber fails to accept for so long while it accepts others is given up.
+GIVE_UP_SECONDS = 30.0
 # Most events under way to one subscriber; the rest of a backlog waits in this process.
 CONCURRENCY = 16
 
@@ -69,6 +74,7 @@ class Broker:
     def __init__(self, routes: Sequence[Route], connections: Connections) -> None:
         self._routes = routes
         self._connections = connections
+        self._lone = {route.name: LoneFailures(GIVE_UP_SECONDS) for route in routes}
 
     async def handle(self, event: Event) -> SubscriberDown | None:
         """Deliver an event; returns None once every matching subscriber has accepted it."""
@@ -85,8 +91,8 @@ class Broker:
     async def _deliver(
         self, route: Route, headers: Mapping[str, str], body: bytes
     ) -> SubscriberDown | None:
-        answer = await self._retry(route, headers, body)
-        outcome = await self._settle(route, headers, body, answer)
+        answer, lone = await self._retry(route, headers, body)
+        outcome = await self._settle(route, headers, body, answer, lone)
         metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
         if outcome == "delivered":
             return None
@@ -105,7 +111,7 @@ class Broker:
         return SubscriberDown(f"Trigger {route.name}: {route.url}: {answer.outcome}: {reason}")
 
     async def _settle(
-        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer
+        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer, lone: bool
     ) -> str:
         """Handle the subscriber's last answer; return the outcome, a label of the metric."""
         if answer.verdict is Verdict.ACCEPTED:
@@ -115,18 +121,34 @@ class Broker:
             dead_letter = {**headers, **extensions}
             last = await post(self._connections, route.dead_letters, dead_letter, body)
             return "dead-lettered" if last.verdict is Verdict.ACCEPTED else "failed"
-        return "dropped" if answer.verdict is Verdict.REFUSED else "failed"
+        return "dropped" if lone or answer.verdict is Verdict.REFUSED else "failed"
 
-    async def _retry(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send an event as often as its Trigger allows; return the last answer."""
+    async def _retry(
+        self, route: Route, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Answer, bool]:
+        """Send an event as often as its Trigger allows.
+
+        Returns
+        -------
+        tuple
+            The last answer, and whether the event fails alone: then it is of no use to let its
+            sender send it again, which would hold up the sender's queue.
+        """
+        lone = self._lone[route.name]
+        event = (headers["ce-source"], headers["ce-id"])
         retry = 0
         while True:
             answer = await self._post(route, headers, body)
-            if answer.verdict in (Verdict.ACCEPTED, Verdict.REFUSED):
-                return answer
+            if answer.verdict is Verdict.ACCEPTED:
+                lone.accept(event)
+                return answer, False
+            if answer.verdict is Verdict.REFUSED:
+                return answer, False
+            if lone.fail(event, time.monotonic()):
+                return answer, True
             retry += 1
             if retry > route.delivery.retry:
-                return answer
+                return answer, False
             await asyncio.sleep(max(answer.retry_after, route.delivery.pause(retry)))
 
     async def _post(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:

@@ -12,15 +12,17 @@ from urllib.parse import unquote
 import structlog
 
 from stampede import metrics
-from stampede.errors import StampedeError, Undecodable
+from stampede.errors import Overloaded, StampedeError, Undecodable
 from stampede.events.answer import Answer, Verdict, error_extensions, post
 from stampede.events.connections import Connections
+from stampede.events.lone_failures import LoneFailures
 from stampede.events.record import Record, extension_headers
 
 log = structlog.get_logger()
 
 LONGEST_PAUSE = 30.0
 LONGEST_PROBE_PAUSE = 5.0
+GIVE_UP_SECONDS = 300.0
 
 
 class Abandoned(Exception):
@@ -53,6 +55,9 @@ class Sink:
         First pause after a failure, doubled each time up to 30 s, with jitter.
     longest_probe_pause
         Most seconds between two probes of a sink that is down.
+    give_up_seconds
+        How long an event must fail, whatever the answer, while the sink accepts others, before the
+        failures count as the event's.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class Sink:
         stop: asyncio.Event,
         backoff_seconds: float,
         longest_probe_pause: float = LONGEST_PROBE_PAUSE,
+        give_up_seconds: float = GIVE_UP_SECONDS,
     ) -> None:
         self.name, self.url = name, url
         self._connections = connections
@@ -70,6 +76,7 @@ class Sink:
         self._backoff = backoff_seconds
         self._longest_probe_pause = longest_probe_pause
         self._accepted = 0
+        self._lone = LoneFailures(give_up_seconds)
         self._down_since: float | None = None
         self._probes = 1
         self._probing = asyncio.Lock()
@@ -99,16 +106,24 @@ class Sink:
         Abandoned
             The source is stopping, and the event is not accepted.
         """
+        event = object()  # for `LoneFailures`
         attempts = failures = 0
-        while True:
-            answer = await self._attempt(headers, body)
-            if answer.verdict is Verdict.ACCEPTED:
-                return None
-            attempts += 1
-            failures += answer.verdict is Verdict.FAILED
-            if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
-                break
-            await self._back_off(attempts, answer)
+        try:
+            while True:
+                answer = await self._attempt(event, headers, body)
+                if answer.verdict is Verdict.ACCEPTED:
+                    return None
+                attempts += 1
+                failures += answer.verdict is Verdict.FAILED
+                if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
+                    break
+                # 429 is about the load, and a large event may meet it more often.
+                overloaded = answer.status == Overloaded.status
+                if not overloaded and self._lone.fail(event, time.monotonic()):
+                    break
+                await self._back_off(attempts, answer)
+        finally:
+            self._lone.forget(event)
         if retries is not None:
             return answer
         await self._send_stuck(headers, body, attempts, answer)
@@ -123,27 +138,28 @@ class Sink:
         try:
             while answer.verdict is not Verdict.ACCEPTED:
                 await self._back_off(attempts, answer)
-                answer = await self._attempt(headers, body)
+                answer = await self._attempt(self, headers, body)
                 attempts += 1
         finally:
             metrics.SOURCE_STUCK.labels(self.name).dec()
 
-    async def _attempt(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _attempt(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send an event once; while the sink is down, as a probe when it is this event's turn."""
         while self.down:
             async with self._probing:
                 if self.down:
                     await self._pause(self._probes, longest=self._longest_probe_pause)
                     self._probes += 1
-                    return await self._post(headers, body)
-        return await self._post(headers, body)
+                    return await self._post(event, headers, body)
+        return await self._post(event, headers, body)
 
-    async def _post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _post(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send an event once, and learn from the answer whether the sink is up or down."""
         accepted_before = self._accepted
         answer = await post(self._connections, self.url, headers, body)
         if answer.verdict is Verdict.ACCEPTED:
             self._accepted += 1
+            self._lone.accept(event)
             self._mark_up()
             return answer
         metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
@@ -153,7 +169,7 @@ class Sink:
             answer = answer._replace(verdict=verdict)
         if answer.verdict is not Verdict.DOWN:
             self._mark_up()
-        elif not others_accepted:
+        elif not (others_accepted or self._lone.is_lone(event)):
             self._mark_down(answer)
         return answer
 

@@ -105,6 +105,9 @@ class EventEndpoint:
             error = await self._handle(event)
         except StampedeError as raised:
             error = raised
+        except Exception as bug:
+            log.exception("event failed", function=self._name, source_event=str(event))
+            error = StampedeError(f"internal error: {bug!r}")
         finally:
             body.release()
         seconds = time.perf_counter() - begin

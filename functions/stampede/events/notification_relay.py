@@ -3,14 +3,18 @@
 An S3 endpoint is an impatient sender. Ceph's RGW repeats a notification at once after an error,
 up to a thousand at a time. If its connections are refused it may give up the topic until it is
 restarted. So the relay starts without its Broker and always answers: with 2xx once the Broker has
-the events. While the Broker is down one event at a time probes it and the others wait; the relay
-answers 503 only after `hold_seconds`. RGW keeps the queue.
+the events, or has refused one for good. While the Broker is down one event at a time probes it and
+the others wait; the relay answers 503 only after `hold_seconds`. RGW keeps the queue.
 """
 
 import asyncio
 import time
 
+import structlog
+
+from stampede import metrics
 from stampede.errors import BrokerDown, SetupError
+from stampede.events.answer import Verdict
 from stampede.events.broker import connections
 from stampede.events.delivery import Sink
 from stampede.events.event import Event
@@ -19,6 +23,8 @@ from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of
 from stampede.events.s3_notifications import parse_notification, stored_events
 from stampede.settings import Settings
+
+log = structlog.get_logger()
 
 PROBES = 5  # least probes of a Broker that is down, before the relay answers 503
 RETRIES = 2  # of an event that the Broker fails to accept; the Broker retries more often itself
@@ -46,6 +52,16 @@ class Relay:
                 sending.cancel()
                 return BrokerDown(f"{event.attributes['subject']}: the Broker is down")
         if (answer := sending.result()) is None:
+            return None
+        if answer.verdict is Verdict.REFUSED:  # for good: the notifications behind it must go on
+            metrics.NOTIFICATIONS_DROPPED.inc()
+            log.warning(
+                "notification dropped",
+                id=event.attributes["id"],
+                subject=event.attributes["subject"],
+                outcome=answer.outcome,
+                reason=answer.detail[:200].decode(errors="replace"),
+            )
             return None
         await asyncio.sleep(begin + hold - time.monotonic())  # RGW repeats a notification at once
         detail = answer.detail.decode(errors="replace")

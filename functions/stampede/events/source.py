@@ -48,7 +48,14 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )
     async with connections(settings) as http:
-        sink = Sink("sink", settings.sink, http, stop, settings.backoff_seconds)
+        sink = Sink(
+            "sink",
+            settings.sink,
+            http,
+            stop,
+            settings.backoff_seconds,
+            give_up_seconds=settings.give_up_seconds,
+        )
         dead_letters = None
         if url := settings.dead_letter_sink:
             dead_letters = Sink("dead letters", url, http, stop, settings.backoff_seconds)

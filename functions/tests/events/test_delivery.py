@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,6 +32,7 @@ async def during(
     dead_letters: Receiver | None = None,
     retries: int = 3,
     backoff: float = 0.01,
+    give_up: float = 300,
 ) -> None:
     """Run `test` with a delivery to these receivers."""
     stop = asyncio.Event()
@@ -38,7 +40,7 @@ async def during(
 
         def to(name: str, receiver: Receiver) -> Sink:
             longest = 500 * backoff
-            return Sink(name, receiver.url, http, stop, backoff, longest_probe_pause=longest)
+            return Sink(name, receiver.url, http, stop, backoff, longest, give_up)
 
         other = to("dead letters", dead_letters) if dead_letters else None
         await test(Delivery(to("sink", sink), other, retries), stop)
@@ -183,6 +185,90 @@ async def test_one_event_that_breaks_a_working_sink_is_a_dead_letter() -> None:
     with Receiver(answer) as sink, Receiver() as dead:
         await during(test, sink, dead, retries=2)
     assert [event.id for event in dead.accepted] == ["partition:0/offset:0"]
+
+
+def failing(*numbers: int, status: int = 503) -> Callable[[Received, int], Reply]:
+    """Answer this status to these events, and accept the others."""
+    ids = {f"partition:0/offset:{number}" for number in numbers}
+    return lambda event, times: (status if event.id in ids else 204, b"because", {})
+
+
+async def deliver_beside(delivery: Delivery, *bad: int) -> None:
+    """Deliver these events, and others until they are done."""
+    task = asyncio.create_task(deliver(delivery, *map(record, bad)))
+    for number in range(100, 20_000):
+        await deliver(delivery, record(number))
+        if task.done():
+            return
+
+
+@pytest.mark.parametrize("status", [503, 404, 502])
+async def test_an_event_that_fails_alone_is_given_up(status: int) -> None:
+    """503 is for the store; but the store is up for all other events."""
+
+    async def test(delivery: Delivery, stop: asyncio.Event) -> None:
+        await deliver_beside(delivery, 0)
+
+    with Receiver(failing(0, status=status)) as sink, Receiver() as dead:
+        await during(test, sink, dead, retries=10_000, give_up=0.5)
+    (letter,) = dead.accepted
+    assert letter.id == "partition:0/offset:0"
+    assert letter.headers["ce-knativeerrorcode"] == str(status)
+    assert base64.b64decode(letter.headers["ce-knativeerrordata"]) == b"because"
+
+
+async def test_several_events_that_fail_are_given_up() -> None:
+    async def test(delivery: Delivery, stop: asyncio.Event) -> None:
+        await deliver_beside(delivery, *range(10))
+
+    with Receiver(failing(*range(10))) as sink, Receiver() as dead:
+        await during(test, sink, dead, retries=3, give_up=0.5)
+    assert {letter.body for letter in dead.accepted} == {b"alert"}
+    assert len(dead.accepted) == 10
+
+
+async def test_a_store_that_fails_now_and_then_makes_no_dead_letters() -> None:
+    """Half of the requests fail, of whatever event: that is the store."""
+    rng = random.Random(1)
+
+    def answer(event: Received, times: int) -> Reply:
+        return (503 if rng.random() < 0.5 else 204, b"", {})
+
+    async def test(delivery: Delivery, stop: asyncio.Event) -> None:
+        await deliver(delivery, *map(record, range(200)))
+
+    with Receiver(answer) as sink, Receiver() as dead:
+        await during(test, sink, dead, retries=3, backoff=0.001, give_up=0.05)
+    assert (len(sink.accepted), len(dead.requests)) == (200, 0)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_wrong_key_makes_no_dead_letters(status: int) -> None:
+    def answer(event: Received, times: int) -> Reply:
+        return (status if times < 6 else 204, b"", {})
+
+    with Receiver(answer) as sink, Receiver() as dead:
+        await during(one(), sink, dead, retries=0)
+    assert (len(sink.accepted), len(dead.requests)) == (1, 0)
+
+
+async def test_a_lone_failure_does_not_hold_the_others_up() -> None:
+    """The sink is not taken for down because one event gets 503."""
+    seen = []
+
+    async def test(delivery: Delivery, stop: asyncio.Event) -> None:
+        task = asyncio.create_task(deliver(delivery, record(0)))
+        for number in range(100, 2000):
+            await deliver(delivery, record(number))
+            if number > 200:
+                seen.append(delivery.down)
+        stop.set()
+        with pytest.raises(Abandoned):
+            await task
+
+    with Receiver(failing(0)) as sink, Receiver() as dead:
+        await during(test, sink, dead, backoff=0.001)
+    assert not any(seen)
 
 
 async def test_while_no_other_event_is_accepted_502_is_the_sinks_fault() -> None:

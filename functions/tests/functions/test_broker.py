@@ -213,6 +213,26 @@ def test_dead_letters_that_are_down_too(subscribers) -> None:
     assert send(broker, "packs/1")[0] == 500
 
 
+@pytest.mark.parametrize("status", [500, 503])
+def test_an_event_that_fails_alone_stops_no_other(subscribers, status: int) -> None:
+    """As the pack that was deleted before its thumbnails were drawn."""
+    subscribers["a"].answer = lambda each, times: (
+        (status, b"so it is", {}) if each.headers["ce-subject"] == "packs/0" else (204, b"", {})
+    )
+    broker = subscribers.broker(trigger("a", "packs/", retry=5), running=("a",))
+    answers, number, begin = [500], 0, time.monotonic()
+    while answers[-1] != 202:
+        assert time.monotonic() - begin < 120
+        with ThreadPoolExecutor(2) as pool:  # as RGW: it repeats the one, and sends the others
+            again = pool.submit(send, broker, "packs/0")
+            while not again.done():
+                number += 1
+                assert send(broker, f"packs/{number}")[0] == 202
+                time.sleep(0.1)
+            answers.append(again.result()[0])
+    assert '"event": "event dropped"' in broker.process.tail()
+
+
 def test_a_new_trigger_adds_a_function(subscribers, tmp_path: Path) -> None:
     """What eventing/README.md promises: no code changes."""
     ours = Settings().triggers.read_text()
@@ -311,7 +331,19 @@ def test_the_relay_refuses_only_after_its_hold(relay) -> None:
     assert post(relay, JSON, records(record("a"))).status == 204
 
 
-@pytest.mark.parametrize("status", [400, 404, 500, 503])
+def test_the_relay_drops_what_the_broker_refuses(relay) -> None:
+    """For good: RGW would repeat the notification for ever, before all others."""
+    relay, sink = relay
+    sink.answer = lambda each, times: (
+        (400, b"no", {}) if each.headers["ce-subject"] == "b" else (204, b"", {})
+    )
+    assert post(relay, JSON, records(record("a"), record("b"))).status == 204
+    assert '"event": "notification dropped"' in relay.process.tail()
+    metrics = relay.http.request("GET", f"{relay.url}/metrics").data.decode()
+    assert "stampede_notifications_dropped_total 1.0" in metrics
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, 503])
 def test_no_answer_of_the_broker_makes_the_relay_retry_at_once(relay, status: int) -> None:
     relay, sink = relay
     sink.answer = answering(status)
