@@ -122,7 +122,7 @@ def _headers_of(record: Record) -> dict[str, str]:
             continue
         if name.lower() == "content-type":
             text = _text(value).lower().strip()
-            if text.isprintable() and 0 < len(text) <= SHORT_LENGTH:
+            if text.isascii() and text.isprintable() and 0 < len(text) <= SHORT_LENGTH:
                 headers["content-type"] = text
             continue
         attribute, text = f"kafkaheader{_attribute(name)}", _encoded(_text(value))
