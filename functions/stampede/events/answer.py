@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import NamedTuple
@@ -82,10 +83,13 @@ def judge(status: int) -> Verdict:
 
 def reason_of_answer(text: str) -> str:
     """The detail of a problem document (RFC 9457), cut off or not; any other text unchanged."""
-    try:
+    # JSON may hold half a character, which Parquet and HTTP do not.
+    return _reason(text).encode(errors="replace").decode()
+
+
+def _reason(text: str) -> str:
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads(text)["detail"])
-    except (ValueError, KeyError, TypeError):
-        pass
     # Of an answer the first 1,024 bytes are kept, which may end within the detail.
     begin = re.search(r'"detail": ?"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', text)
     if not (begin and text.startswith("{")):
