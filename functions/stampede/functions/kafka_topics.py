@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from stampede.errors import SetupError
 from stampede.events.topic_ids import TopicIds
@@ -13,6 +13,7 @@ from stampede.settings import Settings
 from stampede.store.coverage import Interval, PartitionId
 
 ANSWER_SECONDS = 15.0
+NEAR = 1000  # offsets that are read rather than jumped over: a jump costs a few requests
 NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
 
@@ -29,7 +30,16 @@ class KafkaTopics:
             "group.id": "stampede-audit",
             "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
         }
-        self._consumer = Consumer(options | settings.kafka_options)
+        fixed = {
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+        self._options = options | settings.kafka_options | fixed
+        self._consumer = Consumer(self._options)
+        self._reading: PartitionId | None = None
+        self._last: Message | None = None  # the first message at or after the offset `_asked`
+        self._asked = 0
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
@@ -55,6 +65,55 @@ class KafkaTopics:
             for topic in topics
             for number in self.partitions(topic)
         }
+
+    def committed(
+        self, group: str, partitions: Sequence[PartitionId]
+    ) -> dict[PartitionId, int | None]:
+        """The offset that a consumer group has committed of each (topic's name, partition).
+
+        None if it has committed none, or if Kafka does not let us ask for it.
+        """
+        consumer = Consumer(self._options | {"group.id": group})
+        try:
+            wanted = [TopicPartition(*partition) for partition in partitions]
+            answers = consumer.committed(wanted, ANSWER_SECONDS)
+        except KafkaException:
+            return dict.fromkeys(partitions)
+        finally:
+            consumer.close()
+        return {
+            (each.topic, each.partition): each.offset if each.offset >= 0 else None
+            for each in answers
+        }
+
+    def message(self, topic: str, number: int, offset: int) -> Message | None:
+        """The first message of a partition at `offset` or after it; None if there is none.
+
+        Messages are what a consumer with ``isolation.level=read_committed`` gets: not the control
+        records of transactions, nor what was aborted, or removed by compaction.
+        """
+        partition, last = (topic, number), self._last
+        if self._reading == partition and last and self._asked <= offset <= last.offset():
+            return last
+        near = last and last.offset() < offset <= last.offset() + NEAR
+        if self._reading != partition or not near:
+            self._consumer.assign([TopicPartition(topic, number, offset)])
+            self._reading, self._asked, self._last = partition, offset, None
+        while self._last is None or self._last.offset() < offset:
+            message = self._consumer.poll(ANSWER_SECONDS)
+            if message is None:
+                raise SetupError(f"Kafka at {self._settings.kafka}: {topic}/{number} does not read")
+            error = message.error()
+            if error is None:
+                if self._last is not None:
+                    self._asked = self._last.offset() + 1
+                self._last = message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._reading = None
+                return None
+            elif not error.retriable():
+                raise self._silent(KafkaException(error))
+        return self._last
 
     def _watermarks(self, partition: TopicPartition) -> Interval:
         deadline = time.monotonic() + ANSWER_SECONDS
