@@ -57,9 +57,9 @@ class StampedeUp(BackgroundCommand):
         return run("audit", *arguments, "--data", self.data)
 
     def wait_until_stored(self, *arguments: str, seconds: float = STORED_SECONDS) -> CommandResult:
-        """Wait until `stampede audit` finds nothing missing; its result."""
+        """Wait until `stampede audit` finds nothing missing or in flight; its result."""
         deadline = time.monotonic() + seconds
-        while (audit := self.audit(*arguments)).status:
+        while (audit := self.audit(*arguments)).status or "in flight" in audit.output:
             assert time.monotonic() < deadline, audit.report()
             time.sleep(1)
         assert "nothing is missing" in audit.output

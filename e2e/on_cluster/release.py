@@ -122,12 +122,15 @@ class Release:
         return self.in_toolbox("python3", "-c", code, stdin=stdin, **more).output
 
     def wait_until_stored(self, *arguments: str, seconds: float = 400) -> CommandResult:
-        """Wait until `stampede audit` finds nothing missing.
+        """Wait until `stampede audit` finds nothing missing or in flight.
 
         A source waits up to 300 s for an answer.
         """
         deadline = time.monotonic() + seconds
-        while (audit := self.stampede("audit", *arguments, check=False)).status:
+        while True:
+            audit = self.stampede("audit", *arguments, check=False)
+            if not audit.status and "in flight" not in audit.output:
+                break
             assert time.monotonic() < deadline, f"{self.report()}\n{audit.output[-1000:]}"
             time.sleep(2)
         assert "nothing is missing" in audit.output, audit.output[-500:]

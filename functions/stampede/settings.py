@@ -95,6 +95,10 @@ class Settings(BaseSettings):
     kafka: str = Field("127.0.0.1:9092", description="bootstrap servers")
     topics: str = Field("", description="comma-separated topics")
     group: str = "stampede"
+    topic_epoch: str = Field(
+        "",
+        description="what senders that cannot ask Kafka for topic ids send as `topicid` instead",
+    )
     namespace: str = Field("default", description="namespace in the events' source attribute")
     source_name: str = Field("stampede", description="name in the events' source attribute")
     kafka_options: dict[str, str] = Field(

@@ -109,8 +109,9 @@ def wait(system: System, console: Console, topics: list[str], stop: threading.Ev
         best, since = -1, time.monotonic()
         while not stop.wait(0.5):
             entries = entries_of(system.settings, topics)
-            expected = sum(entry.high - entry.low for entry in entries)
-            done = expected - sum(entry.missing_count for entry in entries)
+            expected = sum(entry.received for entry in entries)
+            waiting = sum(entry.missing_count + entry.in_flight_count for entry in entries)
+            done = expected - waiting
             view = status.read()
             rates = ", ".join(f"{flow.function} {flow.per_second:,.0f}/s" for flow in view.flows)
             text = f"{done:,} of {expected:,} entries in both tables   {rates}"

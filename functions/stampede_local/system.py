@@ -202,6 +202,7 @@ class System:
             **environment.stores(self.settings),
             "kafka": self.settings.kafka,
             "topics": self.settings.topics,
+            "group": self.settings.group,
         }
         path = self.plan.data / UP
         path.touch(mode=0o600)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from stampede.store.ledger import Entry
 
 
+MOST_FAULTS = 20
+
+
 class AuditedStore(StrEnum):
     """The store to audit."""
 
@@ -39,8 +42,9 @@ def audit(
 ) -> None:
     """Prove that every offset of a topic is stored or dead-lettered, in both tables.
 
-    If anything is missing, it is named and the exit status is 1. Reads the `stampede up` that is
-    running, or what STAMPEDE_STORE, STAMPEDE_REPLICA and STAMPEDE_KAFKA name.
+    If anything is missing or not what Kafka has, it is named and the exit status is 1. What Kafka
+    has received and the source has not delivered yet is in flight, and not missing. Reads the
+    `stampede up` that is running, or what STAMPEDE_STORE, STAMPEDE_REPLICA and STAMPEDE_KAFKA name.
     """
     from stampede.cli.running import running, settings_of
 
@@ -102,18 +106,41 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
     With `ends` each line also has the offset below which nothing is missing.
     """
     console.print(_table(entries, ends))
-    for entry in entries:
+    named = list(zip(_names(entries), entries, strict=True))
+    for name, entry in named:
         for low, high in entry.missing[:20]:
             console.print(
-                f"missing from {entry.table}: {entry.topic} partition {entry.partition}, "
+                f"missing from {entry.table}: {name} partition {entry.partition}, "
                 f"offsets {low:,} to {high - 1:,}",
                 style="bold red",
                 highlight=False,
             )
+    faulty = [(name, entry, fault) for name, entry in named for fault in entry.faults]
+    for name, entry, fault in faulty[:MOST_FAULTS]:
+        console.print(
+            f"{entry.table}: {name} partition {entry.partition}: {fault}",
+            style="bold red",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if len(faulty) > MOST_FAULTS:
+        console.print(f"… and {len(faulty) - MOST_FAULTS:,} more", style="bold red")
+    for note in dict.fromkeys(f"{name}: {n}" for name, entry in named for n in entry.notes):
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
     missing = sum(entry.missing_count for entry in entries)
+    in_flight = sum(entry.in_flight_count for entry in entries)
     if missing:
         console.print(f"{missing:,} offsets are neither stored nor dead letters", style="bold red")
+    if in_flight:
+        console.print(
+            f"{in_flight:,} offsets are in flight: Kafka has them, and the source has not delivered "
+            "them yet"
+        )
+    if missing or faulty:
         return 1
+    if in_flight:
+        console.print("none before them is missing", style="green")
+        return 0
     if not any(entry.high > entry.low for entry in entries):
         console.print("nothing was received yet, so nothing is missing")
         return 0
@@ -126,18 +153,37 @@ def _table(entries: list[Entry], ends: bool) -> Table:
 
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     headings = ["table", "topic", "partition", "received", "stored", "dead letters", "missing"]
-    for heading in (*headings, *(["complete below"] if ends else [])):
+    in_flight = any(entry.in_flight for entry in entries)
+    more = ["in flight"] * in_flight + ["complete below"] * ends
+    for heading in (*headings, *more):
         table.add_column(heading, justify="left" if heading in ("table", "topic") else "right")
-    for entry in entries:
+    for name, entry in zip(_names(entries), entries, strict=True):
         table.add_row(
             entry.table,
-            entry.topic,
+            name,
             str(entry.partition),
-            f"{entry.high - entry.low:,}",
+            f"{entry.received:,}",
             f"{entry.stored:,}",
             f"{entry.dead_lettered:,}",
             f"{entry.missing_count:,}",
-            *([f"{entry.missing[0][0] if entry.missing else entry.high:,}"] if ends else []),
-            style="bold red" if entry.missing else "",
+            *([f"{entry.in_flight_count:,}"] if in_flight else []),
+            *([f"{_complete_below(entry):,}"] if ends else []),
+            style="bold red" if entry.missing or entry.faults else "",
         )
     return table
+
+
+def _names(entries: list[Entry]) -> list[str]:
+    """The topic of each entry; with its id if there are several topics of this name."""
+    ids: dict[str, set[str | None]] = {}
+    for entry in entries:
+        ids.setdefault(entry.topic, set()).add(entry.topic_id)
+    return [
+        f"{entry.topic}@{entry.topic_id or '?'}" if len(ids[entry.topic]) > 1 else entry.topic
+        for entry in entries
+    ]
+
+
+def _complete_below(entry: Entry) -> int:
+    """The first offset that is neither stored nor a dead letter."""
+    return min([span[0] for span in (*entry.missing, *entry.in_flight)], default=entry.high)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from stampede.functions.kafka_topics import KafkaTopics
+from stampede.functions.kafka_audit import AlertCheck, KafkaAudit
 from stampede.settings import Settings
 from stampede.store import ledger
-from stampede.store.coverage import Coverage, Interval, topic_key
+from stampede.store.coverage import Coverage, Interval
 from stampede.store.objects import ObjectInfo, Objects
 
 
@@ -16,15 +16,17 @@ def audit(
     topics: Sequence[str],
     everything: bool = False,
     second: Objects | None = None,
+    check: AlertCheck | None = None,
 ) -> list[ledger.Entry]:
     """Compare the ledger with what Kafka has of `topics`, and with what was ingested from disk.
 
-    Returns one entry per table, topic and partition. Kafka's watermarks are read for the `topics`
-    that were not ingested from disk. With `everything`, or without topics, the entries of all
-    other topics that the store knows are returned too.
+    Returns one entry per table, topic and partition. Kafka is asked about the `topics` that were
+    not ingested from disk. With `everything`, or without topics, the entries of all other topics
+    that the store knows are returned too.
 
     With a `second` site the entries are those of its ledger. It must then also have all that the
-    first site accounts for, because Kafka may have deleted its old records.
+    first site accounts for, because Kafka may have deleted its old records. `check` says whether
+    alerts are in the site that is audited; samples of the topics are compared with it.
 
     Raises
     ------
@@ -33,31 +35,22 @@ def audit(
     """
     expected = ledger.expected(objects)
     ingested = {topic for topic, _ in expected}
-    # Kafka before the store: the store need not have what Kafka receives after this.
-    topic_keys: dict[str, str] = {}
-    if in_kafka := [topic for topic in topics if topic not in ingested]:
-        with KafkaTopics(settings) as kafka:
-            topic_keys = {
-                topic: topic_key(topic, topic_id)
-                for topic, topic_id in kafka.topic_ids(in_kafka).items()
-            }
-            expected |= {
-                (topic_keys.get(topic, topic), partition): span
-                for (topic, partition), span in kafka.watermarks(in_kafka).items()
-            }
-    accounts = _with_ids(ledger.accounts(objects), topic_keys)
-    if second is not None:
-        expected = widened(expected, Coverage.union(account.all for account in accounts.values()))
-        accounts = _with_ids(ledger.accounts(second), topic_keys)
-    entries = ledger.entries(accounts, expected)
+    in_kafka = [topic for topic in topics if topic not in ingested]
+    with KafkaAudit(settings, in_kafka, check) as kafka:
+        # Kafka before the store: the store need not have what Kafka receives after this.
+        expected |= kafka.expected()
+        accounts = audited = ledger.accounts(objects)
+        if second is not None:
+            audited = ledger.accounts(second)
+        kafka.settle(audited, objects if second is None else second)
+        if second is not None:
+            seen = Coverage.union(account.all for account in kafka.named(accounts).values())
+            expected = widened(expected, seen)
+        audited = kafka.named(audited)
+        entries = [
+            kafka.judge(entry, audited[entry.table]) for entry in ledger.entries(audited, expected)
+        ]
     return [entry for entry in entries if everything or not topics or entry.topic in topics]
-
-
-def _with_ids(
-    accounts: dict[str, ledger.Account], topic_keys: dict[str, str]
-) -> dict[str, ledger.Account]:
-    """The accounts; offsets stored without a topic's id count for the topic that Kafka has now."""
-    return {table: account.renamed(topic_keys) for table, account in accounts.items()}
 
 
 def widened(

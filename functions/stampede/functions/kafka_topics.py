@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from stampede.errors import SetupError
+from stampede.events.record import Record
 from stampede.events.topic_ids import TopicIds
 from stampede.settings import Settings
 from stampede.store.coverage import Interval, PartitionId
@@ -36,10 +38,13 @@ class KafkaTopics:
             "auto.offset.reset": "earliest",
         }
         self._options = options | settings.kafka_options | fixed
-        self._consumer = Consumer(self._options)
         self._reading: PartitionId | None = None
-        self._last: Message | None = None  # the first message at or after the offset `_asked`
+        self._last: Record | None = None  # the first message at or after the offset `_asked`
         self._asked = 0
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return Consumer(self._options)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
@@ -86,28 +91,28 @@ class KafkaTopics:
             for each in answers
         }
 
-    def message(self, topic: str, number: int, offset: int) -> Message | None:
+    def message(self, topic: str, number: int, offset: int) -> Record | None:
         """The first message of a partition at `offset` or after it; None if there is none.
 
         Messages are what a consumer with ``isolation.level=read_committed`` gets: not the control
         records of transactions, nor what was aborted, or removed by compaction.
         """
         partition, last = (topic, number), self._last
-        if self._reading == partition and last and self._asked <= offset <= last.offset():
+        if self._reading == partition and last and self._asked <= offset <= last.offset:
             return last
-        near = last and last.offset() < offset <= last.offset() + NEAR
+        near = last and last.offset < offset <= last.offset + NEAR
         if self._reading != partition or not near:
             self._consumer.assign([TopicPartition(topic, number, offset)])
             self._reading, self._asked, self._last = partition, offset, None
-        while self._last is None or self._last.offset() < offset:
+        while self._last is None or self._last.offset < offset:
             message = self._consumer.poll(ANSWER_SECONDS)
             if message is None:
                 raise SetupError(f"Kafka at {self._settings.kafka}: {topic}/{number} does not read")
             error = message.error()
             if error is None:
                 if self._last is not None:
-                    self._asked = self._last.offset() + 1
-                self._last = message
+                    self._asked = self._last.offset + 1
+                self._last = Record.of(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reading = None
                 return None
@@ -132,6 +137,11 @@ class KafkaTopics:
             "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
         )
 
+    def close(self) -> None:
+        """Close the connections."""
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
+
     def __enter__(self) -> "KafkaTopics":
         return self
 
@@ -141,4 +151,4 @@ class KafkaTopics:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._consumer.close()
+        self.close()

@@ -4,7 +4,7 @@ It is read only from footers in the store: those of a table's runs and of its de
 ``received = stored + dead-lettered`` is a statement about durable objects, not about a counter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,6 +42,10 @@ class Entry(NamedTuple):
 
     Topics of one name and different `topic_id` are different topics: Kafka's was made anew, or the
     cluster was replaced. `topic_id` is None for offsets that were stored without an id.
+
+    The last four are known only to who asks Kafka: messages that are not due yet, offsets of
+    neither kind that are no messages (control records of transactions, for example), what is wrong
+    besides, and what else there is to say.
     """
 
     table: str
@@ -53,11 +57,25 @@ class Entry(NamedTuple):
     stored: int
     dead_lettered: int
     missing: list[Interval]
+    in_flight: Sequence[Interval] = ()
+    not_messages: int = 0
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def received(self) -> int:
+        """Number of messages."""
+        return self.high - self.low - self.not_messages
 
     @property
     def missing_count(self) -> int:
-        """Number of offsets that are neither stored nor dead-lettered."""
+        """Number of offsets that are neither stored nor dead-lettered, though they were due."""
         return sum(high - low for low, high in self.missing)
+
+    @property
+    def in_flight_count(self) -> int:
+        """Number of offsets that Kafka has and that the source is still to deliver."""
+        return sum(high - low for low, high in self.in_flight)
 
 
 def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dict[str, Account]:

@@ -1,0 +1,168 @@
+"""What `audit` learns from a real Kafka: the store is in memory."""
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from stampede.functions.audit import audit
+from stampede.functions.kafka_topics import KafkaTopics
+from stampede.settings import Settings
+from stampede.store.coverage import topic_key
+from stampede.store.ledger import Entry
+from stampede.store.memory import MemoryObjects
+from stampede.store.schema import TABLES
+from tests.functions.test_audit import produce, store, topic_id
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+def settings(kafka, topic) -> Settings:
+    return Settings(kafka=kafka.bootstrap, group=topic)
+
+
+def store_both(objects: MemoryObjects, offsets: dict) -> None:
+    for table in TABLES:
+        store(objects, table, offsets)
+
+
+def commit(settings: Settings, topic: str, offsets: dict[int, int]) -> None:
+    """Commit offsets as the sources of both functions."""
+    for function in ("cutouts", "lightcurves"):
+        consumer = Consumer(
+            {"bootstrap.servers": settings.kafka, "group.id": f"{settings.group}-{function}"}
+        )
+        consumer.commit(
+            offsets=[TopicPartition(topic, *each) for each in offsets.items()], asynchronous=False
+        )
+        consumer.close()
+
+
+def forget(settings: Settings, topic: str, partition: int, below: int) -> None:
+    """Let Kafka delete its oldest records, as retention does."""
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    where = TopicPartition(topic, partition, below)
+    for done in admin.delete_records([where]).values():
+        done.result(30)
+
+
+def of_partition(entries: list[Entry], number: int = 0, table: str = "cutouts") -> Entry:
+    (entry,) = [e for e in entries if e.partition == number and e.table == table]
+    return entry
+
+
+def test_what_is_not_yet_due_is_in_flight(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 10, 1: 4})
+    store_both(objects, {(topic, 0): [0, 1, 2, 4, 6]})
+    commit(settings, topic, {0: 5, 1: 0})
+    entry = of_partition(entries := audit(objects, settings, [topic]))
+    assert (entry.missing, entry.in_flight) == ([(3, 4)], [(5, 6), (7, 10)])
+    assert (entry.received, entry.stored, entry.in_flight_count) == (10, 5, 4)
+    assert of_partition(entries, 1).in_flight == [(0, 4)]
+    assert not of_partition(entries, 1).faults
+
+
+def test_a_partition_that_no_source_reads_is_told(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 3, 2: 5})
+    store_both(objects, {(topic, 0): range(3)})
+    commit(settings, topic, {0: 3})
+    entry = of_partition(audit(objects, settings, [topic]), 2)
+    assert entry.missing == [(0, 5)]
+    assert entry.faults == ("nothing of this partition was ever stored",)
+
+
+@pytest.mark.parametrize("with_id", [True, False])
+def test_offsets_beyond_kafkas_end_are_told(objects, settings, topic, with_id) -> None:
+    """With an id Kafka lost messages; without one, the topic may be another."""
+    produce(settings, topic, {0: 5})
+    key = topic_key(topic, topic_id(settings, topic) if with_id else None)
+    store_both(objects, {(key, 0): range(10)})
+    entries = audit(objects, settings, [topic])
+    faulty = [e for e in entries if e.faults and e.stored]
+    assert {(e.table, e.partition) for e in faulty} == {(table, 0) for table in TABLES}
+    assert all("offsets 5 to 9 are stored, but Kafka's end is 5" in e.faults[0] for e in faulty)
+    missing = {(e.table, tuple(e.missing)) for e in entries if e.missing}
+    assert missing == (set() if with_id else {(table, ((0, 5),)) for table in TABLES})
+
+
+def test_offsets_stored_without_an_id_count_for_the_topic(objects, settings, topic) -> None:
+    """A store of an older release: its objects have no topic ids."""
+    produce(settings, topic, {0: 10})
+    store_both(objects, {(topic, 0): range(6)})
+    store_both(objects, {(topic_key(topic, topic_id(settings, topic)), 0): range(6, 10)})
+    entry = of_partition(audit(objects, settings, [topic]))
+    assert (entry.stored, entry.missing, entry.faults) == (10, [], ())
+
+
+def test_an_epoch_stands_for_the_id(objects, settings, topic) -> None:
+    """For senders that do not know Kafka's id, such as a KafkaSource."""
+    produce(settings, topic, {0: 4})
+    store_both(objects, {(f"{topic}@2", 0): range(4), (f"{topic}@1", 0): range(900)})
+    now = settings.model_copy(update={"topic_epoch": "2"})
+    entries = [e for e in audit(objects, now, [topic]) if e.stored and e.table == "cutouts"]
+    assert [(e.topic_id, e.stored, e.missing) for e in entries] == [("1", 900, []), ("2", 4, [])]
+    assert entries[0].notes
+    assert not entries[1].notes
+
+
+def test_what_kafka_deleted_before_it_was_stored_is_told(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 20, 1: 8, 2: 6})
+    store_both(objects, {(topic, 0): [*range(5), *range(15, 20)]})
+    commit(settings, topic, {1: 2})
+    for partition, below in ((0, 12), (1, 8), (2, 6)):
+        forget(settings, topic, partition, below)
+    entries = audit(objects, settings, [topic])
+    first = of_partition(entries)
+    assert first.missing == [(5, 12), (12, 15)]
+    assert first.faults == ("Kafka deleted offsets 5 to 11 before they were stored",)
+    # The source stood at offset 2, and Kafka has nothing left.
+    second = of_partition(entries, 1)
+    assert second.missing == [(2, 8)]
+    assert "Kafka deleted offsets 2 to 7 before they were stored" in second.faults
+    # No source was ever there.
+    assert of_partition(entries, 2).faults == (
+        "Kafka deleted offsets 0 to 5 before any was stored",
+    )
+
+
+def test_control_records_are_not_missing(objects, settings, topic) -> None:
+    """Each transaction ends with a record that no consumer gets; aborted ones have no messages."""
+    producer = Producer({"bootstrap.servers": settings.kafka, "transactional.id": topic})
+    producer.init_transactions(60)
+    for number, commit_it in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for _ in range(3 + number):
+            producer.produce(topic, b"alert", partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commit_it else producer.abort_transaction)(60)
+    # 0-2 alerts, 3 control; 4-7 aborted, 8 control; 9-13 alerts, 14 control.
+    alerts = [0, 1, 2, *range(9, 14)]
+    store(objects, "cutouts", {(topic, 0): alerts})
+    store(objects, "detections", {(topic, 0): [*alerts[:1], *alerts[2:-1]]})
+    entries = audit(objects, settings, [topic])
+    cutouts = of_partition(entries)
+    assert (cutouts.missing, cutouts.not_messages, cutouts.received) == ([], 7, 8)
+    assert of_partition(entries, 0, "detections").missing == [(1, 2), (13, 14)]
+    # The control record at the end is not in flight either.
+    commit(settings, topic, {0: 14})
+    assert not of_partition(audit(objects, settings, [topic])).in_flight
+
+
+def test_more_gaps_than_are_looked_at_count_as_missing(
+    objects, settings, topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stampede.functions.kafka_audit.GAP_MESSAGES", 3)
+    produce(settings, topic, {0: 50})
+    store(objects, "cutouts", {(topic, 0): [0, 40]})
+    assert of_partition(audit(objects, settings, [topic])).missing == [(1, 40), (41, 50)]
+
+
+def test_messages_are_found_by_offset_in_any_order(settings, topic) -> None:
+    produce(settings, topic, {0: 30, 1: 5})
+    with KafkaTopics(settings) as kafka:
+        found = [kafka.message(topic, *at) for at in [(0, 29), (0, 0), (1, 4), (0, 7), (0, 8)]]
+        assert [each and each.offset for each in found] == [29, 0, 4, 7, 8]
+        assert kafka.message(topic, 0, 30) is None
