@@ -55,13 +55,15 @@ def audit(
         topics = settings.topics.split(",")
     if site is AuditedStore.REPLICA:
         sys.exit(_audit_replica(settings, topics or [], everything, results_console()))
-    sys.exit(report(entries_of(settings, topics or [], everything), results_console()))
+    entries = entries_of(settings, topics or [], everything, compare=True)
+    sys.exit(report(entries, results_console()))
 
 
 def _audit_replica(
     settings: Settings, topics: list[str], everything: bool, console: Console
 ) -> int:
     """Print the ledger of the second site and the objects it lacks; return the exit status."""
+    from stampede.functions.alert_check import alert_check
     from stampede.functions.audit import audit as audit_topics
     from stampede.functions.audit import missing_by_kind
     from stampede.functions.replicate import make_replica
@@ -70,13 +72,16 @@ def _audit_replica(
     replica = make_replica(settings)
     first, second = replica.source, replica.target
     try:
-        # Read the ledger of the second site last: what was copied meanwhile is not missing.
-        missing = missing_by_kind(replica.missing())
-        entries = audit_topics(first, settings, topics, everything, second)
-    except StoreDown as error:
-        entries = audit_topics(second, settings, topics, everything)  # raises if this one is down
-        console.print("the first site does not answer; the second proves by itself:")
-        console.print(error.message, style="yellow", highlight=False, soft_wrap=True)
+        with alert_check(replica_settings(settings)) as check:
+            try:
+                # Read the ledger of the second site last: what was copied meanwhile is not missing.
+                missing = missing_by_kind(replica.missing())
+                entries = audit_topics(first, settings, topics, everything, second, check)
+            except StoreDown as error:
+                # This raises an error if the second site is down too.
+                entries = audit_topics(second, settings, topics, everything, None, check)
+                console.print("the first site does not answer; the second proves by itself:")
+                console.print(error.message, style="yellow", highlight=False, soft_wrap=True)
     finally:
         replica.close()
     status = report(entries, console, ends=True)
@@ -92,12 +97,34 @@ def _audit_replica(
     return 1 if missing else status
 
 
-def entries_of(settings: Settings, topics: list[str], everything: bool = False) -> list[Entry]:
-    """The ledger's entries for these topics; with `everything` for all that the store knows."""
+def entries_of(
+    settings: Settings, topics: list[str], everything: bool = False, compare: bool = False
+) -> list[Entry]:
+    """The ledger's entries for these topics; with `everything` for all that the store knows.
+
+    With `compare` samples of what Kafka has are compared with the store, alert by alert.
+    """
+    from stampede.functions.alert_check import alert_check
     from stampede.functions.audit import audit as audit_topics
     from stampede.store.open import open_objects
 
-    return audit_topics(open_objects(settings), settings, topics, everything)
+    with alert_check(settings) as check:
+        return audit_topics(
+            open_objects(settings), settings, topics, everything, None, check if compare else None
+        )
+
+
+def replica_settings(settings: Settings) -> Settings:
+    """Settings whose store is the second site."""
+    return settings.model_copy(
+        update={
+            "store": settings.replica,
+            "access_key": settings.replica_access_key,
+            "secret_key": settings.replica_secret_key,
+            "region": settings.replica_region,
+            "ca_file": settings.replica_ca_file,
+        }
+    )
 
 
 def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
@@ -133,8 +160,8 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
         console.print(f"{missing:,} offsets are neither stored nor dead letters", style="bold red")
     if in_flight:
         console.print(
-            f"{in_flight:,} offsets are in flight: Kafka has them, and the source has not delivered "
-            "them yet"
+            f"{in_flight:,} offsets are in flight: Kafka has them, and the source has not yet "
+            "delivered them"
         )
     if missing or faulty:
         return 1

@@ -44,9 +44,9 @@ def audit(
             audited = ledger.accounts(second)
         kafka.settle(audited, objects if second is None else second)
         if second is not None:
-            seen = Coverage.union(account.all for account in kafka.named(accounts).values())
+            seen = Coverage.union(account.all for account in kafka.renamed(accounts).values())
             expected = widened(expected, seen)
-        audited = kafka.named(audited)
+        audited = kafka.renamed(audited)
         entries = [
             kafka.judge(entry, audited[entry.table]) for entry in ledger.entries(audited, expected)
         ]

@@ -7,30 +7,22 @@ can tell.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
-from stampede.errors import StampedeError
-from stampede.events.event import Event
+from stampede.deadletters.stored import AlertCheck
 from stampede.events.record import Record
 from stampede.functions import ALERT_FUNCTIONS
+from stampede.functions.intervals import count, joined, named, within
+from stampede.functions.kafka_samples import ANEW, LEAST, SAMPLES, chosen, differing
 from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
 from stampede.store.ledger import Account, Entry
 from stampede.store.objects import Objects
 
-AlertCheck = Callable[[str, Sequence[Event]], Sequence[StampedeError | None]]
-"""For each event None if a table has a row of its alert, otherwise the reason why not."""
-
-SAMPLES = 48  # records of a topic that are compared with the store, but at least `LEAST`
-LEAST = 3  # of a partition: the oldest, the newest, and one between
-AT_ONCE = 16  # records checked together; a record may have megabytes
 GAP_MESSAGES = 5000  # most messages that are read to learn which gaps are messages
 FUNCTIONS = {table: function for function, table in ALERT_FUNCTIONS.items()}
-
-ANEW = "the topic was made anew under its name, or the cluster was replaced"
 
 
 class KafkaAudit:
@@ -108,14 +100,15 @@ class KafkaAudit:
             key = self._keys[topic]
             for wanted in {topic, key}:
                 found = self._beyond(accounts, wanted, key, ends)
-                if self._check and not found:
-                    found = self._differing(accounts, wanted, topic, objects)
+                if self._check:
+                    samples = self._samples(topic, wanted, accounts)
+                    found = differing(accounts, wanted, samples, self._check, objects) | found
                 if found and wanted != key:
                     self._strangers.add(topic)
                 for place, reason in found.items():
                     self._faults[place].append(reason)
 
-    def named(self, accounts: Mapping[str, Account]) -> dict[str, Account]:
+    def renamed(self, accounts: Mapping[str, Account]) -> dict[str, Account]:
         """The accounts; offsets that were stored without an id count for the topic that Kafka has.
 
         Not those that `settle` found to be of another topic.
@@ -137,19 +130,17 @@ class KafkaAudit:
         if key != self._keys[entry.topic]:
             present = self._keys[entry.topic].partition("@")[2] or "no id"
             note = f"of an earlier topic of this name; Kafka's now has the id {present}"
-            return entry._replace(faults=tuple(faults), notes=(note,))
+            return entry._replace(notes=(note, *faults))
         low, high = self._spans.get(partition, (entry.low, entry.high))
         committed = self._committed[entry.table].get((entry.topic, entry.partition))
         gaps = entry.missing
-        forgotten = _within(gaps, 0, low)
-        due = _within(gaps, low, high if committed is None else committed)
+        forgotten = within(gaps, 0, low)
+        due = within(gaps, low, high if committed is None else committed)
         missing = self._messages(entry, due)
-        in_flight = (
-            [] if committed is None else self._waiting(entry, _within(gaps, committed, high))
-        )
-        not_messages = entry.missing_count - _count(forgotten) - _count(missing) - _count(in_flight)
+        in_flight = [] if committed is None else self._waiting(entry, within(gaps, committed, high))
+        not_messages = entry.missing_count - count(forgotten) - count(missing) - count(in_flight)
         if forgotten:
-            faults.append(f"Kafka deleted {_named(forgotten)} before they were stored")
+            faults.append(f"Kafka deleted {named(forgotten)} before they were stored")
         if not account.all.intervals(*partition):
             if low and not forgotten:
                 faults.append(f"Kafka deleted offsets 0 to {low - 1:,} before any was stored")
@@ -176,62 +167,32 @@ class KafkaAudit:
                 if topic != wanted:
                     continue
                 end = ends.get((key, number), 0)
-                spans = _within(account.all.intervals(topic, number), end, 1 << 62)
+                spans = within(account.all.intervals(topic, number), end, 1 << 62)
                 if spans:
                     found[table, (wanted, number)] = (
-                        f"{_named(spans)} are stored, but Kafka's end is {end:,}: {ANEW}, or Kafka "
-                        "lost its newest messages, or a stranger sent events"
+                        f"{named(spans)} are stored, but Kafka's end is {end:,}: {ANEW}, or Kafka "
+                        "lost its newest messages, or events came that are not from Kafka"
                     )
         return found
 
-    def _differing(
-        self, accounts: Mapping[str, Account], wanted: str, topic: str, objects: Objects
-    ) -> dict[tuple[str, PartitionId], str]:
-        """Samples of the topic whose offsets are stored, and whose alerts are not."""
-        check = self._check
-        assert check is not None
-        random_numbers = random.Random(wanted)
+    def _samples(
+        self, topic: str, wanted: str, accounts: Mapping[str, Account]
+    ) -> dict[int, list[Record]]:
+        """Messages of each partition whose offsets are accounted for under the key `wanted`."""
+        numbers = random.Random(wanted)
         claimed = Coverage.union(account.all for account in accounts.values())
-        numbers = [number for key, number in claimed.partitions() if key == wanted]
-        found: dict[tuple[str, PartitionId], str] = {}
-        for number in numbers:
-            low, high = self._spans.get((self._keys[topic], number), (0, 0))
-            spans = _within(claimed.intervals(wanted, number), low, high)
-            wish = max(LEAST, SAMPLES // len(numbers))
-            messages = self._sample(topic, number, _chosen(spans, wish, random_numbers))
-            for table, account in accounts.items():
-                stored: list[Record] = []
-                dead: list[Record] = []
-                for message in messages:
-                    position = wanted, number, message.offset
-                    if position in account.stored:
-                        stored.append(message)
-                    elif position in account.dead_lettered:
-                        dead.append(message)
-                reasons = []
-                for first in range(0, len(stored), AT_ONCE):
-                    events = [_event(message) for message in stored[first : first + AT_ONCE]]
-                    reasons += [
-                        f"{event.attributes['id']} is stored, but {reason.message}"
-                        for event, reason in zip(events, check(table, events), strict=True)
-                        if reason is not None
-                    ]
-                reasons += _other_letters(objects, table, wanted, dead)
-                if reasons:
-                    found[table, (wanted, number)] = (
-                        f"{reasons[0]}; {len(reasons)} of {len(stored) + len(dead)} samples are "
-                        f"not what Kafka has: {ANEW}, or the store lost them"
-                    )
-        return found
-
-    def _sample(self, topic: str, number: int, offsets: Sequence[int]) -> list[Record]:
-        """The messages at these offsets, or the next after them."""
-        messages = {}
-        for offset in offsets:
-            message = self._kafka.message(topic, number, offset)
-            if message is not None:
-                messages[message.offset] = message
-        return list(messages.values())
+        partitions = [number for key, number in claimed.partitions() if key == wanted]
+        samples = {}
+        for partition in partitions:
+            low, high = self._spans.get((self._keys[topic], partition), (0, 0))
+            spans = within(claimed.intervals(wanted, partition), low, high)
+            wish = max(LEAST, SAMPLES // len(partitions))
+            messages = [
+                self._kafka.message(topic, partition, offset)
+                for offset in chosen(spans, wish, numbers)
+            ]
+            samples[partition] = list({m.offset: m for m in messages if m is not None}.values())
+        return samples
 
     def _messages(self, entry: Entry, gaps: Sequence[Interval]) -> list[Interval]:
         """The parts of `gaps` that are messages, or that were too many to look at."""
@@ -248,7 +209,7 @@ class KafkaAudit:
                     break
                 at = message.offset + 1
                 found.append((at - 1, at))
-        return _joined(found)
+        return joined(found)
 
     def _waiting(self, entry: Entry, gaps: Sequence[Interval]) -> list[Interval]:
         """The gaps, each from its first message; those without any are left out."""
@@ -258,64 +219,3 @@ class KafkaAudit:
             if message is not None and message.offset < high:
                 found.append((message.offset, high))
         return found
-
-
-def _event(message: Record) -> Event:
-    """A record as an event, with the attributes that name it."""
-    return Event({"id": f"offset {message.offset:,}", "source": message.topic}, message.value)
-
-
-def _other_letters(objects: Objects, table: str, key: str, messages: Sequence[Record]) -> list[str]:
-    """The messages whose dead letters have other bytes."""
-    ids = {f"{table}/{key}/{each.partition}/{each.offset}": each for each in messages}
-    if not ids:
-        return []
-    held: dict[str, list[bytes]] = {}
-    reader = DeadLetterReader(objects, DeadLetterFilter(table, frozenset(ids)))
-    for letter in reader.letters():
-        held.setdefault(letter.id, []).append(letter.data)
-    return [
-        f"the dead letter {name} has other bytes"
-        for name, message in ids.items()
-        if name in held and message.value not in held[name]
-    ]
-
-
-def _chosen(spans: Sequence[Interval], most: int, numbers: random.Random) -> list[int]:
-    """The oldest and the newest offset, and others at random: at most `most`, in order."""
-    total = _count(spans)
-    if not total:
-        return []
-    places = {0, total - 1, *numbers.sample(range(total), min(total, most - 2))}
-    offsets, passed = [], 0
-    for low, high in spans:
-        offsets += [low + p - passed for p in sorted(places) if passed <= p < passed + high - low]
-        passed += high - low
-    return offsets
-
-
-def _within(spans: Sequence[Interval], low: int, high: int) -> list[Interval]:
-    """The parts of the intervals in ``[low, high)``."""
-    cut = [(max(start, low), min(end, high)) for start, end in spans]
-    return [(start, end) for start, end in cut if start < end]
-
-
-def _joined(spans: Sequence[Interval]) -> list[Interval]:
-    """The intervals in order; those that touch are one."""
-    joined: list[Interval] = []
-    for low, high in sorted(spans):
-        if joined and joined[-1][1] == low:
-            joined[-1] = joined[-1][0], high
-        else:
-            joined.append((low, high))
-    return joined
-
-
-def _count(spans: Sequence[Interval]) -> int:
-    return sum(high - low for low, high in spans)
-
-
-def _named(spans: Sequence[Interval]) -> str:
-    low, high = spans[0]
-    more = f" and {_count(spans[1:]):,} more" if len(spans) > 1 else ""
-    return f"offsets {low:,} to {high - 1:,}{more}"
