@@ -183,6 +183,18 @@ def test_a_kafka_source_sets_all_fields_of_its_delivery() -> None:
         assert delivery["deadLetterSink"]["uri"] == f"/{ALERT_FUNCTIONS[function]}"
 
 
+def test_an_epoch_is_sent_and_expected() -> None:
+    """A KafkaSource does not know Kafka's id of a topic; `audit` must expect what it sends."""
+    for source in objects("kafkasource", "KafkaSource").values():
+        assert source["spec"]["ceOverrides"]["extensions"]["topicid"] == "2026"
+        group = source["spec"]["consumerGroup"]
+        (toolbox,) = objects("kafkasource", "Deployment").values()
+        (container,) = toolbox["spec"]["template"]["spec"]["containers"]
+        variables = environment(container)
+        assert variables["STAMPEDE_TOPIC_EPOCH"] == "2026"
+        assert group.rpartition("-")[0] == variables["STAMPEDE_GROUP"]
+
+
 def test_a_container_source_sends_dead_letters_to_the_table_of_its_function() -> None:
     made = objects("full", "ContainerSource")
     assert made

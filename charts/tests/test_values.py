@@ -137,7 +137,7 @@ DETERMINED = {
     *("host", "port", "socket", "spool", "namespace", "source_name", "triggers", "subscribers"),
     *("store", "access_key", "secret_key", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
-    *("kafka", "topics", "group", "kafka_options", "retries", "backoff_seconds"),
+    *("kafka", "topics", "group", "topic_epoch", "kafka_options", "retries", "backoff_seconds"),
     *("sink", "sink_token", "dead_letter_sink", "ce_overrides", "notifications", "functions"),
 }
 

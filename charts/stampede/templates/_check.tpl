@@ -42,6 +42,8 @@
 {{- if or $source.options $source.settings -}}
 {{- fail (printf "sources.%s: options and settings apply to kind: container only, not to a KafkaSource" $name) -}}
 {{- end -}}
+{{- else if $source.epoch -}}
+{{- fail (printf "sources.%s: epoch applies to kind: kafka only; a source of kind container asks Kafka for the ids of its topics" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or .Values.broker.create .Values.broker.name) -}}

@@ -140,6 +140,12 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- include "stampede.env.replica" $ | trim | nindent 0 }}
 {{- if $source }}
 {{- include "stampede.env.kafka" (list $ $source) | nindent 0 }}
+- name: STAMPEDE_GROUP
+  value: {{ include "stampede.groups" (list $ (index . 1) $source) }}
+{{- with $source.epoch }}
+- name: STAMPEDE_TOPIC_EPOCH
+  value: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- $urls := dict -}}
 {{- range include "stampede.functions" $ | fromYamlArray }}{{ $_ := set $urls . (include "stampede.url" (list $ .)) }}{{ end }}

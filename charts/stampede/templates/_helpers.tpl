@@ -63,8 +63,12 @@ Consumer group of a source for a function: (list $ "lsst" $source "cutouts"). It
 use it: each would get only half of the alerts.
 */}}
 {{- define "stampede.group" -}}
+{{- printf "%s-%s" (include "stampede.groups" .) (index . 3) -}}
+{{- end }}
+{{/* What the consumer groups of a source begin with: (list $ "lsst" $source). */}}
+{{- define "stampede.groups" -}}
 {{- $default := printf "%s-%s" (index . 0).Release.Namespace (include "stampede.name" (list (index . 0) (index . 1))) -}}
-{{- printf "%s-%s" ((index . 2).group | default $default) (index . 3) -}}
+{{- (index . 2).group | default $default -}}
 {{- end }}
 {{/* Name of a source for a function: (list $ "lsst" "cutouts"). */}}
 {{- define "stampede.source" -}}

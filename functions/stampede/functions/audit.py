@@ -42,10 +42,10 @@ def audit(
         accounts = audited = ledger.accounts(objects)
         if second is not None:
             audited = ledger.accounts(second)
-        kafka.settle(audited, objects if second is None else second)
+        seen = Coverage.union(account.all for account in accounts.values())
+        kafka.settle(audited, objects if second is None else second, seen)
         if second is not None:
-            seen = Coverage.union(account.all for account in kafka.renamed(accounts).values())
-            expected = widened(expected, seen)
+            expected = widened(expected, seen.renamed(kafka.same))
         audited = kafka.renamed(audited)
         entries = [
             kafka.judge(entry, audited[entry.table]) for entry in ledger.entries(audited, expected)

@@ -6,6 +6,7 @@ can tell.
 """
 
 import random
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -17,10 +18,11 @@ from stampede.functions.intervals import count, joined, named, within
 from stampede.functions.kafka_samples import ANEW, LEAST, SAMPLES, chosen, differing
 from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
-from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
+from stampede.store.coverage import Coverage, Interval, PartitionId, split_topic_key, topic_key
 from stampede.store.ledger import Account, Entry
 from stampede.store.objects import Objects
 
+KAFKA_ID = re.compile("[A-Za-z0-9_-]{22}")
 GAP_MESSAGES = 5000  # most messages that are read to learn which gaps are messages
 FUNCTIONS = {table: function for function, table in ALERT_FUNCTIONS.items()}
 
@@ -50,7 +52,8 @@ class KafkaAudit:
         self._keys: dict[str, str] = {}
         self._spans: dict[PartitionId, Interval] = {}
         self._committed: dict[str, Mapping[PartitionId, int | None]] = {}
-        self._strangers: set[str] = set()  # topics whose offsets without an id are of another topic
+        self.same: dict[str, str] = {}  # other keys of a present topic, and its key
+        self._ids: dict[str, str] = {}
         self._faults: dict[tuple[str, PartitionId], list[str]] = defaultdict(list)
         self._lookups = GAP_MESSAGES
 
@@ -67,9 +70,11 @@ class KafkaAudit:
 
     def expected(self) -> dict[PartitionId, Interval]:
         """The offsets that Kafka has or had of each partition, by topic key."""
-        ids = self._kafka.topic_ids(self._topics)
+        self._ids = self._kafka.topic_ids(self._topics)
         epoch = self._settings.topic_epoch
-        self._keys = {topic: topic_key(topic, epoch or ids.get(topic)) for topic in self._topics}
+        self._keys = {
+            topic: topic_key(topic, epoch or self._ids.get(topic)) for topic in self._topics
+        }
         watermarks = self._kafka.watermarks(self._topics)
         if not watermarks:
             return {}
@@ -87,38 +92,52 @@ class KafkaAudit:
             expected[self._keys[topic], number] = min(low, lowest), high
         return expected
 
-    def settle(self, accounts: Mapping[str, Account], objects: Objects) -> None:
+    def settle(
+        self, accounts: Mapping[str, Account], objects: Objects, seen: Coverage | None = None
+    ) -> None:
         """Find out whether offsets in these accounts are those of the alerts that Kafka has now.
 
-        `objects` is the store that the accounts were read from.
+        Parameters
+        ----------
+        objects
+            The store that the accounts were read from.
+        seen
+            What another site accounts for.
         """
+        known = Coverage.union(account.all for account in accounts.values()) | (seen or Coverage())
+        keys = {key for key, _ in known.partitions()}
         ends = {
             (self._keys[topic], number): high
             for (topic, number), (_, high) in self._kafka.watermarks(self._topics).items()
         }
         for topic in self._topics:
             key = self._keys[topic]
-            for wanted in {topic, key}:
+            for wanted in sorted(other for other in keys if self._may_be(topic, other)):
                 found = self._beyond(accounts, wanted, key, ends)
                 if self._check:
                     samples = self._samples(topic, wanted, accounts)
                     found = differing(accounts, wanted, samples, self._check, objects) | found
-                if found and wanted != key:
-                    self._strangers.add(topic)
+                if not found and wanted != key:
+                    self.same[wanted] = key
                 for place, reason in found.items():
                     self._faults[place].append(reason)
 
     def renamed(self, accounts: Mapping[str, Account]) -> dict[str, Account]:
-        """The accounts; offsets that were stored without an id count for the topic that Kafka has.
+        """The accounts; offsets under other keys of a present topic count for that topic.
 
-        Not those that `settle` found to be of another topic.
+        Those are offsets that `settle` found to be of the same topic, stored without an id say.
         """
-        keys = {
-            topic: key
-            for topic, key in self._keys.items()
-            if topic != key and topic not in self._strangers
-        }
-        return {table: account.renamed(keys) for table, account in accounts.items()}
+        return {table: account.renamed(self.same) for table, account in accounts.items()}
+
+    def _may_be(self, topic: str, key: str) -> bool:
+        """Whether offsets under a key may be those of the topic that Kafka has now."""
+        name, topic_id = split_topic_key(key)
+        if name != topic:
+            return False
+        if topic_id is None or key == self._keys[topic] or topic_id == self._ids.get(topic):
+            return True
+        # An epoch, and this source asks Kafka for ids now.
+        return not self._settings.topic_epoch and not KAFKA_ID.fullmatch(topic_id)
 
     def judge(self, entry: Entry, account: Account) -> Entry:
         """The entry with what Kafka tells of its offsets."""

@@ -166,3 +166,16 @@ def test_messages_are_found_by_offset_in_any_order(settings, topic) -> None:
         found = [kafka.message(topic, *at) for at in [(0, 29), (0, 0), (1, 4), (0, 7), (0, 8)]]
         assert [each and each.offset for each in found] == [29, 0, 4, 7, 8]
         assert kafka.message(topic, 0, 30) is None
+
+
+def test_offsets_of_an_epoch_count_when_the_source_knows_ids(objects, settings, topic) -> None:
+    """After a change from a KafkaSource to a source that asks Kafka, and back."""
+    produce(settings, topic, {0: 10})
+    present = topic_key(topic, topic_id(settings, topic))
+    store_both(objects, {(f"{topic}@7", 0): range(6), (present, 0): range(6, 10)})
+    entry = of_partition(audit(objects, settings, [topic]))
+    assert (entry.stored, entry.missing) == (10, [])
+    back = MemoryObjects()
+    store_both(back, {(present, 0): range(6), (f"{topic}@7", 0): range(6, 10)})
+    entry = of_partition(audit(back, settings.model_copy(update={"topic_epoch": "7"}), [topic]))
+    assert (entry.topic_id, entry.stored, entry.missing) == ("7", 10, [])
