@@ -45,6 +45,11 @@ RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", 
 RUN_BYTES = Gauge(
     "stampede_run_bytes", "Bytes of live runs, as of the last compaction", ["table", "level"]
 )
+QUARANTINED_OBJECTS = Gauge(
+    "stampede_quarantined_objects",
+    "Objects named like a run that this process cannot read or verify, and leaves out",
+    ["table"],
+)
 
 SOURCE_EVENTS = Counter("stampede_source_events_total", "Events delivered", ["outcome"])
 SOURCE_RETRIES = Counter(

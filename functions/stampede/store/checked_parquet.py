@@ -18,26 +18,42 @@ from stampede.errors import Damaged
 CRC32 = "stampede.crc32"
 PLACEHOLDER = {CRC32: "0" * 16}
 """Metadata that a writer adds to a file, for `seal` to fill in."""
+BODY = "stampede.body_crc32"
+BODY_PLACEHOLDER = {BODY: "0" * 8}
+"""The same for the CRC-32 of all bytes before the footer, of files whose name is no digest of them.
+
+Parquet's CRCs leave out the headers of pages. A damaged header cannot go unnoticed where it
+matters, but some of its bits are never read.
+"""
 # What pyarrow raises for bytes that are not the Parquet they should be; its exceptions are also
 # ValueError, KeyError, TypeError and the like.
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
 
-# The pair in Thrift's compact protocol, but for the sixteen digits: key, then the value's length.
-_PAIR = b"\x18" + bytes([len(CRC32)]) + CRC32.encode() + b"\x18\x10"
+
+def _pair(name: str, digits: int) -> bytes:
+    """How a pair begins in Thrift's compact protocol: its name, then its value's length."""
+    return b"\x18" + bytes([len(name)]) + name.encode() + b"\x18" + bytes([digits])
+
+
+_PAIR, _BODY_PAIR = _pair(CRC32, 16), _pair(BODY, 8)
 _SIZE = len(_PAIR) + 16
 
 
 def seal(data: pa.Buffer) -> pa.Buffer:
-    """Fill the footer's checksums into a Parquet file that was written with `PLACEHOLDER`.
+    """Fill the checksums into a Parquet file that was written with `PLACEHOLDER`.
 
     Changes `data` in place, because a pack has many megabytes.
     """
     view = memoryview(data).cast("B")
     start = len(view) - 8 - int.from_bytes(view[-8:-4], "little")
-    footer = bytes(view[start:-8])
-    pair = footer.rindex(_PAIR)
-    digits = start + pair + len(_PAIR)
-    view[digits : digits + 16] = _digits(footer, pair)
+    footer = bytearray(view[start:-8])
+    pair, body = footer.rindex(_PAIR), footer.rfind(_BODY_PAIR)
+    if body > pair:
+        digits = body + len(_BODY_PAIR)
+        footer[digits : digits + 8] = f"{zlib.crc32(view[:start]):08x}".encode()
+    digits = pair + len(_PAIR)
+    footer[digits : digits + 16] = _digits(footer, pair)
+    view[start:-8] = footer
     return data
 
 
@@ -120,7 +136,7 @@ _OLD = {b"ARROW:schema"} | {
 }
 
 
-def _digits(footer: bytes, pair: int) -> bytes:
+def _digits(footer: bytes | bytearray, pair: int) -> bytes:
     """The checksums of a footer whose pair begins at byte `pair`."""
     before, after = zlib.crc32(footer[:pair]), zlib.crc32(footer[pair + _SIZE :])
     return f"{before:08x}{after:08x}".encode()

@@ -126,7 +126,8 @@ def merge(
             rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
             report.rows_read += rows.num_rows
             writer.add(sort_unique(rows, table.spec))
-        data = writer.close(level, planned.inputs, coverage)
+        place = (number, len(planned.parts))
+        data = writer.close(level, planned.inputs, coverage, planned.cuts, place)
         _put_checked(table, key, data, writer.rows)
         report.rows_written += writer.rows
         report.bytes_written += data.size

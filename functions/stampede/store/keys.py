@@ -7,6 +7,8 @@ import pyarrow as pa
 
 from stampede.store.schema import TableSpec
 
+LONG = 256  # bytes of a leading key that are compared to find a row group; no survey has such ids
+
 
 def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
     """Leading keys as an array of shape (n,): int64, or UTF-8 bytes.
@@ -17,6 +19,24 @@ def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
     if pa.types.is_string(spec.schema.field(spec.leading).type):
         return np.array([value.encode() for value in values] or [b""], np.bytes_)[: len(values)]
     return np.array(values, np.int64)
+
+
+def bounds(values: Sequence, spec: TableSpec, upper: bool = False) -> np.ndarray:
+    """As `sortable`, but a long string is cut to a bound of it: a lower one, or an `upper` one.
+
+    numpy gives every string of an array the room of the longest.
+    """
+    if pa.types.is_string(spec.schema.field(spec.leading).type):
+        cut = [_bound(value.encode(), upper) for value in values]
+        return np.array(cut or [b""], np.bytes_)[: len(values)]
+    return np.array(values, np.int64)
+
+
+def _bound(value: bytes, upper: bool) -> bytes:
+    if len(value) <= LONG:
+        return value
+    beginning = value[:LONG].decode(errors="ignore").encode()  # no character is cut
+    return beginning + b"\xff" * upper  # which no UTF-8 contains
 
 
 def overlapping(firsts: np.ndarray, lasts: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from stampede.store.runs import Run, RunName, digest
 
 # The bytes of a merged run depend on the program too. Increase this number when you change how
 # runs are written or how versions of a row are compared.
-FORMAT = f"1 {pa.__version__}"
+FORMAT = f"2 {pa.__version__}"
 
 Bound = Any  # a leading key, int or str; None is after all keys
 
@@ -30,10 +30,17 @@ class MergePlan:
     inputs: tuple[str, ...]
     parts: tuple[tuple[Bound, ...], ...]
 
+    @property
+    def cuts(self) -> str:
+        """A digest of the bounds and of the program's version: with the inputs they are the name.
+
+        Each part's footer holds it, so that a reader can hold a part to its name.
+        """
+        return digest(json.dumps([FORMAT, self.parts]))
+
     def name(self, part: int) -> RunName:
         """The name of a part of the output."""
-        text = json.dumps([FORMAT, self.inputs, self.parts])
-        return RunName(self.level, digest(text), part, len(self.parts))
+        return RunName.merged(self.level, self.inputs, self.cuts, part, len(self.parts))
 
 
 class RowGroups:

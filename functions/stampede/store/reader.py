@@ -26,6 +26,7 @@ GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 60,000 rows that is the whole footer,
 # so lookups need no extra request.
 TAIL_BYTES = 32 << 10
+MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
 
 class RunReader:
@@ -45,55 +46,60 @@ class RunReader:
     def footer(self, info: ObjectInfo) -> RunInfo:
         """A part's metadata, from the end of the object.
 
-        Raises `NotFound`, `StoreDown`.
+        Raises `NotFound`, `StoreDown`, `Damaged`.
         """
         tail, footer_size = self._tail(info, min(info.size, TAIL_BYTES))
         with _parquet(info.key):
             metadata = (
                 None if footer_size <= len(tail) else run_metadata(info.key, tail, self.spec.schema)
             )
-            if metadata is None:
-                footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
-                self._cache_index(info.key, footer)
-                metadata = metadata_of(footer)
-        return parse_footer(metadata, info)
+            if metadata is not None:
+                return parse_footer(metadata, info, self.spec)
+            footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
+            run = parse_footer(metadata_of(footer), info, self.spec)
+            self._cache_index(run, footer)
+            return run
 
     def index(self, run: RunInfo) -> RunIndex:
-        """The part's row groups. Raises `NotFound`, `StoreDown`."""
-        index = self.cache.get(("index", run.key))
+        """The part's row groups. Raises `NotFound`, `StoreDown`, `Damaged`."""
+        index: RunIndex | None = self.cache.get(_cached("index", run))
         if index is None:
             with _parquet(run.key):
-                index = self._cache_index(run.key, self._footer(run.object))
-        if index.rows.sum() != run.rows:
-            raise Damaged(f"{run.key} does not have the number of rows in its footer")
+                index = self._cache_index(run, self._footer(run.object))
         return index
 
+    def has_index(self, run: RunInfo) -> bool:
+        """Whether the cache has the part's index."""
+        return self.cache.holds(_cached("index", run))
+
     def open(self, run: RunInfo) -> "RunFile":
-        """A part to read row groups from. Raises `NotFound`, `StoreDown`."""
+        """A part to read row groups from. Raises `NotFound`, `StoreDown`, `Damaged`."""
         return RunFile(self.objects, run, self.index(run), self.spec)
 
     def read(self, run: RunInfo, groups: Sequence[int]) -> "list[Block]":
         """The rows of each of `groups`, ascending, from the cache if they are there.
 
-        Raises `NotFound`, `StoreDown`.
+        Raises `NotFound`, `StoreDown`, `Damaged`.
         """
-        cached = {group: self.cache.get((group, run.key)) for group in groups}
+        cached = {group: self.cache.get(_cached(group, run)) for group in groups}
         if missing := [group for group, rows in cached.items() if rows is None]:
             file = self.open(run)
             for group, block in file.fetch(missing):
                 # Cache decoded rows, though they take four times the memory: decoding at each
                 # lookup took half the time of `read` (`stampede bench read`).
-                cached[group] = rows = Block.of(file.decode(group, block), self.spec.leading)
-                self.cache.put((group, run.key), rows, rows.nbytes)
+                with _parquet(run.key):
+                    rows = Block.of(file.decode(group, block), self.spec.leading)
+                cached[group] = rows
+                self.cache.put(_cached(group, run), rows, rows.nbytes)
         return list(cached.values())
 
     def has(self, run: RunInfo, groups: Sequence[int]) -> bool:
         """Whether the cache has all of `groups`."""
-        return all(self.cache.holds((group, run.key)) for group in groups)
+        return all(self.cache.holds(_cached(group, run)) for group in groups)
 
-    def _cache_index(self, key: str, footer: bytes) -> RunIndex:
-        index = parse_index(key, footer, self.spec)
-        self.cache.put(("index", key), index, index.nbytes)
+    def _cache_index(self, run: RunInfo, footer: bytes) -> RunIndex:
+        index = parse_index(run, footer, self.spec)
+        self.cache.put(_cached("index", run), index, index.nbytes)
         return index
 
     def _footer(self, info: ObjectInfo) -> bytes:
@@ -106,12 +112,16 @@ class RunReader:
     def _tail(self, info: ObjectInfo, length: int) -> tuple[bytes, int]:
         """The last `length` bytes without the final 8 of Parquet, and the length of the footer.
 
-        Raises `NotFound`, `StoreDown`.
+        Raises `NotFound`, `StoreDown`, `Damaged`.
         """
+        if info.size < MIN_BYTES:
+            raise Damaged(f"{info.key} has {info.size} bytes, too few for Parquet")
         tail = self.objects.get(info.key, info.size - length, length)
+        if len(tail) != length:
+            raise StoreDown(f"{info.key} is shorter than it was listed")
         footer_size = int.from_bytes(tail[-8:-4], "little")
-        if len(tail) != length or tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
-            raise StoreDown(f"{info.key} is cut short or is not Parquet")
+        if tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
+            raise Damaged(f"{info.key} is cut short or is not Parquet")
         return tail[:-8], footer_size
 
 
@@ -152,7 +162,7 @@ class RunFile:
         self._index = index
 
     def read(self, groups: Sequence[int]) -> list[pa.Table]:
-        """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`."""
+        """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
         return [self.decode(group, block) for group, block in self.fetch(groups)]
 
     def fetch(self, groups: Sequence[int]) -> Iterator[tuple[int, bytes]]:
@@ -175,7 +185,14 @@ class RunFile:
                 source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
             )
             rows = file.read_row_group(number, use_threads=False)
+            if rows.num_rows != self._index.rows[group]:
+                raise Damaged(f"{self.run.key} does not have the rows that its footer says")
         return with_columns(rows, self._spec, self.run.key)
+
+
+def _cached(what: int | str, run: RunInfo) -> tuple:
+    """The cache's name of a row group, or of the index, of a part. A mended part is another."""
+    return what, run.key, run.object.etag
 
 
 @contextmanager

@@ -5,8 +5,9 @@ listing is in key order. So a listing shows a run before any run that it was mer
 move up during a listing are seen twice, never missed.
 """
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -37,6 +38,13 @@ class RunName:
         """Where the part lies in the store."""
         part = f"-{self.part}of{self.parts}" if self.parts > 1 else ""
         return f"{prefix(table)}{self.run}{part}.parquet"
+
+    @classmethod
+    def merged(
+        cls, level: int, inputs: Sequence[str], cuts: str, part: int, parts: int
+    ) -> "RunName":
+        """The name of a part of a merged run: the digest of its inputs' names and of its cuts."""
+        return cls(level, digest(json.dumps([list(inputs), cuts])), part, parts)
 
     @classmethod
     def parse(cls, key: str) -> "RunName | None":

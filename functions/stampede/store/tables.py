@@ -4,27 +4,28 @@ There is no manifest and no lock. A table is the runs in a listing, except those
 listed too. A lookup is a union in which the versions of one key merge.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
-from stampede.store.keys import between, overlapping, sortable
+from stampede.store.keys import between, sortable
+from stampede.store.listing import Listing
 from stampede.store.merge import sort_unique
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.reader import MIB, RunReader, adjacent_groups
-from stampede.store.run_format import RunWriter
-from stampede.store.runs import RunInfo, RunName, digest, live, prefix
+from stampede.store.objects import Objects
+from stampede.store.quarantine import Fault
+from stampede.store.reader import MIB, Block, RunReader, adjacent_groups
+from stampede.store.run_format import RunIndex, RunWriter
+from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import TableSpec
+from stampede.store.table_view import TableView
 
-# How often a listing or a lookup starts again because runs were deleted meanwhile.
+# How often a lookup starts again because runs were deleted meanwhile.
 _TRIES = 5
 
 A = TypeVar("A")
@@ -49,10 +50,7 @@ class Table:
         self.spec = spec
         self.reader = RunReader(objects, spec, cache_bytes)
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
-        self._refreshing = threading.Lock()
-        self._seen: dict[str, RunInfo] | None = None
-        self._live: list[RunInfo] = []
-        self._spans = Spans((), spec)
+        self._listing = Listing(self.reader, self.map)
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
         """Write `rows` as one run of level 0 and return its key. Durable when this returns.
@@ -68,72 +66,67 @@ class Table:
         return key
 
     def refresh(self) -> None:
-        """List the runs and read the footers that were not read before. Raises `StoreDown`."""
-        with self._refreshing:
-            seen = dict(self._seen or {})
-            for _ in range(_TRIES):
-                listed = [
-                    info
-                    for info in self.objects.list(prefix(self.spec.name))
-                    if RunName.parse(info.key)
-                ]
-                known = [
-                    replace(seen[info.key], object=info)
-                    for info in listed
-                    if info.key in seen and seen[info.key].object[:3] == info[:3]
-                ]
-                known_keys = {part.key for part in known}
-                new = [info for info in listed if info.key not in known_keys]
-                read = [part for part in self.map(self._footer, new) if part]
-                if len(read) < len(new):
-                    # A part was deleted since it was listed: the run it was merged into is there
-                    # now. Keep the footers already read, so that each is read once even if other
-                    # processes keep deleting.
-                    seen |= {part.key: part for part in read}
-                    continue
-                parts = sorted(known + read, key=lambda part: part.key)
-                self._seen = {part.key: part for part in parts}
-                self._live = [part for run in live(parts) for part in run]
-                self._spans = Spans(self._live, self.spec)
-                return
-        raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be listed")
+        """List the runs and read the footers that were not read before. Raises `StoreDown`.
+
+        What cannot be read or verified goes into quarantine. It is read again once it has changed.
+        """
+        self._listing.refresh()
 
     def runs(self) -> list[RunInfo]:
-        """The parts of all live runs: they are complete, and input of no complete run."""
-        if self._seen is None:
-            self.refresh()
-        return self._live
+        """The parts of all live runs that can be read: input of no whole run."""
+        return self._listing.view().parts
 
     def listed(self) -> list[RunInfo]:
-        """All parts in the last listing, live or not."""
-        self.runs()
-        return list((self._seen or {}).values())
+        """All parts in the last listing that can be read, live or not."""
+        return self._listing.parts()
 
     def coverage(self) -> Coverage:
-        """The offsets that the live runs hold."""
-        return Coverage.union(run.coverage for run in self.runs())
+        """The offsets that the live runs hold; those of a run that is damaged do not count."""
+        return self._listing.view().coverage
+
+    def quarantined(self) -> Mapping[str, str]:
+        """The objects that are left out or missing, as a whole or in part: key and reason."""
+        return self._listing.quarantined()
+
+    def lacking(self, values: Sequence) -> Mapping[str, str]:
+        """Objects that may hold rows whose leading key is in `values`, but cannot be read.
+
+        Key and reason of each. A `lookup` of the same values just before may lack their rows.
+        """
+        return self._listing.view().lacking(sorted(set(values)))
+
+    def put_into_quarantine(self, part: RunInfo, reason: str, group: int | None = None) -> None:
+        """Leave out a part that was found damaged, or one of its row groups."""
+        ends = (part.first, part.last) if group is None else self.reader.index(part).ends_of(group)
+        self._listing.add(Fault(part.object, reason, part, group, *ends))
 
     def lookup(self, values: Sequence) -> pa.Table:
         """All rows whose leading key is in `values`: sorted by key, one version of each.
 
-        Reads the runs of the last `refresh`, or newer ones. Raises `StoreDown`.
+        Reads the runs of the last `refresh`, or newer ones. What is damaged is left out, and
+        `lacking` names it. Raises `StoreDown`.
         """
         values = sorted(set(values))
         for _ in range(_TRIES):
             try:
-                return self._lookup(values)
+                view, faults = self._listing.view(), self._listing.faults_found
+                rows = self._lookup(values, view)
+                # Of a part found damaged on the way the inputs may be there still: read them.
+                found = self._listing.faults_found != faults
+                if not found or self._listing.view().parts == view.parts:
+                    return rows
             except NotFound:
                 self.refresh()
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be read")
 
     def cached(self, values: Sequence) -> pa.Table | None:
         """As `lookup`, from the cache alone; None if that needs a request to the store."""
-        if self._seen is None:
+        if not self._listing.listed:
             return None
         values = sorted(set(values))
         wanted = sortable(values, self.spec)
-        runs = self._spans.holding(wanted)
-        if not all(self.reader.cache.holds(("index", run.key)) for run in runs):
+        runs = self._listing.view().spans.holding(wanted)
+        if not all(map(self.reader.has_index, runs)):
             return None
         fetches = list(self._fetches(values, wanted, runs))
         if not all(self.reader.has(fetch.run, fetch.groups) for fetch in fetches):
@@ -151,19 +144,11 @@ class Table:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    def _footer(self, info: ObjectInfo) -> RunInfo | None:
-        """A part's footer; None if the part is gone."""
-        try:
-            return self.reader.footer(info)
-        except NotFound:
-            return None
-
-    def _lookup(self, values: list) -> pa.Table:
-        self.runs()
+    def _lookup(self, values: list, view: TableView) -> pa.Table:
         wanted = sortable(values, self.spec)
         cached, cold = [], []
         # `holding` rules out most runs of a large table without their indexes.
-        for fetch in self._fetches(values, wanted, self._spans.holding(wanted)):
+        for fetch in self._fetches(values, wanted, view.spans.holding(wanted)):
             if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
                 cached.append(self._matching(fetch))
             else:
@@ -175,19 +160,54 @@ class Table:
     ) -> Iterator["Fetch"]:
         """What to read of `runs` for `values`, which are sorted; `wanted` is `sortable(values)`."""
         for run in runs:
-            index = self.reader.index(run)
-            for groups in adjacent_groups(index, index.groups(wanted).tolist()):
-                here = between(wanted, index.firsts[groups[0]], index.lasts[groups[-1]])
-                yield Fetch(run, groups, values[here])
+            index = self._index(run)
+            if index is None:
+                continue
+            groups = [
+                group
+                for group in index.groups(wanted).tolist()
+                if not self._listing.quarantine.holds(run.key, group)
+            ]
+            for adjacent in adjacent_groups(index, groups):
+                here = between(wanted, index.firsts[adjacent[0]], index.lasts[adjacent[-1]])
+                yield Fetch(run, adjacent, values[here])
+
+    def _index(self, run: RunInfo) -> RunIndex | None:
+        """The index of a part; None if it is damaged, which puts the part into quarantine."""
+        try:
+            try:
+                return self.reader.index(run)
+            except Damaged:  # once more: the network may have been to blame
+                return self.reader.index(run)
+        except Damaged as error:
+            self.put_into_quarantine(run, error.message)
+            return None
 
     def _matching(self, fetch: "Fetch") -> pa.Table:
         values = fetch.values
-        blocks = self.reader.read(fetch.run, fetch.groups)
-        rows = pa.concat_tables(block.between(values[0], values[-1]) for block in blocks)
+        blocks = self._blocks(fetch.run, fetch.groups)
+        empty = self.spec.schema.empty_table().replace_schema_metadata()
+        rows = pa.concat_tables(
+            [empty, *(block.between(values[0], values[-1]) for block in blocks)]
+        )
         if len(values) == 1:
             return rows
         leading = rows[self.spec.leading]
         return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
+
+    def _blocks(self, run: RunInfo, groups: Sequence[int]) -> list[Block]:
+        """Row groups of a part; those that are damaged are put into quarantine."""
+        try:
+            return self.reader.read(run, groups)
+        except Damaged:
+            blocks = []
+        for group in groups:  # once more, each alone
+            try:
+                blocks += self.reader.read(run, [group])
+            except Damaged as error:
+                reason = f"row group {group}: {error.message}"
+                self.put_into_quarantine(run, reason, group)
+        return blocks
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
         empty = self.spec.schema.empty_table().replace_schema_metadata()
@@ -201,16 +221,3 @@ class Fetch(NamedTuple):
     run: RunInfo
     groups: list[int]
     values: list
-
-
-class Spans:
-    """The ranges of leading keys of many parts."""
-
-    def __init__(self, parts: Iterable[RunInfo], spec: TableSpec) -> None:
-        self._parts = [part for part in parts if part.rows]
-        self._firsts = sortable([part.first for part in self._parts], spec)
-        self._lasts = sortable([part.last for part in self._parts], spec)
-
-    def holding(self, wanted: np.ndarray) -> list[RunInfo]:
-        """The parts that may hold any of `wanted`, which is sorted."""
-        return [self._parts[i] for i in overlapping(self._firsts, self._lasts, wanted)]

@@ -58,6 +58,8 @@ def read_run(key: str, data: bytes) -> object:
     objects.put(key, data)
     one = Table(objects, DETECTIONS, threads=1)
     rows = one.lookup(object_ids(many(2 * GROUP_ROWS)))
+    if reasons := one.quarantined():
+        raise Damaged(str(reasons))
     [run] = one.runs()
     return rows.to_pydict(), run.coverage, run.rows, run.first, run.last, run.inputs
 

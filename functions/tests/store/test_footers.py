@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -5,7 +7,9 @@ import pytest
 from stampede.store.coverage import Coverage
 from stampede.store.footers import Descriptions, metadata_of, run_metadata
 from stampede.store.memory import MemoryObjects
-from stampede.store.run_format import GROUP_ROWS, RunWriter, parse_index
+from stampede.store.objects import ObjectInfo
+from stampede.store.run_format import GROUP_ROWS, RunWriter, parse_footer, parse_index
+from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
 from tests.support.rows import detection, table
@@ -76,5 +80,8 @@ def test_a_run_with_much_metadata_is_read() -> None:
 
 
 def test_an_index_takes_far_less_memory_than_a_parsed_footer() -> None:
-    footer = footer_of(file_of(DETECTIONS, 200))
-    assert parse_index("a run", footer, DETECTIONS).nbytes < 14 * len(footer) / 25
+    data = file_of(DETECTIONS, 200)
+    footer, key = footer_of(data), RunName(0, "ab" * 16).key("detections")
+    info = ObjectInfo(key, len(data), "", datetime.now(UTC))
+    run = parse_footer(metadata_of(footer), info, DETECTIONS)
+    assert parse_index(run, footer, DETECTIONS).nbytes < 14 * len(footer) / 25

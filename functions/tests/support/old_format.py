@@ -11,8 +11,13 @@ from stampede.store.runs import RunName, digest
 from stampede.store.schema import TableSpec
 
 
-def old_run(spec: TableSpec, rows: pa.Table, coverage: Coverage) -> tuple[str, bytes]:
-    """Key and bytes of a run of level 0 with the sorted `rows`; without the column `crc32`."""
+def old_run(
+    spec: TableSpec, rows: pa.Table, coverage: Coverage, lies: dict | None = None
+) -> tuple[str, bytes]:
+    """Key and bytes of a run of level 0 with the sorted `rows`; without the column `crc32`.
+
+    `lies` replace what the footer says of the rows.
+    """
     rows = rows.cast(spec.schema).replace_schema_metadata()
     rows = rows.select([name for name in rows.schema.names if name != "crc32"])
     leading = rows[spec.leading]
@@ -22,7 +27,7 @@ def old_run(spec: TableSpec, rows: pa.Table, coverage: Coverage) -> tuple[str, b
         "rows": rows.num_rows,
         "first": leading[0].as_py(),
         "last": leading[-1].as_py(),
-    }
+    } | (lies or {})
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,

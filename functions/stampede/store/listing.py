@@ -1,0 +1,164 @@
+"""The listing of a table: its parts as of the last refresh, and what of them is to be read."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.objects import ObjectInfo
+from stampede.store.quarantine import Fault, Quarantine
+from stampede.store.reader import RunReader
+from stampede.store.runs import RunInfo, RunName, prefix
+from stampede.store.table_view import LOST, TableView
+
+# How often a listing starts again because runs were deleted meanwhile.
+_TRIES = 5
+MISSING_AFTER = timedelta(minutes=15)
+"""Age of a run from which a part that is missing is reported: a replica copies a run part by part.
+That answers may lack its rows is said at once."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Map(Protocol):
+    """`Table.map`."""
+
+    def __call__(self, function: Callable[[A], B], items: Sequence[A], /) -> list[B]:
+        """`function` of each item."""
+
+
+class Listing:
+    """The parts of a table. Safe to share between threads.
+
+    Attributes
+    ----------
+    faults_found
+        Number of faults added since the table was made.
+    """
+
+    def __init__(self, reader: RunReader, map_items: Map) -> None:
+        self._reader, self._map = reader, map_items
+        self._objects, self._spec = reader.objects, reader.spec
+        self.quarantine = Quarantine(self._spec.name)
+        self.faults_found = 0
+        self._refreshing = threading.Lock()
+        self._seen: dict[str, RunInfo] | None = None
+        self._view: TableView | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether there was a refresh."""
+        return self._view is not None
+
+    def view(self) -> TableView:
+        """What to read. Raises `StoreDown`, if there was no refresh yet."""
+        while self._view is None:
+            self.refresh()
+        return self._view
+
+    def parts(self) -> list[RunInfo]:
+        """All parts that can be read, live or not, by key. Raises `StoreDown`."""
+        self.view()
+        return self._readable()
+
+    def quarantined(self) -> Mapping[str, str]:
+        """See `Table.quarantined`."""
+        latest = datetime.now(UTC) - MISSING_AFTER
+        lost = {
+            key: LOST
+            for key, sibling in self.view().lost.items()
+            if sibling.object.modified < latest
+        }
+        return lost | dict(self.quarantine.reasons())
+
+    def add(self, fault: Fault) -> None:
+        """Leave out what a fault names."""
+        self.faults_found += 1
+        self.quarantine.add(fault)
+        self._choose()
+
+    def refresh(self) -> None:
+        """List the runs and read the footers that were not read before. Raises `StoreDown`.
+
+        What cannot be read or verified goes into quarantine. It is read again once it has changed.
+        """
+        with self._refreshing:
+            seen = dict(self._seen or {})
+            for _ in range(_TRIES):
+                listed = [
+                    info
+                    for info in self._objects.list(prefix(self._spec.name))
+                    if RunName.parse(info.key)
+                ]
+                self.quarantine.keep(listed)
+                if not self._read_footers(listed, seen):
+                    # A part was deleted since it was listed: the run it was merged into is there
+                    # now. Keep the footers already read, so that each is read once even if other
+                    # processes keep deleting.
+                    continue
+                view = TableView(self._spec, list(seen.values()), self.quarantine.faults())
+                # Ask for each lost part by its name: the listing may have left it out.
+                unlisted = [info for info in self._map(self._find, list(view.lost)) if info]
+                if unlisted and not self._read_footers(listed + unlisted, seen):
+                    continue
+                self._seen = {key: seen[key] for key in sorted(seen)}
+                self._choose()
+                return
+        raise StoreDown(f"runs of {self._spec.name} vanish faster than they can be listed")
+
+    def _read_footers(self, listed: Sequence[ObjectInfo], seen: dict[str, RunInfo]) -> bool:
+        """Make `seen` the parts in a listing that can be read; False if one of them is gone."""
+        new = []
+        for info in listed:
+            if self.quarantine.holds(info.key):
+                continue
+            part = seen.get(info.key)
+            if part and part.object[:3] == info[:3]:
+                seen[info.key] = replace(part, object=info)
+            else:
+                new.append(info)
+        read = self._map(self._footer, new)
+        down = [error for error in read if isinstance(error, StoreDown)]
+        # The store answers, but not for this object. More than one: the store is down.
+        if len(down) > 1 or (down and len(listed) == 1):
+            raise down[0]
+        for info, part_or_error in zip(new, read, strict=True):
+            if isinstance(part_or_error, RunInfo):
+                seen[info.key] = part_or_error
+            elif part_or_error is not None:
+                recheck = isinstance(part_or_error, StoreDown)
+                self.quarantine.add(Fault(info, part_or_error.message, recheck=recheck))
+        here = {info.key for info in listed if not self.quarantine.holds(info.key)}
+        if None in read:
+            return False
+        for key in seen.keys() - here:
+            del seen[key]
+        return True
+
+    def _choose(self) -> None:
+        """Make the view of what was listed and is not in quarantine."""
+        self._view = TableView(self._spec, self._readable(), self.quarantine.faults())
+
+    def _find(self, key: str) -> ObjectInfo | None:
+        try:
+            return self._objects.head(key)
+        except NotFound:
+            return None
+
+    def _readable(self) -> list[RunInfo]:
+        return [part for part in (self._seen or {}).values() if not self.quarantine.holds(part.key)]
+
+    def _footer(self, info: ObjectInfo) -> RunInfo | Damaged | StoreDown | None:
+        """A part's footer; None if the part is gone, an error if it cannot be read twice."""
+        try:
+            try:
+                return self._reader.footer(info)
+            except (Damaged, StoreDown):  # once more: the network may have been to blame
+                return self._reader.footer(info)
+        except NotFound:
+            return None
+        except (Damaged, StoreDown) as error:
+            return error
