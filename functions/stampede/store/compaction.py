@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
@@ -142,7 +142,10 @@ def merge(
 def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
     """Write a part and read its footer back. Raises `StoreDown` if they differ."""
     table.objects.put(key, memoryview(data))
-    written = table.reader.footer(table.objects.head(key))
+    try:
+        written = table.reader.footer(table.objects.head(key))
+    except Damaged as error:
+        raise StoreDown(f"{key} does not read back as it was written: {error}") from error
     if (written.object.size, written.rows) != (data.size, rows):
         raise StoreDown(f"{key} does not read back as it was written")
 
