@@ -116,7 +116,13 @@ def ztf_record(candid=2430301980815015000, **changes) -> dict:
 
 def contained(records: list[dict], schema: dict, codec: str = "null") -> bytes:
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), records, codec, sync_marker=bytes(16))
+    fastavro.writer(
+        out,
+        fastavro.parse_schema(json.loads(json.dumps(schema))),
+        records,
+        codec,
+        sync_marker=bytes(16),
+    )
     return out.getvalue()
 
 
