@@ -1,5 +1,6 @@
 """Write alerts to Kafka, to a folder of Avro files, or to a tar file."""
 
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -17,6 +18,8 @@ OnWritten = Callable[[SimulatedAlert], None]
 TOPICS = {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
 ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
 DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
+BROKERS = re.compile(r"[^/:,\s]+:[0-9]+(,[^/:,\s]+(:[0-9]+)?)*")  # HOST:PORT, …
+OTHER_FILES = (".gz", ".tgz", ".bz2", ".xz", ".zip", ".avro")
 LARGEST = 16 << 20  # bytes of a message; larger than any alert
 
 
@@ -39,15 +42,40 @@ def write(alerts: Iterable[SimulatedAlert], target: str, on_written: OnWritten =
         The target cannot be written to.
     """
     if target.startswith("kafka://"):
-        parts = urlsplit(target)
-        return to_kafka(alerts, parts.netloc, TOPICS | dict(parse_qsl(parts.query)), on_written)
-    if "://" in target:
-        raise SetupError(f"cannot write to {target}: give kafka://HOST:PORT, FILE.tar or a folder")
+        return to_kafka(alerts, *parse_kafka(target), on_written)
+    check_path(target)
     try:
         to_files = to_tar if target.endswith(".tar") else to_folder
         return to_files(alerts, Path(target), on_written)
     except OSError as error:
         raise SetupError(f"cannot write to {target}: {error.strerror}") from error
+
+
+def parse_kafka(target: str) -> tuple[str, dict[str, str]]:
+    """Bootstrap servers and topics of ``kafka://…``. Raises `SetupError` if it says more."""
+    parts = urlsplit(target)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    wrong = [name for name in given if name not in TOPICS or not given[name]]
+    if not parts.netloc or parts.path.strip("/") or parts.fragment or wrong:
+        raise SetupError(
+            f"cannot write to {target}: give kafka://HOST:PORT, with other topics "
+            "kafka://HOST:PORT?lsst=TOPIC&ztf=TOPIC"
+        )
+    return parts.netloc, TOPICS | given
+
+
+def check_path(target: str) -> None:
+    """Raise `SetupError` if a target is hardly the name of a folder or a tar file."""
+    path = Path(target)
+    if not target or "://" in target:
+        need = "give kafka://HOST:PORT, FILE.tar or a folder"
+    elif BROKERS.fullmatch(target) and not path.exists():
+        need = f"for a Kafka give kafka://{target}, for a folder of that name ./{target}"
+    elif target.endswith(OTHER_FILES) and not path.is_dir():
+        need = "it writes FILE.tar, not compressed, or a folder"
+    else:
+        return
+    raise SetupError(f"cannot write to {target!r}: {need}")
 
 
 def to_kafka(

@@ -3,7 +3,7 @@
 ``alerts/<survey>/<schema>/<night>/<digest>.parquet``: one row per alert, nested as in the survey's
 schema, without cutouts (they are in the packs) and without history (each of its points was an
 alert of its own). Files of one schema lie together, so that any tool reads them as one table. An
-alert that was sent twice may be there twice.
+alert that was sent twice may be there twice: readers take one row of each id (docs/store.md).
 """
 
 from stampede.alerts.groups import RawAlerts

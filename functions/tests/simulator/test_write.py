@@ -58,6 +58,29 @@ def test_a_target_that_cannot_be_written_to_is_an_error(tmp_path):
         write(make_alerts(1), "s3://bucket")
 
 
+@pytest.mark.parametrize(
+    ("target", "need"),
+    [
+        ("localhost:9092", r"give kafka://localhost:9092, .* \./localhost:9092"),
+        ("10.0.0.1:9092,10.0.0.2:9092", "give kafka://10.0.0.1:9092,10.0.0.2:9092"),
+        ("night.tar.gz", r"it writes FILE\.tar, not compressed, or a folder"),
+        ("night.zip", r"it writes FILE\.tar"),
+        ("", "give kafka://HOST:PORT, FILE.tar or a folder"),
+        ("kafka://", r"kafka://HOST:PORT\?lsst=TOPIC&ztf=TOPIC"),
+        ("kafka://localhost:9092/alerts", r"kafka://HOST:PORT\?lsst=TOPIC"),
+        ("kafka://localhost:9092?lst=alerts", r"kafka://HOST:PORT\?lsst=TOPIC"),
+        ("kafka://localhost:9092?lsst=", r"kafka://HOST:PORT\?lsst=TOPIC"),
+    ],
+)
+def test_a_target_that_was_hardly_meant_makes_no_folder(tmp_path, monkeypatch, target, need):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SetupError, match=need):
+        write(make_alerts(1), target)
+    assert not list(tmp_path.iterdir())
+    assert write(make_alerts(1), "./localhost:9092") == 1
+    assert write(make_alerts(1), "localhost:9092") == 1  # the folder is there now
+
+
 def test_kafka_takes_every_message_without_a_key(kafka):
     alerts = make_alerts(60)
     lsst, ztf = f"lsst-{os.getpid()}", f"ztf-{os.getpid()}"
