@@ -23,4 +23,5 @@ __all__ = [
     "schema",
     "sweep",
     "tables",
+    "verification",
 ]

@@ -91,7 +91,7 @@ class Listing:
                 listed = [
                     info
                     for info in self._objects.list(prefix(self._spec.name))
-                    if RunName.parse(info.key)
+                    if (name := RunName.parse(info.key)) and name.key(self._spec.name) == info.key
                 ]
                 self.quarantine.keep(listed)
                 if not self._read_footers(listed, seen):

@@ -30,6 +30,15 @@ def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:
     return rows.take(pa.array(order))
 
 
+def is_sorted(rows: pa.Table, spec: TableSpec) -> bool:
+    """Whether `rows` are in the order of the key, one per key."""
+    if rows.num_rows < 2:
+        return True
+    codes = _key_codes(rows.combine_chunks(), spec.key)
+    repeats = np.logical_and.reduce([code[1:] == code[:-1] for code in codes])
+    return not _unsorted(codes) and not repeats.any()
+
+
 def _winners(rows: pa.Table, spec: TableSpec, order: np.ndarray, repeats: np.ndarray) -> np.ndarray:
     """One row number per key, in key order; `repeats[i]` if order[i] and order[i+1] share a key."""
     group = np.concatenate([[0], np.cumsum(~repeats)])

@@ -153,13 +153,13 @@ class Block(NamedTuple):
 
 
 class RunFile:
-    """One part of a run and its index."""
+    """One part of a run and its `index`."""
 
     def __init__(self, objects: Objects, run: RunInfo, index: RunIndex, spec: TableSpec) -> None:
         self.run = run
         self._spec = spec
         self._objects = objects
-        self._index = index
+        self.index = index
 
     def read(self, groups: Sequence[int]) -> list[pa.Table]:
         """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
@@ -167,8 +167,8 @@ class RunFile:
 
     def fetch(self, groups: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Number and bytes of each of `groups`, ascending; one GET fetches adjacent ones."""
-        starts, ends = self._index.starts, self._index.ends
-        for adjacent in adjacent_groups(self._index, groups):
+        starts, ends = self.index.starts, self.index.ends
+        for adjacent in adjacent_groups(self.index, groups):
             start, end = int(starts[adjacent[0]]), int(ends[adjacent[-1]])
             data = self._objects.get(self.run.key, start, end - start)
             if len(data) != end - start:
@@ -178,14 +178,14 @@ class RunFile:
 
     def decode(self, group: int, block: bytes) -> pa.Table:
         """The rows of a row group from its bytes. Raises `Damaged`."""
-        source = MemoryRange(block, int(self._index.starts[group]), self.run.object.size)
-        metadata, number = self._index.descriptions.of(group)
+        source = MemoryRange(block, int(self.index.starts[group]), self.run.object.size)
+        metadata, number = self.index.descriptions.of(group)
         with _parquet(self.run.key):
             file = pq.ParquetFile(
                 source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
             )
             rows = file.read_row_group(number, use_threads=False)
-            if rows.num_rows != self._index.rows[group]:
+            if rows.num_rows != self.index.rows[group]:
                 raise Damaged(f"{self.run.key} does not have the rows that its footer says")
         return with_columns(rows, self._spec, self.run.key)
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import (
+    BODY,
     BODY_PLACEHOLDER,
     PARQUET_ERRORS,
     PLACEHOLDER,
@@ -139,7 +140,8 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
     try:
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
         coverage = Coverage.from_json(pairs[COVERAGE])
-        run = RunInfo(name, info, tuple(map(str, inputs)), coverage, rows, first, last)
+        body = pairs[BODY.encode()].decode() if BODY.encode() in pairs else None
+        run = RunInfo(name, info, tuple(map(str, inputs)), coverage, rows, first, last, body)
         named = _as_named(pairs, run, spec)
     except (*PARQUET_ERRORS, AttributeError):
         raise Damaged(f"{info.key} does not have the footer of a run") from None

@@ -17,7 +17,9 @@ import pyarrow as pa
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo
 
-_NAME = re.compile(r"(?P<level>\d{4})-(?P<digest>[0-9a-f]{32})(-(?P<part>\d+)of(?P<parts>\d+))?")
+_NAME = re.compile(
+    r"(?P<level>\d{4})-(?P<digest>[0-9a-f]{32})(-(?P<part>\d+)of(?P<parts>\d+))?\.parquet"
+)
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,12 @@ class RunName:
     @classmethod
     def parse(cls, key: str) -> "RunName | None":
         """The name in a key; None if the key is not that of a run."""
-        name = _NAME.fullmatch(key.rpartition("/")[2].removesuffix(".parquet"))
+        name = _NAME.fullmatch(key.rpartition("/")[2])
         if not name:
             return None
         part, parts = int(name["part"] or 0), int(name["parts"] or 1)
+        if part >= parts or (name["parts"] and parts < 2):
+            return None
         return cls(int(name["level"]), name["digest"], part, parts)
 
 
@@ -67,6 +71,7 @@ class RunInfo:
     rows: int
     first: int | str | None
     last: int | str | None
+    body_crc32: str | None = None
 
     @property
     def key(self) -> str:

@@ -1,0 +1,133 @@
+"""Verifies whole objects: that every byte is as it was written, and under its own name.
+
+A lookup verifies what it reads. This reads everything of one object, for repair, audits and copies.
+"""
+
+import re
+import zlib
+from collections.abc import Callable
+from hashlib import sha256
+
+import pyarrow as pa
+
+from stampede.errors import Damaged, StoreDown
+from stampede.store.merge import is_sorted
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.packs import night_of, read_pack
+from stampede.store.reader import MIB, RunReader
+from stampede.store.run_format import MAGIC
+from stampede.store.runs import RunInfo, RunName, digest, prefix
+from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec
+
+_NAMED = re.compile(r"(alerts|deadletters)/.+/([0-9a-f]{32})\.parquet")
+_PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
+_EXPECTED = re.compile(r"expected/.+")
+_INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
+
+
+def verify(objects: Objects, info: ObjectInfo) -> None:
+    """Read an object and verify it; once more if it fails, as the network may be to blame.
+
+    Raises
+    ------
+    Damaged
+        The object is not what was stored, or no object of the store has such a name. The message
+        names the key and the fault.
+    NotFound
+        The object is gone.
+    StoreDown
+        The store does not answer, or the object changed meanwhile.
+    """
+    check = _check_of(info.key)
+    try:
+        check(objects, info)
+    except Damaged:
+        check(objects, info)
+
+
+def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
+    if night_of(key) is not None:
+        return _check_pack
+    if _NAMED.fullmatch(key):
+        return _check_digest
+    if RunName.parse(key) and key.rpartition("/")[0] + "/" in map(prefix, ALL_TABLES):
+        return _check_run
+    if _EXPECTED.fullmatch(key):
+        return _check_number
+    raise Damaged(f"{key} is not the name of an object of the store")
+
+
+def _check_pack(objects: Objects, info: ObjectInfo) -> None:
+    spec: PackSpec = _PACKS[info.key.partition("/")[0]]
+    data = _whole(objects, info)
+    pack, _ = read_pack(data, spec, info.key)
+    if pack.key != info.key:
+        raise Damaged(f"{info.key} does not hold the pack of that name: that is {pack.key}")
+
+
+def _check_digest(objects: Objects, info: ObjectInfo) -> None:
+    if not info.key.endswith(f"/{digest(_whole(objects, info))}.parquet"):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
+
+
+def _check_number(objects: Objects, info: ObjectInfo) -> None:
+    if not _whole(objects, info).isdigit():
+        raise Damaged(f"{info.key} is damaged: it does not hold a number")
+
+
+def _whole(objects: Objects, info: ObjectInfo) -> bytes:
+    data = objects.get(info.key)
+    if len(data) != info.size:
+        raise StoreDown(f"{info.key} changed while it was read")
+    return data
+
+
+def _check_run(objects: Objects, info: ObjectInfo) -> None:
+    """Verify a part of a run, in memory that does not grow with its size."""
+    reader = RunReader(objects, ALL_TABLES[info.key.split("/")[1]], _INDEX_BYTES)
+    run = reader.footer(info)  # holds the part to its name
+    file = reader.open(run)
+    body = _Body(objects.get(info.key, 0, MAGIC), run)
+    groups = range(len(file.index.rows))
+    before = reader.spec.schema.empty_table().replace_schema_metadata()
+    first = None
+    for group, block in file.fetch(groups):
+        body.add(block)
+        rows = file.decode(group, block)
+        # With the last row of the group before: order and distinct keys across groups too.
+        if not is_sorted(pa.concat_tables([before, rows]), reader.spec):
+            raise Damaged(f"{info.key} is not sorted by its key, without repeats")
+        leading = rows[reader.spec.leading]
+        first = leading[0].as_py() if group == 0 else first
+        before = rows.slice(rows.num_rows - 1)
+    last = before[reader.spec.leading][0].as_py() if run.rows else None
+    if (first, last) != (run.first, run.last):
+        raise Damaged(f"{info.key} does not have the first and last rows that its footer says")
+    body.check(objects)
+
+
+class _Body:
+    """The bytes of a run: all of them for the digest of level 0, else those before the footer."""
+
+    def __init__(self, magic: bytes, run: RunInfo) -> None:
+        self._run = run
+        self._sha256 = sha256() if run.name.level == 0 else None
+        self._crc32 = self._end = 0
+        self.add(magic)
+
+    def add(self, piece: bytes) -> None:
+        self._end += len(piece)
+        if self._sha256:
+            self._sha256.update(piece)
+        else:
+            self._crc32 = zlib.crc32(piece, self._crc32)
+
+    def check(self, objects: Objects) -> None:
+        """Raise `Damaged` if they are not what was written."""
+        key, size = self._run.key, self._run.object.size
+        if self._sha256:
+            self._sha256.update(objects.get(key, self._end, size - self._end))
+            if self._sha256.hexdigest()[:32] != self._run.name.digest:
+                raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+        elif self._run.body_crc32 not in (None, f"{self._crc32:08x}"):
+            raise Damaged(f"{key} is damaged: its bytes do not have the checksum in its footer")
