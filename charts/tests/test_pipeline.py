@@ -85,6 +85,23 @@ def check(variables: dict[str, str | None]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_tokens_are_mounted_where_they_are_read(case: str) -> None:
+    """As a directory: Kubernetes does not renew a file that is mounted alone."""
+    secret = values(case).get("tokens", {}).get("existingSecret")
+    for name, service in functions(case).items():
+        spec = service["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        path = environment(container).get("STAMPEDE_TOKENS")
+        assert bool(path) == (bool(secret) and name in ("read", "bulk"))
+        if path:
+            (mount,) = (m for m in container["volumeMounts"] if m["name"] == "tokens")
+            (volume,) = (v for v in spec["volumes"] if v["name"] == "tokens")
+            assert volume["secret"]["secretName"] == secret
+            assert path == f"{mount['mountPath']}/tokens"
+            assert "subPath" not in mount
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_a_worker_has_memory_for_its_spool(case: str) -> None:
     """Files in the spool count as the pod's memory."""
     for name in ALERT_FUNCTIONS:

@@ -199,3 +199,26 @@ class Settings(BaseSettings):
         description="origins whose pages may read, separated by commas, for example "
         "https://portal.example; * for all, empty for none",
     )
+    tokens: Path | None = Field(
+        None,
+        description="file with the digests of bearer tokens (`stampede token new`), read again "
+        "when it changes; unset: `read` is open",
+    )
+    open_scopes: str = Field(
+        "",
+        description="scopes that need no token though others do, separated by commas: pages, "
+        "cutouts, lightcurves, bulk, ledger",
+    )
+    limit_clients: bool = Field(
+        False, description="whether `read` answers 429 to a client that asks too often"
+    )
+    client_rates: dict[str, float] = Field(
+        default_factory=dict,
+        description="requests a second of one client by scope, as JSON, in place of the defaults: "
+        '{"cutouts": 200, "lightcurves": 200, "pages": 50, "bulk": 1, "ledger": 5}',
+    )
+    trusted_proxies: str = Field(
+        "",
+        description="addresses or networks of proxies whose X-Forwarded-For names the client, "
+        "separated by commas",
+    )

@@ -16,6 +16,7 @@ from stampede.cli.serve import serve
 from stampede.cli.settings import settings, variable_of
 from stampede.cli.setup import setup
 from stampede.cli.simulate import simulate
+from stampede.cli.token import token
 from stampede.errors import StampedeError
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reconcile": reconcile,
     "check-store": check_store,
 }
-GROUPS = {"deadletters": deadletters}
+GROUPS = {"deadletters": deadletters, "token": token}
 
 for name, command in COMMANDS.items():
     app.command(name)(command)

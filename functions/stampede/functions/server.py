@@ -31,6 +31,7 @@ def serve(name: str, settings: Settings) -> None:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,  # `trusted_proxies` says whose X-Forwarded-For is believed
         timeout_keep_alive=75,  # longer than a source keeps an idle connection
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )

@@ -99,13 +99,15 @@ async def readiness(request: Request) -> Response:
     return JSONResponse({"status": "ready"}, headers={"Cache-Control": "no-store"})
 
 
-def _route(path: str, handler: Handler, *known: str, method: str = "GET") -> Route:
-    """A route that refuses query parameters that are not `known`."""
+def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "GET") -> Route:
+    """A route of a scope; it refuses query parameters that are not `known`."""
 
     @wraps(handler)
     async def checked(request: Request) -> Response:
+        access = service_of(request).access
+        access.check(request, scope)
         parameters.check_names(request.query_params, known)
-        return await handler(request)
+        return access.mark(await handler(request), scope)
 
     return Route(path, checked, methods=[method])
 
@@ -114,18 +116,23 @@ POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
 CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "survey")
 ROUTES = [
-    _route("/", html.front_page),
-    _route("/find", html.find, "id"),
-    _route("/objects/{object_id}", html.object_page, "axis", "alert"),
-    _route("/alerts/{alert_id}", html.alert_page, "survey"),
-    _route("/v1/alerts/{alert_id}", cutouts.get_alert, "survey"),
-    _route("/v1/alerts/{alert_id}/cutouts/{kind}", cutouts.get_cutout, *CUTOUT),
-    _route("/v1/alerts/{alert_id}/thumbnail", thumbnails.get_thumbnail, "survey"),
-    _route("/v1/objects/{object_id}/lightcurve", lightcurves.get_light_curve, *LIGHT_CURVE),
-    _route("/v1/cutouts", bulk.post_cutouts, "format", "responseformat", method="POST"),
-    _route("/v1/lightcurves", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
-    _route("/v1/ledger", ledger.get_ledger),
-    _route("/openapi.json", openapi.get_openapi),
+    _route("/", "pages", html.front_page),
+    _route("/find", "pages", html.find, "id"),
+    _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert"),
+    _route("/alerts/{alert_id}", "pages", html.alert_page, "survey"),
+    _route("/v1/alerts/{alert_id}", "cutouts", cutouts.get_alert, "survey"),
+    _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
+    _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
+    _route(
+        "/v1/objects/{object_id}/lightcurve",
+        "lightcurves",
+        lightcurves.get_light_curve,
+        *LIGHT_CURVE,
+    ),
+    _route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
+    _route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
+    _route("/v1/ledger", "ledger", ledger.get_ledger),
+    _route("/openapi.json", "", openapi.get_openapi),
     Route("/metrics", metrics.endpoint),
     Route("/health/liveness", liveness),
     Route("/health/readiness", readiness),

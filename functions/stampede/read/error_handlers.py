@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from stampede.errors import StampedeError
 from stampede.images.png import placeholder
 from stampede.problem import problem_document
-from stampede.read.errors import BadParameter
+from stampede.read.errors import BadParameter, DoorError
 from stampede.read.pages import POLICY, problem_page
 
 Problem = dict[str, str | int]
@@ -30,8 +30,10 @@ async def on_stampede_error(request: Request, error: Exception) -> Response:
     problem = problem_document(error)
     if isinstance(error, BadParameter):
         problem["parameter"] = error.parameter
-    retry = {"Retry-After": "5"} if error.status in (429, 503) else None
-    return problem_response(request, problem, retry)
+    headers = {"Retry-After": "5"} if error.status in (429, 503) else {}
+    if isinstance(error, DoorError):
+        headers |= error.headers
+    return problem_response(request, problem, headers)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -59,3 +59,42 @@ class TooManyQueries(StampedeError):
     """The largest allowed number of large queries is running: try again later."""
 
     name, status = "too-many-queries", 429
+
+
+class DoorError(StampedeError):
+    """The client may not ask this, or not now; `headers` tell it what to do."""
+
+    def __init__(self, message: str, headers: dict[str, str]) -> None:
+        super().__init__(message)
+        self.headers = headers
+
+
+class TooManyRequests(DoorError):
+    """The client asks more often than it may."""
+
+    name, status = "too-many-requests", 429
+
+    def __init__(self, scope: str, seconds: int) -> None:
+        message = f"too many requests for {scope}: try again in {seconds} s"
+        super().__init__(message, {"Retry-After": str(seconds)})
+
+
+class Unauthorized(DoorError):
+    """The route needs a token (RFC 6750); `sent` says whether there was one."""
+
+    name, status = "unauthorized", 401
+
+    def __init__(self, message: str, sent: bool) -> None:
+        error = ', error="invalid_token"' if sent else ""
+        challenge = {"WWW-Authenticate": f'Bearer realm="stampede"{error}'}
+        super().__init__(f"{message}: send Authorization: Bearer TOKEN", challenge)
+
+
+class Forbidden(DoorError):
+    """The token does not open routes of this scope."""
+
+    name, status = "forbidden", 403
+
+    def __init__(self, scope: str) -> None:
+        challenge = f'Bearer realm="stampede", error="insufficient_scope", scope="{scope}"'
+        super().__init__(f"the token has no scope {scope!r}", {"WWW-Authenticate": challenge})

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from starlette.requests import Request
 
 from stampede.events.budget import Budget
+from stampede.read.access import Access
 from stampede.read.errors import TooManyQueries
 from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
@@ -82,6 +83,7 @@ class ReadService:
     """
 
     settings: Settings
+    access: Access
     lookup: Lookup
     bulk_lookup: Lookup
     run: ThreadRunner
@@ -97,6 +99,7 @@ class ReadService:
         lookup = Lookup(objects, settings)
         return cls(
             settings,
+            Access.of(settings),
             lookup,
             Lookup(objects, settings, relist_on_miss=False),
             ThreadRunner(SMALL_THREADS, "small"),

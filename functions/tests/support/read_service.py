@@ -40,7 +40,7 @@ class Reader:
 
 def serving(app) -> Iterator[Reader]:
     """Run an app; use as ``for read in serving(app):``, which ends the server after the block."""
-    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on")
+    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", proxy_headers=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

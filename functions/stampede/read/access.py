@@ -1,0 +1,84 @@
+"""Who may use a route: everybody, or who has a token of its scope; and how often."""
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.errors import SetupError
+from stampede.read.client_limits import RATES, ClientLimits, Proxies
+from stampede.read.errors import Forbidden, Unauthorized
+from stampede.read.tokens import SCOPES, Token, TokenFile
+from stampede.settings import Settings
+
+
+class Access(NamedTuple):
+    """The doors of the read service.
+
+    Attributes
+    ----------
+    tokens
+        None: every scope is open.
+    open_scopes
+        Scopes that need no token.
+    limits
+        None: clients may ask as often as they like.
+    """
+
+    tokens: TokenFile | None
+    open_scopes: frozenset[str]
+    limits: ClientLimits | None
+    proxies: Proxies
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Access":
+        """As the settings say. Raises `SetupError`."""
+        open_scopes = frozenset(_words(settings.open_scopes))
+        if unknown := open_scopes - {*SCOPES}:
+            raise SetupError(f"STAMPEDE_OPEN_SCOPES: no scope {min(unknown)!r}")
+        rates = {**RATES, **settings.client_rates}
+        return cls(
+            TokenFile(settings.tokens) if settings.tokens else None,
+            open_scopes,
+            ClientLimits(rates) if settings.limit_clients else None,
+            Proxies(_words(settings.trusted_proxies)),
+        )
+
+    def is_open(self, scope: str) -> bool:
+        """Whether a scope needs no token; the scope "" never does."""
+        return self.tokens is None or not scope or scope in self.open_scopes
+
+    def check(self, request: Request, scope: str) -> None:
+        """Raise `Unauthorized`, `Forbidden` or `TooManyRequests` if the client may not ask."""
+        token = self._token(request)
+        if self.limits:
+            # One who guesses tokens is counted too, by address.
+            client = f"token {token.name}" if token else self.proxies.client_of(request)
+            self.limits.count(client, scope)
+        if self.is_open(scope):
+            return
+        if token is None:
+            sent = "authorization" in request.headers
+            raise Unauthorized(
+                "the token is unknown or has expired" if sent else "this needs a token", sent
+            )
+        if not token.allows(scope):
+            raise Forbidden(scope)
+
+    def _token(self, request: Request) -> Token | None:
+        kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if self.tokens is None or kind.lower() != "bearer":
+            return None
+        return self.tokens.find(text.strip())
+
+    def mark(self, response: Response, scope: str) -> Response:
+        """Keep an answer that needed a token out of caches that others share."""
+        if not self.is_open(scope):
+            control = response.headers.get("cache-control", "private")
+            response.headers["cache-control"] = control.replace("public", "private")
+            response.headers.add_vary_header("Authorization")
+        return response
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(",", " ").split()
