@@ -18,9 +18,9 @@ from stampede import metrics
 from stampede.errors import SetupError
 from stampede.events.delivery import Abandoned
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
-from stampede.events.kafka_options import consumer_options
+from stampede.events.kafka_options import consumer_options, is_cooperative
 from stampede.events.record import Record
-from stampede.events.topic_ids import TopicIds
+from stampede.events.topic_ids import TopicIds, commit_note, committed_elsewhere
 from stampede.settings import Settings
 
 log = structlog.get_logger()
@@ -166,6 +166,14 @@ class Consumer:
         if not partitions:  # a cooperative rebalance may begin by assigning none
             return
         ids = self._topic_ids.wait({each.topic for each in partitions})
+        if stale := committed_elsewhere(consumer, partitions, ids):
+            log.warning("committed offsets are of another topic", partitions=_names(stale))
+            for each in stale:
+                each.offset = OFFSET_BEGINNING
+            if is_cooperative(self._settings):
+                consumer.incremental_assign(partitions)
+            else:
+                consumer.assign(partitions)
         for each in partitions:
             self._partitions[each.topic, each.partition] = AssignedPartition(ids.get(each.topic))
         log.info("partitions assigned", partitions=_names(partitions), topic_ids=ids)
@@ -240,7 +248,7 @@ class Consumer:
         asynchronous: bool,
     ) -> None:
         changed = [
-            TopicPartition(*key, position)
+            TopicPartition(*key, position, metadata=commit_note(partitions[key].topic_id))
             for key, position in self._in_flight.positions(partitions).items()
             if position is not None and position != partitions[key].committed
         ]

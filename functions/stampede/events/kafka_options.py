@@ -17,6 +17,12 @@ DEFAULTS = {
 }
 
 
+def is_cooperative(settings: Settings) -> bool:
+    """Whether partitions are assigned one by one, without giving up the others."""
+    name = "partition.assignment.strategy"
+    return settings.kafka_options.get(name, DEFAULTS[name]) == DEFAULTS[name]
+
+
 def consumer_options(
     settings: Settings,
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],

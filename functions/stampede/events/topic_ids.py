@@ -1,11 +1,11 @@
 """The ids that Kafka gives to topics: a topic that is made anew under its name has another id."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stampede.settings import Settings
@@ -14,6 +14,34 @@ log = structlog.get_logger()
 
 ANSWER_SECONDS = 15.0
 UNKNOWN = "AAAAAAAAAAAAAAAAAAAAAA"  # 0: the broker is too old to know topic ids
+
+
+def commit_note(topic_id: str | None) -> str:
+    """What a commit says of its topic, so that `committed_elsewhere` recognises it."""
+    return f"topicid={topic_id}" if topic_id else ""
+
+
+def committed_elsewhere(
+    consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
+) -> list[TopicPartition]:
+    """Those of the partitions whose group has committed an offset of another topic of this name.
+
+    Kafka deletes committed offsets with their topic, but a mirrored or restored cluster may have
+    them still.
+    """
+    try:
+        committed = consumer.committed(partitions, ANSWER_SECONDS)
+    except KafkaException as error:
+        log.warning("committed offsets are not known", reason=error.args[0].str())
+        return []
+    notes = {(each.topic, each.partition): each.metadata or "" for each in committed}
+    return [
+        each
+        for each in partitions
+        if (note := notes.get((each.topic, each.partition), "")).startswith("topicid=")
+        and each.topic in topic_ids
+        and note != commit_note(topic_ids[each.topic])
+    ]
 
 
 class TopicIds:

@@ -1,10 +1,10 @@
 """What Kafka itself knows of topics: the other side of the comparison that `audit` makes."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -16,7 +16,15 @@ from stampede.store.coverage import Interval, PartitionId
 
 ANSWER_SECONDS = 15.0
 NEAR = 1000  # offsets that are read rather than jumped over: a jump costs a few requests
-NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+# A partition that is new, or whose leader moves, has no leader for a moment; nor has a group.
+NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+T = TypeVar("T")
 
 
 class KafkaTopics:
@@ -81,7 +89,7 @@ class KafkaTopics:
         consumer = Consumer(self._options | {"group.id": group})
         try:
             wanted = [TopicPartition(*partition) for partition in partitions]
-            answers = consumer.committed(wanted, ANSWER_SECONDS)
+            answers = _patiently(lambda: consumer.committed(wanted, ANSWER_SECONDS))
         except KafkaException:
             return dict.fromkeys(partitions)
         finally:
@@ -121,15 +129,11 @@ class KafkaTopics:
         return self._last
 
     def _watermarks(self, partition: TopicPartition) -> Interval:
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            try:
-                return self._consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
-            except KafkaException as error:
-                # A partition that is new, or whose leader moves, has no leader for a moment.
-                if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
-                    raise self._silent(error) from None
-            time.sleep(0.2)
+        ask = self._consumer.get_watermark_offsets
+        try:
+            return _patiently(lambda: ask(partition, ANSWER_SECONDS))
+        except KafkaException as error:
+            raise self._silent(error) from None
 
     def _silent(self, error: KafkaException) -> SetupError:
         return SetupError(
@@ -152,3 +156,15 @@ class KafkaTopics:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """What `ask` returns, asked again while Kafka elects a leader. Raises `KafkaException`."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)

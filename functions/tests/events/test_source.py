@@ -194,6 +194,24 @@ def test_a_topic_made_anew_is_read_from_its_beginning(
     assert bodies == new
 
 
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_an_offset_that_was_committed_in_another_topic_is_not_believed(
+    start, produce, kafka, topic, committed, strategy
+) -> None:
+    """As a mirrored or restored cluster may have it."""
+    made = produce(40)
+    options = json.dumps({"partition.assignment.strategy": strategy})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    elsewhere = TopicPartition(topic, 0, 7, metadata="topicid=kWq0Yv1nQ3uZb8m2rXoXkA")
+    here = TopicPartition(topic, 1, 4, metadata=f"topicid={kafka_topic_id(kafka, topic)}")
+    consumer.commit(offsets=[elsewhere, here], asynchronous=False)
+    consumer.close()
+    with Receiver() as sink:
+        start(sink, STAMPEDE_KAFKA_OPTIONS=options)
+        eventually(lambda: committed() == ends(made))
+    assert arrived(sink) == {at: body for at, body in made.items() if at[0] != 1 or at[1] >= 4}
+
+
 def created(admin: AdminClient, topic: str) -> bool:
     """Create a topic; False as long as the old one of this name is not gone."""
     try:
