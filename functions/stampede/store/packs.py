@@ -113,8 +113,8 @@ def read_pack(
 def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
-    name = sha256(data).hexdigest()
-    key = f"{spec.prefix}/{night}/{name[:32]}.parquet"
+    whole = sha256(data).hexdigest()
+    key = f"{spec.prefix}/{night}/{whole[:32]}.parquet"
     images = one_array(rows[spec.image])
     offsets, lengths = find_images(images, data)
     absent = images.is_null()
@@ -128,7 +128,7 @@ def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
     locations = rows.select([name for name in schema.names if name not in columns])
     for name, values in columns.items():
         locations = locations.append_column(name, pc.if_else(absent, None, values))
-    return Pack(key, data, locations.cast(schema), name)
+    return Pack(key, data, locations.cast(schema), whole)
 
 
 def _checksums(offsets: np.ndarray, lengths: np.ndarray, data: pa.Buffer) -> list[int]:

@@ -1,6 +1,7 @@
 """Packs: plain Parquet for any tool, and one byte range per cutout."""
 
 import random
+from hashlib import sha256
 from pathlib import Path
 
 import duckdb
@@ -102,6 +103,9 @@ def test_key_is_the_night_and_the_content() -> None:
     pack = pack_of([cutout(1, "science", b"a", 61000.9), cutout(2, "science", b"a", 61002.1)])
     assert pack.key.startswith("packs/61002/")
     assert pack_of([]).key.startswith("packs/0/")
+    # An S3 endpoint refuses bytes that do not have the digest that is sent with them.
+    assert pack.sha256 == sha256(pack.data).hexdigest()
+    assert pack.key.endswith(f"/{pack.sha256[:32]}.parquet")
 
 
 def test_the_cutouts_of_an_alert_are_adjacent() -> None:
