@@ -1,6 +1,7 @@
 """Find or install the programs that the local servers need."""
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -24,6 +25,8 @@ CEPH = {
 KAFKA = {"java": "default-jre-headless", "mvn": "maven"}
 
 KAFKA_VERSION = "4.3.1"
+KAFKA_DIGESTS = files("stampede_local") / "kafka.sha256"
+"""SHA-256 and name of each jar, as `sha256sum *.jar` prints them."""
 
 
 def ensure(programs: Mapping[str, str], install: bool = False, progress: Progress = print) -> None:
@@ -71,7 +74,8 @@ def kafka_jars(progress: Progress = print) -> Path:
     Raises
     ------
     SetupError
-        There is no Java 17, or Maven failed; the message has its last lines.
+        There is no Java 17; or Maven failed: the message has its last lines; or a jar is not the
+        one that Stampede was tested with.
     """
     _check_java()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede"
@@ -99,12 +103,30 @@ def kafka_jars(progress: Progress = print) -> Path:
             progress,
             r"Copying kafka_",
         )
+        check_jars(fetched)
         try:
             fetched.rename(jars)  # all jars or none
         except OSError:
             if not jars.is_dir():  # otherwise another process was faster
                 raise
     return jars
+
+
+def check_jars(directory: Path) -> None:
+    """Compare the jars in `directory` with the list of their SHA-256 digests.
+
+    Raises `SetupError`, which names the jars that differ, lack or are not in the list.
+    """
+    lines = KAFKA_DIGESTS.read_text().splitlines()
+    expected = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {
+        jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")
+    }
+    if wrong := sorted(name for name in expected | found if expected.get(name) != found.get(name)):
+        raise SetupError(
+            f"what Maven fetched is not Kafka {KAFKA_VERSION} as it was tested: "
+            f"{', '.join(wrong[:5])} of {len(wrong)} jars; check Maven's repository and proxy"
+        )
 
 
 def _check_java() -> None:

@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,44 @@ def test_an_old_java_is_refused(program) -> None:
         installer.kafka_jars()
 
 
-def test_jars_are_fetched_once_and_completely_or_not_at_all(program, tmp_path: Path) -> None:
+FETCH = 'for a in "$@"; do case $a in -DoutputDirectory=*) d=${a#*=};; esac; done; mkdir $d'
+
+
+@pytest.fixture
+def jar_of_letters(program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kafka is one jar, with the bytes ``abc``."""
     program("java", "echo 'openjdk version \"21.0.1\"' >&2")
-    fetch = 'for a in "$@"; do case $a in -DoutputDirectory=*) d=${a#*=};; esac; done; mkdir $d'
-    program("mvn", f"{fetch}; touch $d/half.jar; echo no network; exit 1")
+    digests = tmp_path / "digests"
+    digests.write_text(f"{hashlib.sha256(b'abc').hexdigest()}  kafka.jar\n")
+    monkeypatch.setattr(installer, "KAFKA_DIGESTS", digests)
+
+
+@pytest.mark.usefixtures("jar_of_letters")
+def test_jars_are_fetched_once_and_completely_or_not_at_all(program, tmp_path: Path) -> None:
+    program("mvn", f"{FETCH}; touch $d/half.jar; echo no network; exit 1")
     with pytest.raises(SetupError, match="no network"):
         installer.kafka_jars(lambda line: None)
     assert not list((tmp_path / "cache" / "stampede").iterdir())
 
-    program("mvn", f"{fetch}; touch $d/kafka.jar")
+    program("mvn", f"{FETCH}; printf abc > $d/kafka.jar")
     jars = installer.kafka_jars(lambda line: None)
     assert [jar.name for jar in jars.iterdir()] == ["kafka.jar"]
     assert installer.kafka_jars(pytest.fail) == jars
+
+
+@pytest.mark.usefixtures("jar_of_letters")
+@pytest.mark.parametrize(
+    ("fetched", "named"),
+    [
+        ("printf abd > $d/kafka.jar", "kafka.jar"),
+        ("printf abc > $d/kafka.jar; touch $d/other.jar", "other.jar"),
+        ("true", "kafka.jar"),
+    ],
+)
+def test_other_jars_than_the_tested_ones_are_refused(
+    program, tmp_path: Path, fetched: str, named: str
+) -> None:
+    program("mvn", f"{FETCH}; {fetched}")
+    with pytest.raises(SetupError, match=f"not Kafka .* as it was tested: {named}"):
+        installer.kafka_jars(lambda line: None)
+    assert not list((tmp_path / "cache" / "stampede").iterdir())
