@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --durations 12 --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-up e2e-down bench format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-up e2e-down bench release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ e2e-down: $(VENV)/dev ## stop that cluster and delete its state
 bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md
 	$(BIN)/stampede bench
 
+release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; the same commit, the same bytes
+	@$(BIN)/python tools/release
+
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
 	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
 	$(BIN)/ruff format functions e2e tools charts
@@ -58,7 +61,7 @@ lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.tx
 	tools/lock $(BIN)
 
 clean: ## delete the environment, the demo's data and results
-	rm -rf $(VENV) .stampede build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@tools/need python3-venv

@@ -1,0 +1,1 @@
+"""Making a release: the parts of `tools/release`."""

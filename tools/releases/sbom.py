@@ -1,0 +1,59 @@
+"""The Debian packages of an image, in its SBOM (CycloneDX 1.6)."""
+
+import io
+import json
+import tarfile
+from email.parser import HeaderParser
+from pathlib import Path
+from urllib.parse import quote
+
+from releases.notices import NOT_SHIPPED
+
+STATUS = "var/lib/dpkg/status"
+
+
+def debian_packages(image: Path) -> list[dict[str, str]]:
+    """The installed packages of a ``docker save`` archive: components of CycloneDX, by name.
+
+    Raises `ValueError` if the archive holds none.
+    """
+    with tarfile.open(image) as outer:
+        (manifest,) = json.load(_file(outer, "manifest.json"))
+        status = b""
+        for layer in manifest["Layers"]:  # the uppermost layer that has the file counts
+            with tarfile.open(fileobj=_file(outer, layer)) as inner:
+                if STATUS in inner.getnames():
+                    status = _file(inner, STATUS).read()
+    entries = (HeaderParser().parsestr(text) for text in status.decode().split("\n\n") if text)
+    found = [_component(e) for e in entries if e["Status"] == "install ok installed"]
+    if not found:
+        raise ValueError(f"{image} has no Debian packages")
+    return sorted(found, key=lambda component: component["purl"])
+
+
+def with_debian_packages(sbom: Path, packages: list[dict[str, str]]) -> None:
+    """Add components to an SBOM; leave out what is of this machine: paths, and pip."""
+    document = json.loads(sbom.read_text())
+    document["components"] = [
+        each for each in document["components"] if each["name"] not in NOT_SHIPPED
+    ]
+    for component in document["components"]:
+        references = component.get("externalReferences", [])
+        component["externalReferences"] = [
+            each for each in references if not each["url"].startswith("file:")
+        ]
+    document["components"] += packages
+    sbom.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _component(entry: "dict[str, str]") -> dict[str, str]:
+    name, version, arch = entry["Package"], entry["Version"], entry["Architecture"]
+    purl = f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}?arch={arch}"
+    return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
+
+
+def _file(tar: tarfile.TarFile, name: str) -> io.BufferedReader:
+    file = tar.extractfile(name)
+    if file is None:
+        raise ValueError(f"{name} is no file")
+    return file  # type: ignore[return-value]
