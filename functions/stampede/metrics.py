@@ -50,6 +50,11 @@ QUARANTINED_OBJECTS = Gauge(
     "Objects named like a run that this process cannot read or verify, and leaves out",
     ["table"],
 )
+DAMAGED_PARTS = Gauge(
+    "stampede_damaged_parts",
+    "Parts of runs that the last compaction found lost or damaged",
+    ["table"],
+)
 
 SOURCE_EVENTS = Counter("stampede_source_events_total", "Events delivered", ["outcome"])
 SOURCE_RETRIES = Counter(

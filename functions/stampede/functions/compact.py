@@ -34,6 +34,8 @@ def compact_tables(settings: Settings) -> None:
             grace=timedelta(seconds=settings.grace_seconds),
         )
         set_metrics(table, report)
+        for key, why in report.damaged.items():
+            log.error("damaged", table=spec.name, key=key, why=why)
         log.info(
             "compacted",
             table=spec.name,
@@ -42,6 +44,7 @@ def compact_tables(settings: Settings) -> None:
             bytes_read=report.bytes_read,
             bytes_written=report.bytes_written,
             deleted=len(report.deleted),
+            damaged=len(report.damaged),
             milliseconds=round(1000 * (time.perf_counter() - begin)),
         )
 
@@ -51,6 +54,7 @@ def set_metrics(table: Table, report: Report) -> None:
     name = table.spec.name
     metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
     metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
+    metrics.DAMAGED_PARTS.labels(name).set(len(report.damaged))
     levels: dict[int, list[RunInfo]] = defaultdict(list)
     for part in table.runs():
         levels[part.name.level].append(part)

@@ -19,7 +19,7 @@ from stampede.store.merge_plan import plan
 from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import RunStream
 from stampede.store.runs import Run, live
-from stampede.store.sweep import unneeded_parts
+from stampede.store.sweep import Sweep
 from stampede.store.tables import Table
 
 # Rows merged at once. They and one written part bound the memory.
@@ -45,6 +45,8 @@ class Report:
     written: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     overtaken: int = 0  # merges that another compactor finished first
+    # Keys of parts that are lost or damaged, and what is wrong: nothing was deleted for them.
+    damaged: dict[str, str] = field(default_factory=dict)
 
 
 Progress = Callable[[Report], None]
@@ -80,10 +82,12 @@ def compact(
     """
     report = Report()
     table.refresh()
-    for part in unneeded_parts(table, now, grace):
+    sweep = Sweep(table, now, grace)
+    for part in sweep.unneeded():
         table.objects.delete(part.key)
         report.deleted.append(part.key)
         progress(report)
+    report.damaged |= sweep.holders.damaged
     table.refresh()
     while picked := _pick(live(table.listed()), fanout, run_rows, major):
         runs, level = picked

@@ -14,9 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import StoreDown
 from stampede.store.digests import Digests, same
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import ObjectInfo, Objects, find
 
 WHOLE = 32 << 20
 """Objects up to this size are one GET and one PUT: to a far site each request is a round trip."""
@@ -134,14 +134,6 @@ def _return_freed_memory() -> None:
     """
     with suppress(AttributeError):  # another libc
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
-
-
-def find(objects: Objects, key: str) -> ObjectInfo | None:
-    """An object's size and etag; None if the store has no such object. Raises `StoreDown`."""
-    try:
-        return objects.head(key)
-    except NotFound:
-        return None
 
 
 class _ByteBudget:

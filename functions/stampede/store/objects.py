@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from stampede.errors import NotFound
+
 
 class ObjectInfo(NamedTuple):
     """One entry of a listing."""
@@ -58,3 +60,11 @@ class Objects(Protocol):
 
         A killed process leaves such uploads. No listing shows them, but they take space.
         """
+
+
+def find(objects: Objects, key: str) -> ObjectInfo | None:
+    """An object's size, etag and time; None if the store has none. Raises `StoreDown`."""
+    try:
+        return objects.head(key)
+    except NotFound:
+        return None

@@ -161,6 +161,11 @@ class RunFile:
         self._objects = objects
         self.index = index
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of its row groups."""
+        return range(len(self._index.rows))
+
     def read(self, groups: Sequence[int]) -> list[pa.Table]:
         """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
         return [self.decode(group, block) for group, block in self.fetch(groups)]

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import structlog
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.copy import MAX_BYTES, Copied, Copier, find
+from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.range_file import ObjectFile
 from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES

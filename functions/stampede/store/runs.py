@@ -8,7 +8,7 @@ move up during a listing are seen twice, never missed.
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -20,6 +20,8 @@ from stampede.store.objects import ObjectInfo
 _NAME = re.compile(
     r"(?P<level>\d{4})-(?P<digest>[0-9a-f]{32})(-(?P<part>\d+)of(?P<parts>\d+))?\.parquet"
 )
+
+_MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class RunName:
         part = f"-{self.part}of{self.parts}" if self.parts > 1 else ""
         return f"{prefix(table)}{self.run}{part}.parquet"
 
+    @property
+    def whole(self) -> "RunName":
+        """The name of the first part of this run: the same for all its parts."""
+        return replace(self, part=0)
+
+    def keys(self, table: str) -> list[str]:
+        """Where all parts of the run lie in the store."""
+        return [replace(self, part=number).key(table) for number in range(self.parts)]
+
     @classmethod
     def merged(
         cls, level: int, inputs: Sequence[str], cuts: str, part: int, parts: int
@@ -55,9 +66,10 @@ class RunName:
         if not name:
             return None
         part, parts = int(name["part"] or 0), int(name["parts"] or 1)
-        if part >= parts or (name["parts"] and parts < 2):
-            return None
-        return cls(int(name["level"]), name["digest"], part, parts)
+        made = cls(int(name["level"]), name["digest"], part, parts)
+        # A foreign key such as `...-0of1` or `...-00of8` must not count as a part of a run.
+        written_so = made.key("").endswith(f"/{name[0]}")
+        return made if written_so and part < parts <= _MOST_PARTS else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +114,28 @@ def digest(*pieces: bytes | str | pa.Buffer) -> str:
     return state.hexdigest()[:32]
 
 
+def by_name(parts: Iterable[RunInfo]) -> list[Run]:
+    """The runs, complete or not, that have any part in `parts`."""
+    runs: dict[RunName, list[RunInfo]] = {}
+    for part in parts:
+        runs.setdefault(part.name.whole, []).append(part)
+    return [tuple(sorted(run, key=lambda part: part.name.part)) for run in runs.values()]
+
+
 def complete(parts: Iterable[RunInfo]) -> list[Run]:
     """The runs that have all their parts in `parts`."""
-    runs: dict[str, list[RunInfo]] = {}
-    for part in parts:
-        runs.setdefault(part.name.run, []).append(part)
-    return [
-        tuple(sorted(run, key=lambda part: part.name.part))
-        for run in runs.values()
-        if len(run) == run[0].name.parts
-    ]
+    return [run for run in by_name(parts) if len(run) == run[0].name.parts]
+
+
+def incomplete(parts: Iterable[RunInfo]) -> list[Run]:
+    """The runs of which a part is not in `parts`: half-written, or a part was lost."""
+    return [run for run in by_name(parts) if len(run) < run[0].name.parts]
+
+
+def unlisted(run: Run, table: str) -> list[str]:
+    """The keys of the parts that an incomplete run lacks."""
+    there = {part.key for part in run}
+    return [key for key in run[0].name.keys(table) if key not in there]
 
 
 def inputs_of(runs: Iterable[Run]) -> set[str]:
@@ -124,8 +148,3 @@ def live(parts: Iterable[RunInfo]) -> list[Run]:
     complete_runs = complete(parts)
     superseded = inputs_of(complete_runs)
     return [run for run in complete_runs if run[0].name.run not in superseded]
-
-
-def settled_inputs(runs: Iterable[Run], now: datetime, grace: timedelta) -> set[str]:
-    """Names of the inputs of those complete `runs` that have been complete for `grace`."""
-    return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))

@@ -3,42 +3,109 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from stampede.store.objects import Objects
-from stampede.store.runs import RunInfo, complete, inputs_of, prefix, settled_inputs
+from stampede.store.digests import same
+from stampede.store.holders import Holders
+from stampede.store.objects import Objects, find
+from stampede.store.runs import (
+    Run,
+    RunInfo,
+    RunName,
+    by_name,
+    complete,
+    incomplete,
+    live,
+    prefix,
+    unlisted,
+)
 from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 
 
-def unneeded_parts(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
-    """The parts of a table to be deleted, lowest level first.
+class Sweep:
+    """The parts of a table that may be deleted, and what is lost or damaged.
 
-    These are the inputs of a run that has been complete for `grace`; and the parts of a run that
-    was left half-written at least `grace` ago, once other complete runs hold the rows of all its
-    inputs.
-
-    Delete each part before taking the next: every check looks into the store at that time.
+    Attributes
+    ----------
+    settled
+        The runs that have been complete for the grace, by the name of each input.
+    holders
+        Asks whether runs are whole, and remembers which parts are lost or damaged.
     """
-    parts = table.listed()
-    runs = complete(parts)
-    finished = {run[0].name.run for run in runs}
-    merged, settled = inputs_of(runs), settled_inputs(runs, now, grace)
 
-    def parts_in_store(run: str) -> int:
-        return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
+    def __init__(self, table: Table, now: datetime, grace: timedelta) -> None:
+        self._table, self._now, self._grace = table, now, grace
+        self._parts = table.listed()
+        self._runs = complete(self._parts)
+        self.holders = Holders(table)
+        self.settled: dict[str, list[Run]] = {}
+        for run in self._runs:
+            if self._old(run):
+                for name in run[0].inputs:
+                    self.settled.setdefault(name, []).append(run)
 
-    def abandoned(part: RunInfo) -> bool:
+    def unneeded(self) -> Iterator[RunInfo]:
+        """The parts to be deleted, lowest level first.
+
+        These are the inputs of a run that has been complete for the grace and reads as it was
+        stored; and the parts of a run that was left half-written before the grace, once other
+        complete runs hold its offsets and its rows.
+
+        Delete each part before taking the next: every check looks into the store at that time.
+        """
+        half_written = {run[0].name.whole: run for run in incomplete(self._parts)}
+        abandoned: dict[Run, bool] = {}
+        for part in self._parts:
+            run = half_written.get(part.name.whole)
+            if part.name.run in self.settled:
+                if self.merged(part.name.run):
+                    yield part
+            elif run:
+                if run not in abandoned:
+                    abandoned[run] = self._abandoned(run)
+                if abandoned[run]:
+                    yield part
+
+    def merged(self, name: str) -> bool:
+        """Whether a run that has been complete for the grace holds the run of that name."""
+        return any(self.holders.stand(run) for run in self.settled.get(name, ()))
+
+    def _old(self, run: Run) -> bool:
+        return all(part.age(self._now) >= self._grace for part in run)
+
+    def _abandoned(self, run: Run) -> bool:
+        """Whether the parts of a run that is half-written in our listing may be deleted.
+
+        If they may not, and nothing can complete the run any more, its missing parts are damage.
+        """
+        if not self._old(run):
+            return False
         # Our listing is stale. Re-check inputs first, then the run: only that order proves that no
         # input was deleted because this run had completed.
-        return (
-            part.name.run not in finished
-            and part.age(now) >= grace
-            and all(name in merged or not parts_in_store(name) for name in part.inputs)
-            and parts_in_store(part.name.run) < part.name.parts
-        )
+        needed = [name for name in run[0].inputs if not self._merged_elsewhere(name)]
+        there = [name for name in needed if self._exists(name)]
+        objects, table = self._table.objects, self._table.spec.name
+        lost = [key for key in unlisted(run, table) if find(objects, key) is None]
+        if not lost or (there and there == needed):
+            return False  # complete by now; or its inputs hold its rows, and it may be continued
+        others = live(self._parts)
+        if self.holders.hold(run, others, every_row=True):
+            return not there and all(self.holders.present(other) for other in others)
+        for key in lost:
+            self.holders.damaged[key] = "lost, and no other run holds all that its run held"
+        return False
 
-    for part in parts:
-        if part.name.run in settled or abandoned(part):
-            yield part
+    def _merged_elsewhere(self, name: str) -> bool:
+        return any(name in run[0].inputs and self.holders.present(run) for run in self._runs)
+
+    def _exists(self, name: str) -> bool:
+        """Whether the store has any part of a run, listed or asked for by name."""
+        objects, table = self._table.objects, self._table.spec.name
+        level, _, digest = name.partition("-")
+        keys = {part.key for part in self._parts if part.name.run == name}
+        keys.add(RunName(int(level), digest).key(table))
+        return next(objects.list(prefix(table) + name), None) is not None or any(
+            find(objects, key) for key in keys
+        )
 
 
 def unneeded_at_second_site(
@@ -46,23 +113,45 @@ def unneeded_at_second_site(
 ) -> Iterator[str]:
     """Keys of the parts of runs that the second site no longer needs, lowest level first.
 
-    These are the inputs of a run that has been complete there for `grace`; and, after the grace,
-    the parts of a run that is incomplete there and has no part left at the source: it will never
-    be complete. (`unneeded_parts` may assume that the missing inputs of a half-written run were
-    merged into it or into another run. At the second site they may never have been copied.)
+    These are the inputs of a run that has been complete there for `grace` and reads as it was
+    stored; and, after the grace, the parts of a run that the source no longer has, once runs that
+    are complete at both sites hold its offsets and its rows. The source merged such a run, and
+    the run that it was merged into may have been merged in turn before it was copied: then no run
+    at the second site lists it as an input.
     """
     for spec in ALL_TABLES.values():
-        table = Table(target, spec, cache_bytes=0)
-        parts = table.listed()
-        table.close()
-        runs = complete(parts)
-        finished = {run[0].name.run for run in runs}
-        settled = settled_inputs(runs, now, grace)
-        for part in parts:
-            run = part.name.run
-            if run in settled or (
-                run not in finished
-                and part.age(now) >= grace
-                and next(source.list(prefix(spec.name) + run), None) is None
-            ):
-                yield part.key
+        first, second = Table(source, spec, cache_bytes=0), Table(target, spec)
+        try:
+            yield from _unneeded_copies(first, second, now, grace)
+        finally:
+            first.close()
+            second.close()
+
+
+def _unneeded_copies(
+    first: Table, second: Table, now: datetime, grace: timedelta
+) -> Iterator[str]:
+    sweep, parts = Sweep(second, now, grace), second.listed()
+    # List the first site after the second: a run copied in between must not be taken for gone.
+    at_first = {part.key: part.object for part in first.listed()}
+    # No run that may be deleted here is the proof for another: the first site has all of these.
+    shared = [
+        run for run in live(parts) if all(same(part.object, at_first.get(part.key)) for part in run)
+    ]
+    gone = [
+        run
+        for run in by_name(parts)
+        if run[0].name.run not in sweep.settled
+        and all(part.age(now) >= grace and part.key not in at_first for part in run)
+    ]
+    held = {
+        run[0].name.whole
+        for run in gone
+        if sweep.holders.hold(run, shared, every_row=False)
+        and not any(find(first.objects, key) for key in run[0].name.keys(first.spec.name))
+    }
+    if held and not all(sweep.holders.present(run) for run in shared):
+        held = set()
+    for part in parts:
+        if part.name.whole in held or sweep.merged(part.name.run):
+            yield part.key

@@ -23,7 +23,7 @@ from stampede.store.reader import MIB, Block, RunReader, adjacent_groups
 from stampede.store.run_format import RunIndex, RunWriter
 from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import TableSpec
-from stampede.store.table_view import TableView
+from stampede.store.table_view import Spans
 
 # How often a lookup starts again because runs were deleted meanwhile.
 _TRIES = 5
@@ -110,7 +110,7 @@ class Table:
         for _ in range(_TRIES):
             try:
                 view, faults = self._listing.view(), self._listing.faults_found
-                rows = self._lookup(values, view)
+                rows = self._lookup(values, view.spans)
                 # Of a part found damaged on the way the inputs may be there still: read them.
                 found = self._listing.faults_found != faults
                 if not found or self._listing.view().parts == view.parts:
@@ -144,11 +144,15 @@ class Table:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    def _lookup(self, values: list, view: TableView) -> pa.Table:
+    def lookup_among(self, values: Sequence, parts: Iterable[RunInfo]) -> pa.Table:
+        """As `lookup`, in these parts alone. Raises `NotFound` if one is gone, `StoreDown`."""
+        return self._lookup(sorted(set(values)), Spans(parts, self.spec))
+
+    def _lookup(self, values: list, spans: Spans) -> pa.Table:
         wanted = sortable(values, self.spec)
         cached, cold = [], []
         # `holding` rules out most runs of a large table without their indexes.
-        for fetch in self._fetches(values, wanted, view.spans.holding(wanted)):
+        for fetch in self._fetches(values, wanted, spans.holding(wanted)):
             if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
                 cached.append(self._matching(fetch))
             else:

@@ -138,6 +138,9 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []
     for key in (first, *rest):
         source.delete(key)
+    # The first site has none of it any more, so these may be the last copies of some rows.
+    assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []
+    Replica(source, target, 1).catch_up()  # the inputs, which hold the same rows
     assert list(unneeded_at_second_site(source, target, NOW, GRACE)) == []
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == [first]
 
@@ -283,3 +286,40 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
     assert points[0].equals(points[1])
     assert isinstance(points[0], pa.Table)
     assert points[0].num_rows == flushed * EACH
+
+
+def test_a_site_that_only_pulls_keeps_no_runs_that_the_first_merged_long_ago() -> None:
+    """Twelve hours: a batch in 5 minutes, a compaction in 10, a pull in 50."""
+    now = NOW
+    source, target = MemoryObjects(lambda: now), MemoryObjects(lambda: now)
+    number = 0
+    for minute in range(5, 12 * 60 + 1, 5):
+        now += timedelta(minutes=5)
+        flush(source, number)
+        number += 1
+        if minute % 10 == 0:
+            for spec in (CUTOUTS, DETECTIONS):
+                compact(Table(source, spec, threads=1), now, fanout=2, grace=GRACE)
+        if minute % 50 == 0:
+            Replica(source, target, 1).catch_up()
+            for key in unneeded_at_second_site(source, target, now, GRACE):
+                target.delete(key)
+    for _ in range(3):
+        Replica(source, target, 1).catch_up()
+        now += GRACE
+        for spec in (CUTOUTS, DETECTIONS):
+            compact(Table(source, spec, threads=1), now, fanout=2, grace=GRACE)
+        for key in unneeded_at_second_site(source, target, now, GRACE):
+            target.delete(key)
+    for spec in (CUTOUTS, DETECTIONS):
+        assert keys(target, f"tables/{spec.name}") == keys(source, f"tables/{spec.name}")
+    assert check(source) == check(target) == everything(number)
+
+
+def test_a_run_that_was_lost_at_the_first_site_stays_at_the_second() -> None:
+    source, target = store(), store()
+    _, lost = flush(source, 0)
+    flush(source, 1)
+    Replica(source, target, 1).catch_up()
+    source.delete(lost)
+    assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == []

@@ -1,0 +1,120 @@
+"""Proves, before a run is deleted, that others hold it: asked of the store by name.
+
+A listing is not enough: it may be old, or omit a key, and an object may have been lost since.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.errors import Damaged, NotFound
+from stampede.store.coverage import Coverage
+from stampede.store.digests import Digests
+from stampede.store.merge import one_array, order_codes, sort_unique
+from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.runs import Run, RunInfo
+from stampede.store.tables import Table
+
+PIECE = 8 << 20
+# Rows of a run that are looked up elsewhere when its coverage says already that all are there.
+SAMPLE = 64
+
+
+class Holders:
+    """Asks whether runs of a table are whole, and whether they hold what another run holds.
+
+    Remembers which objects it has verified, so that each is read once.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._verified: set[ObjectInfo] = set()
+        self.damaged: dict[str, str] = {}
+        """Keys of the parts found lost or damaged, and what is wrong with each."""
+
+    def stand(self, run: Run) -> bool:
+        """Whether each part of a complete run is there now, unchanged, and reads as it was stored.
+
+        Raises `StoreDown`.
+        """
+        return self.present(run) and all([self._sound(part.object) for part in run])
+
+    def present(self, run: Run) -> bool:
+        """Whether each part of a complete run is there now, unchanged. Raises `StoreDown`."""
+        found = self._table.map(lambda part: find(self._table.objects, part.key), run)
+        return all(
+            info is not None and info[:3] == part.object[:3]
+            for part, info in zip(run, found, strict=True)
+        )
+
+    def hold(self, parts: Sequence[RunInfo], others: Sequence[Run], every_row: bool) -> bool:
+        """Whether `others` hold the coverage and the rows of `parts`, which belong to one run.
+
+        Without `every_row` the coverage is the proof, and of the rows only a few are looked up;
+        all, if there is no coverage. Ask afterwards whether `others` are `present`: some of their
+        rows may be read from the cache. Raises `StoreDown`.
+        """
+        covered = Coverage.union(run[0].coverage for run in others)
+        if parts[0].coverage - covered:
+            return False
+        among = [part for run in others for part in run]
+        every_row = every_row or not parts[0].coverage
+        try:
+            return all(
+                self._rows_held(rows, among)
+                for part in parts
+                for rows in self._rows(part, every_row)
+            )
+        except NotFound:  # merged meanwhile: the next pass asks again
+            return False
+        except Damaged as error:
+            self.damaged[parts[0].key] = error.message
+            return False
+
+    def _rows(self, part: RunInfo, every: bool) -> Iterator[pa.Table]:
+        """The rows of a part, a row group at a time; or a few of each of a few row groups."""
+        file = self._table.reader.open(part)
+        for group in file.numbers if every else _spread(file.numbers, 4):
+            [rows] = file.read([group])
+            yield rows if every else rows.take(_spread(range(rows.num_rows), SAMPLE // 4))
+
+    def _rows_held(self, rows: pa.Table, among: Sequence[RunInfo]) -> bool:
+        spec = self._table.spec
+        rows = rows.select(spec.schema.names).cast(spec.schema)
+        found = self._table.lookup_among(rows[spec.leading].unique().to_pylist(), among)
+        both = sort_unique(pa.concat_tables([found, rows]), spec)
+        return both.num_rows == found.num_rows and all(
+            _same_bits(both[name], found[name]) for name in spec.schema.names
+        )
+
+    def _sound(self, info: ObjectInfo) -> bool:
+        if info in self._verified:
+            return True
+        try:
+            verify(self._table.objects, info)
+        except NotFound:
+            return False
+        except Damaged as error:
+            self.damaged[info.key] = error.message
+            return False
+        self._verified.add(info)
+        return True
+
+
+def verify(objects: Objects, info: ObjectInfo) -> None:
+    """Raise `Damaged` if an object does not read as it was stored."""
+    digests = Digests(info, in_parts=False)
+    for start in range(0, info.size, PIECE):
+        digests.add(objects.get(info.key, start, PIECE))
+    digests.check()
+
+
+def _spread(numbers: range, most: int) -> list[int]:
+    """At most `most` of `numbers`, evenly spread."""
+    return list(numbers[:: max(1, -(-len(numbers) // most))])
+
+
+def _same_bits(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    codes = order_codes(one_array(pa.chunked_array([*one.chunks, *other.chunks], one.type)))
+    return np.array_equal(codes[: len(one)], codes[len(one) :])
