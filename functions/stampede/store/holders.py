@@ -38,7 +38,7 @@ class Holders:
 
         Raises `StoreDown`.
         """
-        return self.present(run) and all([self._sound(part.object) for part in run])
+        return self.present(run) and all(self._sound(part.object) for part in run)
 
     def present(self, run: Run) -> bool:
         """Whether each part of a complete run is there now, unchanged. Raises `StoreDown`."""

@@ -128,9 +128,7 @@ def unneeded_at_second_site(
             second.close()
 
 
-def _unneeded_copies(
-    first: Table, second: Table, now: datetime, grace: timedelta
-) -> Iterator[str]:
+def _unneeded_copies(first: Table, second: Table, now: datetime, grace: timedelta) -> Iterator[str]:
     sweep, parts = Sweep(second, now, grace), second.listed()
     # List the first site after the second: a run copied in between must not be taken for gone.
     at_first = {part.key: part.object for part in first.listed()}
