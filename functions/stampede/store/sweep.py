@@ -1,6 +1,6 @@
 """Finds parts of runs that are no longer needed. docs/store.md explains why deleting is safe."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from stampede.store.digests import same
@@ -69,6 +69,11 @@ class Sweep:
         """Whether a run that has been complete for the grace holds the run of that name."""
         return any(self.holders.stand(run) for run in self.settled.get(name, ()))
 
+    def sound(self, runs: Iterable[Run]) -> list[Run]:
+        """Those of `runs` of which nothing is in quarantine."""
+        damaged = self._table.quarantined()
+        return [run for run in runs if not any(part.key in damaged for part in run)]
+
     def _old(self, run: Run) -> bool:
         return all(part.age(self._now) >= self._grace for part in run)
 
@@ -87,7 +92,7 @@ class Sweep:
         lost = [key for key in unlisted(run, table) if find(objects, key) is None]
         if not lost or (there and there == needed):
             return False  # complete by now; or its inputs hold its rows, and it may be continued
-        others = live(self._parts)
+        others = self.sound(live(self._parts))
         if self.holders.hold(run, others, every_row=True):
             return not there and all(self.holders.present(other) for other in others)
         for key in lost:
@@ -134,7 +139,9 @@ def _unneeded_copies(first: Table, second: Table, now: datetime, grace: timedelt
     at_first = {part.key: part.object for part in first.listed()}
     # No run that may be deleted here is the proof for another: the first site has all of these.
     shared = [
-        run for run in live(parts) if all(same(part.object, at_first.get(part.key)) for part in run)
+        run
+        for run in sweep.sound(live(parts))
+        if all(same(part.object, at_first.get(part.key)) for part in run)
     ]
     gone = [
         run
