@@ -141,9 +141,7 @@ def _unneeded_copies(first: Table, second: Table, now: datetime, grace: timedelt
     shared = [
         run
         for run in sweep.sound(live(parts))
-        if all(
-            part.age(now) >= grace and same(part.object, at_first.get(part.key)) for part in run
-        )
+        if all(part.age(now) >= grace and same(part.object, at_first.get(part.key)) for part in run)
     ]
     gone = [
         run
