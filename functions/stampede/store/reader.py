@@ -164,7 +164,7 @@ class RunFile:
     @property
     def numbers(self) -> range:
         """The numbers of its row groups."""
-        return range(len(self._index.rows))
+        return range(len(self.index.rows))
 
     def read(self, groups: Sequence[int]) -> list[pa.Table]:
         """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
