@@ -50,6 +50,13 @@ class Settings(BaseSettings):
         1.0, description="a function answers 422 to an alert from further in the future"
     )
 
+    ztf_programids: str = Field(
+        "1",
+        pattern=r"^\d{1,9}(,\d{1,9})*$",
+        description="comma-separated: a function answers 422 to a ZTF alert of another programme; "
+        "1 is public, 2 the partnership's, 3 Caltech's",
+    )
+
     # -- a function's HTTP endpoint, and how it batches alerts
     host: str = "127.0.0.1"
     port: int = 8080

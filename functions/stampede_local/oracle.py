@@ -103,7 +103,9 @@ def detections(message: bytes) -> list[Record]:
         rows += [_rubin_limit(r, identity) for r in record.get("prvDiaNondetectionLimits") or []]
     else:
         drb = "drb" in record["candidate"]
-        rows = [_ztf(record["candidate"], identity, drb)]
+        own = _ztf(record["candidate"], identity, drb)
+        # A second later than its rounded copies in later histories, so that it wins over them.
+        rows = [own | {"processed_mjd": own["mjd"] + 1 / 86400}]
         rows += [_ztf(row, identity, drb) for row in record["prv_candidates"] or []]
         rows += [_ztf_forced(row, identity) for row in record.get("fp_hists") or []]
     return rows

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.arrays import concat
+from stampede.alerts.bounds import Times
 from stampede.alerts.care import Care
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.container import Bytes
@@ -120,6 +121,10 @@ class BatchDecoder:
         Returns the latest MJD TAI that an alert's time may have.
     secret
         Random bytes that no sender can guess, 12 or more (see `image_tokens`).
+    guards
+        Entered around all work with messages.
+    programids
+        Observing programmes whose alerts are stored, of a survey that has some (ZTF's public: 1).
     """
 
     def __init__(
@@ -129,12 +134,14 @@ class BatchDecoder:
         latest_mjd: Callable[[], float],
         secret: bytes,
         guards: Guards | None = None,
+        programids: frozenset[int] = frozenset({1}),
     ) -> None:
         self._framing = framing
         self._decoder = decoder
         self._latest_mjd = latest_mjd
         self._secret = secret
         self._guards = guards or Guards()
+        self._programids = programids
 
     def cutouts(
         self,
@@ -286,7 +293,10 @@ class BatchDecoder:
         group, faults = self._decode(records, fields, careful)
         if not group.heads.num_rows:
             return Part(DETECTION.empty_table(), [], faults)
-        return Part(detection_rows(group), [raw_alerts(group)], faults)
+        rows, bad_points = detection_rows(group, self._times())
+        group = group.without(bad_points)
+        raw = [raw_alerts(group)] if group.heads.num_rows else []
+        return Part(rows, raw, faults | bad_points)
 
     def _decode(
         self, records: Records, fields: Sequence[str], careful: bool
@@ -298,10 +308,11 @@ class BatchDecoder:
         read = self._read_records if careful else self._read_without_images
         table, images = read(records, columns)
         group = Group(survey, table, survey.head(table), images, np.array(records.messages))
-        faults = unusable(group, self._latest_mjd())
-        if faults:
-            group = group.filter(np.array([number not in faults for number in records.messages]))
-        return group, faults
+        faults = unusable(group, self._times(), self._programids)
+        return group.without(faults), faults
+
+    def _times(self) -> Times:
+        return Times(self._latest_mjd())
 
     def _read_without_images(
         self, records: Records, columns: Sequence[str]

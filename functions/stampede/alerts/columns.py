@@ -90,7 +90,8 @@ DETECTION = pa.schema(
             "processed_mjd",
             pa.float64(),
             "MJD TAI when the survey made this version of the point: its own processing time, else "
-            "the time of the alert that carried it, else (ztf's history) of the point",
+            "the time of the alert that carried it, else (ztf's history) of the point. An alert's "
+            "own ztf detection has a second more: it wins over its rounded copies in later alerts",
             "d",
         ),
     ]
@@ -99,7 +100,7 @@ DETECTION = pa.schema(
 # Many alerts repeat a point of a light curve. Rows that agree in these columns are one point.
 DETECTION_KEY = ("object_id", "survey", "forced", "limit", "source_id")
 # Of two versions of a point the greater in these columns wins, then in all others in order.
-DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd")
+DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd", "reliability")
 
 # Location of a cutout: the columns of the table `cutouts`. `pack`, `offset` and `length` are
 # null if the survey sent no such cutout. `crc32` is null too in rows written before there were

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.alerts.arrays import table_of
+from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.alerts.container import Bytes
 from stampede.alerts.surveys.survey import NotFits, Survey
@@ -54,6 +55,12 @@ class Group(NamedTuple):
             self.messages[keep],
         )
 
+    def without(self, faults: Faults) -> "Group":
+        """The alerts whose messages have no fault."""
+        if not faults:
+            return self
+        return self.filter(np.array([number not in faults for number in self.messages.tolist()]))
+
 
 class RawAlerts(NamedTuple):
     """Alerts of one schema in the survey's own columns, one row per alert, ordered by id.
@@ -71,28 +78,44 @@ class RawAlerts(NamedTuple):
     table: pa.Table
 
 
-def unusable(group: Group, latest_mjd: float) -> Faults:
-    """A fault for each alert that lacks an id or a time, or whose time is after `latest_mjd`."""
+def unusable(group: Group, times: Times, programids: frozenset[int]) -> Faults:
+    """A fault for each alert that could not be served, or is of a programme that is not stored."""
     heads = group.heads
+    ids, objects, mjd = heads["alert_id"], heads["object_id"], heads["mjd"]
     reasons = {
-        "it has no id": heads["alert_id"].is_null(),
-        "it has no object id": heads["object_id"].is_null(),
-        "it has no observation time": heads["mjd"].is_null(),
-        f"its observation time is in the future (after MJD {latest_mjd:.1f})": pc.fill_null(
-            pc.greater(heads["mjd"], latest_mjd), False
+        "it has no id": ids.is_null(),
+        "its id is not a positive number": pc.less(ids, 1),
+        "it has no object id": objects.is_null(),
+        "its object id is not 1 to 64 letters, digits and _ . + -": _no_object_id(objects),
+        "it has no observation time": mjd.is_null(),
+        f"its observation time is before MJD {times.earliest:.0f}": pc.less(mjd, times.earliest),
+        f"its observation time is in the future (after MJD {times.latest:.1f})": pc.greater(
+            mjd, times.latest
         ),
     }
+    if "programid" in heads.column_names:
+        stored = ", ".join(map(str, sorted(programids)))
+        known = pc.is_in(heads["programid"], pa.array(sorted(programids), pa.int32()))
+        reasons[f"its programid is not one that is stored here ({stored})"] = pc.invert(known)
     faults: Faults = {}
     for reason, mask in reasons.items():
-        for row in np.flatnonzero(mask.to_numpy()).tolist():
+        for row in np.flatnonzero(pc.fill_null(mask, False).to_numpy()).tolist():
             alert = _describe(heads.slice(row, 1).to_pylist()[0])
             fault = Unusable(f"{alert} cannot be stored: {reason}")
             faults.setdefault(int(group.messages[row]), fault)
     return faults
 
 
+def _no_object_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.invert(pc.match_substring_regex(ids, f"^({OBJECT_ID.pattern})$"))
+
+
 def _describe(head: dict) -> str:
-    return f"alert {head['alert_id']} of object {head['object_id']} at MJD {head['mjd']}"
+    """An alert in a few words; an id that anybody may have chosen is shortened."""
+    alert_id, object_id, mjd = head["alert_id"], head["object_id"], head["mjd"]
+    shown = object_id if object_id is None or len(object_id) <= 64 else f"{object_id[:64]}…"
+    programid = f", programid {head['programid']}" if "programid" in head else ""
+    return f"alert {alert_id} of object {shown} at MJD {mjd}{programid}"
 
 
 def cutout_rows(group: Group) -> tuple[pa.Table, Faults]:
@@ -129,21 +152,56 @@ def _gzip_files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | No
                 try:
                     file = group.survey.gzip_file(image)
                 except NotFits as error:
-                    faults[message] = Unusable(
-                        f"the {kind} cutout of alert {alert_id} is not FITS: {error}"
-                    )
+                    reason = f"is not FITS: {error}"
+                except TooManyPixels as error:
+                    reason = f"is too large: {error}"
+                else:
+                    reason = ""
+                if reason:
+                    faults[message] = Unusable(f"the {kind} cutout of alert {alert_id} {reason}")
             column.append(file)
     return files, faults
 
 
-def detection_rows(group: Group) -> pa.Table:
+def detection_rows(group: Group, times: Times) -> tuple[pa.Table, Faults]:
     """All points of the light curves, as `DETECTION`.
 
-    History rows without an id or a time are left out: no plot can show them.
+    An alert with a point that could not be served, by its id or its time, has a fault and no rows:
+    to leave out the point alone would be a loss that nobody sees.
     """
     rows = group.survey.detections(group.table, group.heads)
-    usable = pc.and_(rows["source_id"].is_valid(), rows["mjd"].is_valid())
-    return rows.filter(usable) if pc.any(pc.invert(usable)).as_py() else rows
+    if not _bad_points(rows, times).any():
+        return rows, {}
+    # Which alerts the points come from: their object ids are replaced by the alerts' numbers.
+    numbers = pa.array(map(str, range(group.heads.num_rows)), pa.string())
+    at = group.heads.schema.get_field_index("object_id")
+    numbered = group.heads.set_column(at, "object_id", numbers)
+    points = group.survey.detections(group.table, numbered)
+    faults: Faults = {}
+    refused = set()
+    for point in points.filter(pa.array(_bad_points(points, times))).to_pylist():
+        number = point["object_id"]
+        refused.add(number)
+        alert = _describe(group.heads.slice(int(number), 1).to_pylist()[0])
+        faults.setdefault(
+            int(group.messages[int(number)]),
+            Unusable(f"{alert} cannot be stored: {_describe_point(point)}, not of {times}"),
+        )
+    good = pc.invert(pc.is_in(points["object_id"], pa.array(sorted(refused), pa.string())))
+    return rows.filter(good), faults
+
+
+def _bad_points(rows: pa.Table, times: Times) -> np.ndarray:
+    """Whether each point has no positive id, or no time within the bounds."""
+    known = pc.and_(rows["source_id"].is_valid(), rows["mjd"].is_valid())
+    after = pc.and_(pc.greater(rows["source_id"], 0), pc.greater_equal(rows["mjd"], times.earliest))
+    within = pc.and_(after, pc.less_equal(rows["mjd"], times.latest))
+    return pc.invert(pc.and_(known, pc.fill_null(within, False))).to_numpy()
+
+
+def _describe_point(point: dict) -> str:
+    kind = "forced point" if point["forced"] else "limit" if point["limit"] else "detection"
+    return f"its history has a {kind} with id {point['source_id']} at MJD {point['mjd']}"
 
 
 def raw_alerts(group: Group) -> RawAlerts:

@@ -40,6 +40,7 @@ def make_batch_decoder(settings: Settings) -> BatchDecoder:
             careful=lambda size: deadline(CAREFUL * seconds + size / SLOWEST),
             message=lambda size: deadline(seconds + size / SLOWEST),
         ),
+        programids=frozenset(map(int, settings.ztf_programids.split(","))),
     )
 
 

@@ -156,8 +156,9 @@ class Reconciler:
         if days is None:
             return
         for site, spec in product(self._sites, (CUTOUT_PACKS, THUMBNAIL_PACKS)):
-            # Nights have five digits, so keys are in the order of nights.
-            packs = site.list(f"{spec.prefix}/")
+            # Nights have five digits, so keys are in the order of nights. A night before MJD 0 and
+            # an object that is no pack may come first; neither may end the search.
+            packs = (p for p in site.list(f"{spec.prefix}/") if night_of(p.key) is not None)
             for info in takewhile(lambda info: expired(info.key, days, today), packs):
                 self._delete("expired", site, info.key)
 

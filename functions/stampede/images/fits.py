@@ -16,11 +16,14 @@ import numpy as np
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
+from stampede.alerts.bounds import MOST_IMAGE_BYTES, MOST_PIXELS
 from stampede.errors import StampedeError
 
 BLOCK, CARD = 2880, 80
-MAX_BYTES = 64 << 20
+MAX_BYTES = MOST_IMAGE_BYTES
 """Largest FITS file to unpack: a few bytes of gzip can expand to gigabytes."""
+MOST_VALUE = 1e30
+"""Pixels beyond this have no value: ZTF writes -3.4e38, the lowest number of its type, for none."""
 
 _DTYPES = {"8": ">u1", "16": ">i2", "32": ">i4", "64": ">i8", "-32": ">f4", "-64": ">f8"}
 
@@ -110,16 +113,20 @@ def image(data: bytes, limit: int = MAX_BYTES) -> np.ndarray:
     Raises
     ------
     BadImage
-        The bytes hold no two-dimensional image, or not all of it.
+        The bytes hold no two-dimensional image, or not all of it, or more than `MOST_PIXELS`.
     """
     fits = unpack(data, limit)
     hdu = _first_image(fits)
+    if prod(hdu.shape) > MOST_PIXELS:
+        raise BadImage(f"the image has {prod(hdu.shape):,} pixels, {MOST_PIXELS:,} can be shown")
     raw = np.frombuffer(fits, hdu.dtype, hdu.shape[0] * hdu.shape[1], hdu.data).reshape(hdu.shape)
     pixels = raw.astype(np.result_type(hdu.dtype, np.float32))
     scale, zero = hdu.number("BSCALE", 1), hdu.number("BZERO", 0)
     if (scale, zero) != (1, 0):
         pixels = pixels * scale + zero
-    if hdu.dtype.kind != "f":
+    if hdu.dtype.kind == "f":
+        pixels[np.abs(raw) > MOST_VALUE] = np.nan
+    else:
         pixels[raw == hdu.number("BLANK", np.nan)] = np.nan
     return pixels
 
@@ -165,8 +172,11 @@ def _hdu(fits: bytes, start: int) -> Hdu:
         raise BadImage("the bytes are not a FITS file")
     data = at + (start - at) % BLOCK
     hdu = Hdu(header, start, data, data)
-    cells = hdu.natural("PCOUNT", 0) + (prod(hdu.shape) if hdu.shape else 0)
-    stop = data + hdu.natural("GCOUNT", 1) * cells * hdu.dtype.itemsize
+    groups, parameters = hdu.natural("GCOUNT", 1), hdu.natural("PCOUNT", 0)
+    if hdu.is_image and (groups, parameters) != (1, 0):
+        raise BadImage(f"FITS GCOUNT is {groups} and PCOUNT {parameters}, of an image 1 and 0")
+    cells = parameters + (prod(hdu.shape) if hdu.shape else 0)
+    stop = data + groups * cells * hdu.dtype.itemsize
     if stop > len(fits):
         raise BadImage(f"the FITS file ends at byte {len(fits)}, its data at byte {stop}")
     return hdu._replace(stop=stop)

@@ -88,10 +88,10 @@ def _panel(file: bytes | None) -> tuple[str, np.ndarray]:
         return "absent", frame(PANEL, crossed=False)
     try:
         image = greys(fits.image(file, MAX_BYTES))
-    except fits.BadImage:
+        if max(image.shape) != PANEL:
+            image = scaled(image, PANEL, Image.Resampling.BOX)
+    except Exception:  # whatever is wrong with one image, the others of its pack are drawn
         return "damaged", frame(PANEL, crossed=True)
-    if max(image.shape) != PANEL:
-        image = scaled(image, PANEL, Image.Resampling.BOX)
     if image.shape == (PANEL, PANEL):
         return "image", image
     height, width = image.shape  # cut off by the detector's edge: centred

@@ -9,13 +9,13 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from stampede.alerts import surveys
+from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.alerts.columns import KINDS
 from stampede.read.conditional import preferred
 from stampede.read.errors import BadParameter
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-_OBJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 _ALERT_ID = re.compile(r"[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _REPEATABLE = {"band"}
@@ -43,7 +43,7 @@ def alert_id(text: object, parameter: str = "alert_id") -> int:
     An id has one spelling: no sign, no leading zeros.
     """
     digits = _text_of(text)
-    if _ALERT_ID.fullmatch(digits) and (number := int(digits)) < 1 << 63:
+    if _ALERT_ID.fullmatch(digits) and (number := int(digits)) <= MOST_ID:
         return number
     plain = digits.lstrip("0")
     if plain != digits and _ALERT_ID.fullmatch(plain):
@@ -54,7 +54,7 @@ def alert_id(text: object, parameter: str = "alert_id") -> int:
 def object_id(text: object, parameter: str = "object_id") -> str:
     """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64."""
     name = _text_of(text)
-    if _OBJECT_ID.fullmatch(name):
+    if OBJECT_ID.fullmatch(name):
         return name
     raise BadParameter(parameter, f"not an object id: {name[:40]!r}")
 

@@ -25,7 +25,8 @@ from stampede.store.schema import CUTOUT_PACKS, PackSpec
 # Rows that Arrow adds to a page before it looks at the page's size: pages of about 1 MB, far from
 # the 2 GB that a page may have, even if each image is as large as an alert may be.
 _PAGE_ROWS = 32
-_KEY = re.compile(r"(packs|thumbnails)/(\d+)/[0-9a-f]{32}\.parquet")
+# A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
+_KEY = re.compile(r"(packs|thumbnails)/(-?\d+)/[0-9a-f]{32}\.parquet")
 
 
 class Pack(NamedTuple):

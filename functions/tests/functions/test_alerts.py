@@ -26,6 +26,7 @@ from stampede.store.tables import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
 from tests.support import made_alerts
+from tests.support.fits_files import fits_of
 from tests.support.hostile_alerts import HOSTILE
 from tests.support.served import metrics
 
@@ -100,13 +101,17 @@ def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
 def long_history() -> bytes:
     """100,000 rows of history in a container that deflate makes a few hundred kilobytes."""
     row = made_alerts.ztf_record()["candidate"] | {"jd": 2459000.5}
-    rows = [row | {"candid": n} for n in range(100_000)]
+    rows = [row | {"candid": n} for n in range(1, 100_001)]
     return made_alerts.ztf_alert(7, codec="deflate", prv_candidates=rows)
 
 
 def foreign() -> bytes:
     schema = made_alerts.row_type("winter.alert", {"candid": "long", "candidate": "long"})
     return made_alerts.contained([{"candid": 5, "candidate": 6}], schema)
+
+
+def candidate(**values) -> dict:
+    return made_alerts.ztf_record()["candidate"] | values
 
 
 def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
@@ -132,6 +137,13 @@ def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
         "26,000 types": (HOSTILE["26,000 types"](), 400, "the limit is"),
         "10,000 types": (HOSTILE["10,000 types"](), 400, "more than 1,000 types"),
         "foreign": (foreign(), 422, "this is a WINTER alert (schema winter.alert)"),
+        "long object id": (made_alerts.ztf_alert(objectId="Z" * 5000), 422, "1 to 64 letters"),
+        "jd 0": (made_alerts.ztf_alert(candidate=candidate(jd=0.0)), 422, "before MJD 33282"),
+        "programme 2": (
+            made_alerts.ztf_alert(candidate=candidate(programid=2)),
+            422,
+            "programid is not one that is stored here (1)",
+        ),
         "20 MB": (good + bytes(20_000_000), 413, "the limit is"),
         "nan id": (nan, 422, "no id"),
         "future": (made_alerts.confluent(future, 1101), 422, "in the future"),
@@ -146,7 +158,12 @@ def test_bad_input_among_good(serve, function: str) -> None:
     bad = bad_inputs()
     if function == "cutouts":
         record = made_alerts.rubin_record(1101, 4) | {"cutoutScience": b"GIF89a"}
+        stamp = {"fileName": "x", "stampData": gzip.compress(fits_of(1025, 1025, 8))}
+        bad["pixels"] = made_alerts.ztf_alert(cutoutScience=stamp), 422, "1,050,625 pixels"
         bad["not FITS"] = made_alerts.confluent(record, 1101), 422, "is not FITS"
+    else:
+        row = candidate(jd=0.0, candid=4)
+        bad["history"] = made_alerts.ztf_alert(prv_candidates=[row]), 422, "detection with id 4"
     misleading = made_alerts.rubin_record(1101, 5) | {
         "cutoutScience": made_alerts.FITS + bytes(20_000)
     }

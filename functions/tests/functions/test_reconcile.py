@@ -206,6 +206,22 @@ def test_retention_is_the_same_at_both_sites(settings: Settings) -> None:
     assert one_pass(limited, "packs", "thumbnails", "retention", "replica")[0] == {}
 
 
+def test_a_night_without_a_date_and_foreign_objects_do_not_end_retention(
+    settings: Settings,
+) -> None:
+    """An alert with jd=0, alone in its pack, was stored before dates were bounded."""
+    objects = open_objects(settings)
+    dateless, old = put_all(objects, [7], -2400000), put_all(objects, [8], TODAY - 31)
+    young = put_all(objects, [9], TODAY - 29)
+    assert dateless.key.startswith("packs/-2399")
+    objects.put("packs/-notes.txt", b"foreign")
+    limited = settings.model_copy(update={"cutout_days": 30, "replica": ""})
+    count, _ = one_pass(limited, "retention")
+    assert count == {"expired": 2}
+    assert set(keys(objects, "packs/")) == {"packs/-notes.txt", young.key}
+    assert old.key not in keys(objects, "packs/")
+
+
 def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
     objects, second = open_objects(settings), open_replica(settings)
     for number in range(4):

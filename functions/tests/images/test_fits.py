@@ -1,5 +1,7 @@
 import contextlib
 import gzip
+import time
+import tracemalloc
 from io import BytesIO
 
 import numpy as np
@@ -9,10 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.images.fits import BLOCK, BadImage, image, trim, unpack
-from tests.support.fits_files import fits_file, lsst, source, ztf
+from stampede.images.npy import npy
+from stampede.images.png import png
+from stampede.images.stretch import limits
+from tests.support.fits_files import fits_file, fits_of, lsst, source, ztf
 
 PIXELS = source(size=30)
 PLAIN = fits_file(astropy_fits.PrimaryHDU(PIXELS))
+END = b"END".ljust(80)
 
 
 @pytest.mark.parametrize("make", [ztf, lsst], ids=["ztf", "lsst"])
@@ -117,3 +123,55 @@ def test_damage_anywhere_gives_an_array_or_bad_image(at, damage):
     data = PLAIN[:at] + damage + PLAIN[at + len(damage) :]
     with contextlib.suppress(BadImage):
         assert image(data).ndim == 2
+
+
+def test_fill_values_are_no_pixels():
+    """ZTF writes the lowest float32 for a pixel without a value."""
+    pixels = PIXELS.copy()
+    expected = PIXELS.copy()
+    for at, value in (((3, 4), -3.4028235e38), ((5, 6), -3.4e38), ((7, 8), 9e30)):
+        pixels[at], expected[at] = value, np.nan
+    np.testing.assert_array_equal(image(ztf(pixels)), expected)
+    assert limits(image(ztf(pixels))) == limits(expected)
+    assert png(image(ztf(pixels))) == png(expected)
+    np.testing.assert_array_equal(np.load(BytesIO(npy(image(ztf(pixels))))), expected)
+
+
+BOMBS = {
+    "pixels": fits_of(1025, 1025, 8),
+    "wide": fits_of(1, 2_000_000, 8),
+    "no groups": PLAIN.replace(END, b"GCOUNT  =                    0".ljust(80) + END),
+    "heap": PLAIN.replace(END, b"PCOUNT  =            999999999".ljust(80) + END),
+    "negative heap": PLAIN.replace(END, b"PCOUNT  =                   -1".ljust(80) + END),
+    "999 axes": PLAIN.replace(b"NAXIS   =                    2", b"NAXIS   =                  999"),
+    "many axes": PLAIN.replace(
+        b"NAXIS   =                    2", b"NAXIS   =            999999999"
+    ),
+    "a file of headers": fits_file(astropy_fits.PrimaryHDU()) * 5000,
+    "gzipped pixels": gzip.compress(fits_of(15_000, 1_000, 8)),
+    "gzip bomb": gzip.compress(bytes(100_000_000)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_bounded_time_and_memory(name):
+    data = BOMBS[name]
+    begin = time.process_time()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadImage):
+            image(data)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - begin < 5
+
+
+def test_the_largest_image_that_is_drawn_takes_bounded_memory():
+    data = fits_of(1024, 1024, 8)
+    tracemalloc.start()
+    try:
+        assert png(image(data))[:4] == b"\x89PNG"
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()

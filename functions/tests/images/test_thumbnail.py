@@ -17,7 +17,7 @@ from stampede.images.png import BLANK, frame
 from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
 from stampede.settings import Settings
-from tests.support.fits_files import lsst, source, ztf
+from tests.support.fits_files import fits_of, lsst, source, ztf
 from tests.support.made_alerts import REAL
 
 STEP = 255 / (LEVELS - 1)
@@ -151,3 +151,20 @@ def test_real_alerts_take_little_room() -> None:
         if image.shape == (63, 63) and np.isfinite(image).all():
             (panel, _, _), _ = panels([file, None, None])
             assert np.abs(panel - astropys(image)).max() <= STEP / 2 + 1
+
+
+def test_a_bad_image_blocks_none_of_its_neighbours(monkeypatch) -> None:
+    """Whatever goes wrong with one image, the others are drawn."""
+    good, bad = ztf(source()), fits_of(5, 5, -32).replace(b"BITPIX", b"GCOUNT")
+    real = fits.image
+
+    def image(file: bytes, limit: int) -> np.ndarray:
+        if file == b"odd":
+            raise ZeroDivisionError
+        return real(file, limit)
+
+    monkeypatch.setattr(fits, "image", image)
+    rows = [row(n, kind, file) for n, file in enumerate((bad, b"odd", good)) for kind in KINDS]
+    drawn = thumbnails(pa.Table.from_pylist(rows, CUTOUT))
+    assert drawn.panels == {"image": 3, "damaged": 6}
+    assert drawn.rows["alert_id"].to_pylist() == [0, 1, 2]

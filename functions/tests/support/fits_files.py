@@ -34,3 +34,17 @@ def lsst(pixels: np.ndarray) -> bytes:
         fits.ImageHDU(np.abs(pixels), name="UNCERT"),
         fits.ImageHDU(np.ones((5, 5), np.float32), name="PSFIMAGE"),
     )
+
+
+def fits_of(rows: int, columns: int, bitpix: int) -> bytes:
+    """A FITS file of zeros."""
+    cards = [
+        ("SIMPLE", "T"),
+        ("BITPIX", bitpix),
+        ("NAXIS", 2),
+        ("NAXIS1", columns),
+        ("NAXIS2", rows),
+    ]
+    text = "".join(f"{name:8}= {value:>20}".ljust(80) for name, value in cards) + "END".ljust(80)
+    size = rows * columns * abs(bitpix) // 8
+    return text.ljust(2880).encode() + bytes(size + -size % 2880)

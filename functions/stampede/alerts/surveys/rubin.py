@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from isal import igzip
 
 from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
+from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
-from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
 from stampede.timescale import MJD_TAI_OF_1970
 
 NAME: str = "lsst"
@@ -82,10 +83,11 @@ def cutout(table: pa.Table, kind: str) -> pa.Array:
 
 
 def gzip_file(image: bytes | memoryview) -> bytes:
-    """The FITS file, compressed. Raises `NotFits`."""
-    begin = bytes(image[: len(FITS_MAGIC)])
-    if begin != FITS_MAGIC:
+    """The FITS file, compressed. Raises `NotFits`, `TooManyPixels`."""
+    begin = bytes(image[:FITS_BLOCK])
+    if not begin.startswith(FITS_MAGIC):
         raise NotFits(begin)
+    check_image(len(image), begin)
     return compress(image)
 
 

@@ -13,13 +13,14 @@ if TYPE_CHECKING:  # the read service imports this module for the surveys' names
     import pyarrow as pa
 
 FITS_MAGIC = b"SIMPLE  ="
+FITS_BLOCK = 2880
 
 
 class NotFits(Exception):
-    """An image is not a FITS file; `begin` is its first bytes."""
+    """An image is not a FITS file; `begin` is its first bytes, `why` says more."""
 
-    def __init__(self, begin: bytes) -> None:
-        super().__init__(f"it begins with 0x{begin[:8].hex()}")
+    def __init__(self, begin: bytes, why: str = "") -> None:
+        super().__init__(why or f"it begins with 0x{begin[:8].hex()}")
 
 
 @runtime_checkable
@@ -69,6 +70,7 @@ class Survey(Protocol):
         """One row per alert: alert_id, object_id, mjd, band, ra, dec, processed_mjd.
 
         Values that the alert lacks are null. An alert without id, object id or time is refused.
+        A survey with observing programmes adds the column `programid`.
         """
 
     def cutout(self, table: pa.Table, kind: str) -> pa.Array:
@@ -77,7 +79,7 @@ class Survey(Protocol):
     def gzip_file(self, image: bytes | memoryview) -> bytes:
         """The gzip file to store of an image as sent, the same bytes every time.
 
-        Raises `NotFits`. The result must not be a view of `image`.
+        Raises `NotFits`, `TooManyPixels`. The result must not be a view of `image`.
         """
 
     def detections(self, table: pa.Table, heads: pa.Table) -> pa.Table:

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.alerts.arrays import Rows, concat, explode, table_of
+from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, check_image
 from stampede.alerts.columns import DETECTION
-from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
+from stampede.alerts.surveys.rubin import gzip_file as gzip_raw_file
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
 from stampede.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
@@ -37,7 +39,9 @@ CUTOUT_FIELDS: Mapping[str, str] = {
 }
 HISTORY_FIELDS: Sequence[str] = ("prv_candidates", "fp_hists")
 IMAGE_MAGIC: bytes = b"\x1f\x8b\x08"  # gzip's magic number and method (RFC 1952, 2.3.1)
-HEAD = ("candid", "jd", "fid", "ra", "dec")
+HEAD = ("candid", "jd", "fid", "ra", "dec", "programid")
+# Days by which an alert's own measurement counts as later than its copies in later histories.
+OWN_LATER = 1 / 86400
 BANDS = pa.array([None, "g", "r", "i"])  # by fid
 JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
 AB_ZERO = 31.4  # magnitude of 1 nJy
@@ -70,6 +74,7 @@ def head(table: pa.Table) -> pa.Table:
             "ra": own.get("ra", type=pa.float64()),
             "dec": own.get("dec", type=pa.float64()),
             "processed_mjd": mjd,
+            "programid": own.get("programid", type=pa.int32()),
         }
     )
 
@@ -86,13 +91,26 @@ def cutout(table: pa.Table, kind: str) -> pa.Array:
 
 
 def gzip_file(image: bytes | memoryview) -> bytes:
-    """The gzip file as ZTF sent it. Raises `NotFits`."""
-    try:
-        begin = zlib.decompressobj(31).decompress(image, len(FITS_MAGIC))
-    except zlib.error:
+    """The gzip file as ZTF sent it; a stamp that is not gzipped, gzipped.
+
+    Raises `NotFits`, `TooManyPixels`.
+    """
+    if bytes(image[: len(FITS_MAGIC)]) == FITS_MAGIC:
+        return gzip_raw_file(image)
+    if bytes(image[:2]) != IMAGE_MAGIC[:2]:
         begin = bytes(image[:8])
-    if begin != FITS_MAGIC:
-        raise NotFits(begin)
+        raise NotFits(begin, f"it is not gzipped either, and begins with 0x{begin.hex()}")
+    unpacked = zlib.decompressobj(31)
+    try:
+        begin = unpacked.decompress(image, FITS_BLOCK)
+        if not begin.startswith(FITS_MAGIC):
+            raise NotFits(begin, f"unpacked it begins with 0x{begin[:8].hex()}")
+        size = len(begin)
+        if len(image) * DEFLATE_RATIO > MOST_IMAGE_BYTES:  # a hundred times a real stamp
+            size += len(unpacked.decompress(unpacked.unconsumed_tail, MOST_IMAGE_BYTES))
+    except zlib.error as error:
+        raise NotFits(b"", f"its gzip file is damaged ({error})") from error
+    check_image(size, begin)
     return bytes(image)  # not a view: pyarrow 26 never frees a view that it made an array of
 
 
@@ -103,15 +121,19 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     from schema 4.0 on, the forced photometry.
     """
     own = Rows.of_struct(table["candidate"].chunk(0))
-    parts = [_candidates(own, heads, own.has("drb"))]
-    for name, read in zip(HISTORY_FIELDS, (_candidates, _forced), strict=True):
+    parts = [_candidates(own, heads, own.has("drb"), OWN_LATER)]
+    for name in HISTORY_FIELDS:
         if name in table.column_names:
             parents, rows = explode(table[name].chunk(0))
-            parts.append(read(rows, heads.take(pa.array(parents)), own.has("drb")))
+            row_heads = heads.take(pa.array(parents))
+            if name == "fp_hists":
+                parts.append(_forced(rows, row_heads))
+            else:
+                parts.append(_candidates(rows, row_heads, own.has("drb"), 0.0))
     return concat(DETECTION, parts)
 
 
-def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool) -> pa.Table:
+def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool, later: float) -> pa.Table:
     candid = rows.get("candid", type=pa.int64())
     limit = candid.is_null()
     flux = _flux(rows.get("magpsf", type=pa.float64()))
@@ -138,18 +160,19 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool) -> pa.Table:
         "flux": pc.if_else(limit, none, pc.multiply(flux, sign)),
         "flux_err": pc.if_else(limit, depth, flux_err),
         # The history has no drb, and its rb is another score. If the alert is scored by drb, the
-        # history gets no score: the fuller row, the candidate's own, then wins the merge.
+        # history gets no score.
         "reliability": rows.get(*(["drb"] if scored_by_drb else ["rb"]), type=pa.float32()),
         "visit": visit,
         "detector": rows.get("rcid", type=pa.int32()),
         "withdrawn": False,
-        # A history row is a copy of the earlier measurement; a later alert does not remake it.
-        "processed_mjd": mjd,
+        # A history row is a copy of the earlier measurement; a later alert does not remake it. The
+        # copy is rounded and has no drb, so the alert's own measurement must win the merge.
+        "processed_mjd": pc.add(mjd, later),
     }
     return table_of(DETECTION, columns, rows.length)
 
 
-def _forced(rows: Rows, heads: pa.Table, _: bool) -> pa.Table:
+def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
     counts, error, zero = (
         _given(rows.get(name, type=pa.float64()))
         for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
