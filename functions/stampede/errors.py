@@ -33,6 +33,12 @@ class NotAnEvent(StampedeError):
     name, status = "not-an-event", 400
 
 
+class NotAuthorized(StampedeError):
+    """The sender has no key, or a wrong one."""
+
+    name, status = "not-authorized", 401
+
+
 class UnknownMode(StampedeError):
     """The request carries CloudEvents in a way that Stampede does not accept."""
 

@@ -63,6 +63,14 @@ class Settings(BaseSettings):
     socket: int | None = Field(
         None, description="file descriptor of a listening socket, in place of a port"
     )
+    event_key: SecretStr = Field(
+        SecretStr(""),
+        description="key that a function requires of the senders of events, and that senders send; "
+        "without it a function accepts every sender",
+    )
+    second_event_key: SecretStr = Field(
+        SecretStr(""), description="key that is accepted as well, while keys are exchanged"
+    )
     batch_alerts: int = Field(1000, description="most alerts in one batch")
     batch_bytes: int = Field(64 * MIB, description="most bytes of alerts in one batch")
     linger_ms: int = Field(50, description="how long a batch waits for more alerts")

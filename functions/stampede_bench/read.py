@@ -63,7 +63,7 @@ def measure(context: Context) -> Iterator[Figure]:
             context.progress(f"storing {count:,} alerts")
             for alerts in loads:
                 store(live, settings, context.scratch / alerts.survey, alerts)
-            send("compact", live.urls["compact"])
+            send("compact", live.urls["compact"], {})
             url = live.urls["read"]
             reader = pids([live.processes["read"]])
             ids = [pair for alerts in loads for pair in alerts.ids]

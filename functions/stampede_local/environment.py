@@ -42,6 +42,8 @@ def of_process(function: str, settings: Settings) -> Environment:
     if function not in BOTH_SITES:
         used |= {"replica": "", "replica_access_key": "", "replica_secret_key": ""}
     variables = {f"STAMPEDE_{name.upper()}": value for name, value in used.items()}
+    key = "" if function == "read" else settings.event_key.get_secret_value()
+    variables |= {"STAMPEDE_EVENT_KEY": key, "STAMPEDE_SECOND_EVENT_KEY": ""}
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         variables[f"AWS_{name}"] = ""
     return variables | {"STAMPEDE_HOST": "127.0.0.1"}

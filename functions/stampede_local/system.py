@@ -6,13 +6,17 @@ events between them, are processes on loopback.
 
 import json
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from pydantic import SecretStr
+
 from stampede.cli.running import UP
+from stampede.events.access import url_with_key
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.progress import Progress, silent
 from stampede.settings import Settings
@@ -58,7 +62,7 @@ class System:
         self, plan: SystemPlan, progress: Progress, report: Callable[[Process, State], None]
     ) -> None:
         self.plan = plan
-        self.settings = Settings()
+        self.settings = with_event_key(Settings())
         self.urls: dict[str, str] = {}
         self.processes: dict[str, Process] = {}
         self.supervisor = Supervisor(report)
@@ -160,7 +164,7 @@ class System:
         self._start_process(
             "notifications", "notifications", env, port, SOURCE_STAGE, [listening.fileno()]
         )
-        update = {"notifications": self.urls["notifications"]}
+        update = {"notifications": url_with_key(self.urls["notifications"], self.settings)}
         bucket_notifications.setup(self.settings.model_copy(update=update), silent)
 
     def _start_sources(self) -> None:
@@ -203,8 +207,17 @@ class System:
             "kafka": self.settings.kafka,
             "topics": self.settings.topics,
             "group": self.settings.group,
+            "event_key": self.settings.event_key.get_secret_value(),
         }
         path = self.plan.data / UP
+        path.unlink(missing_ok=True)  # its mode may be another
         path.touch(mode=0o600)
         path.write_text(json.dumps(running, indent=1))
         self._stack.callback(path.unlink, missing_ok=True)
+
+
+def with_event_key(settings: Settings) -> Settings:
+    """The settings with a key for events: their own, or a new one, drawn at random."""
+    if settings.event_key.get_secret_value():
+        return settings
+    return settings.model_copy(update={"event_key": SecretStr(secrets.token_urlsafe(32))})

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
+from stampede.events.access import key_header
 from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
@@ -117,7 +118,7 @@ def timer(system: System) -> Iterator[None]:
         while not stop.wait(seconds):
             # The function may be restarting; it gets another event later.
             with suppress(OSError, HTTPException):
-                send(name, system.urls[name])
+                send(name, system.urls[name], key_header(system.settings))
 
     for name, seconds in PING_SECONDS.items():
         thread_name = f"timer of {name}"
@@ -128,9 +129,10 @@ def timer(system: System) -> Iterator[None]:
         stop.set()
 
 
-def send(name: str, url: str) -> None:
-    """Send the event of the PingSource of that name."""
+def send(name: str, url: str, key: Mapping[str, str]) -> None:
+    """Send the event of the PingSource of that name, with the header of the key."""
     headers = {
+        **key,
         "ce-specversion": "1.0",
         "ce-type": "dev.knative.sources.ping",
         "ce-source": f"/apis/v1/namespaces/default/pingsources/{name}",

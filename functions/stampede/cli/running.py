@@ -31,7 +31,7 @@ def running(data: Path) -> Running | None:
         return Running(settings, settings.functions) if settings.functions else None
     secret = type(settings.secret_key)
     update = {
-        name: secret(value) if name.endswith("secret_key") else value
+        name: secret(value) if name.endswith(("secret_key", "event_key")) else value
         for name, value in recorded.items()
         if name in Settings.model_fields
     }

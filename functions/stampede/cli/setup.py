@@ -16,8 +16,11 @@ def setup(
     `stampede serve notifications` listens. With STAMPEDE_REPLICA the bucket of the second site is
     created too. What exists already stays unchanged.
     """
+    from stampede.events.access import url_with_key
     from stampede.settings import Settings
     from stampede.store import bucket_notifications
 
     run = bucket_notifications.remove if remove else bucket_notifications.setup
-    run(Settings(), typer.echo)
+    settings = Settings()
+    url = url_with_key(settings.notifications, settings)
+    run(settings.model_copy(update={"notifications": url}), typer.echo)

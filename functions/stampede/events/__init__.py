@@ -1,6 +1,7 @@
 """Events: the HTTP endpoint of a function, and what sends events to it (source, relay, broker)."""
 
 __all__ = [
+    "access",
     "answer",
     "batching",
     "broker",

@@ -17,6 +17,7 @@ import structlog
 
 from stampede import metrics
 from stampede.errors import SubscriberDown
+from stampede.events.access import key_header
 from stampede.events.answer import ANSWER_SECONDS, Answer, Verdict, error_extensions, post
 from stampede.events.connections import Connections
 from stampede.events.event import Event
@@ -163,11 +164,14 @@ class Broker:
 def broker_app(name: str, settings: Settings) -> EventEndpoint:
     """`broker`: reads its Triggers once, before it listens. Raises `SetupError`."""
     routes = routes_of(read_triggers(settings.triggers), settings.subscribers)
-    http = connections(CONCURRENCY)
+    http = connections(CONCURRENCY, key_header(settings))
     broker = Broker(routes, http)
     return EventEndpoint.of(name, broker.handle, settings, [http], accepted=202)
 
 
-def connections(concurrency: int) -> Connections:
-    """Kept-alive connections, at most this many to a host; 0 for any number."""
-    return Connections(concurrency, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS)
+def connections(concurrency: int, headers: Mapping[str, str] | None = None) -> Connections:
+    """Kept-alive connections, at most this many to a host; 0 for any number.
+
+    Each request carries `headers`.
+    """
+    return Connections(concurrency, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS, headers)

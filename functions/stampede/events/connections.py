@@ -33,6 +33,8 @@ class Connections:
         A connection that was idle for longer is not used again. Choose less than the servers do.
     connect_seconds
         Time that a host has to accept a connection.
+    headers
+        Sent with every request that does not have them.
     answer_seconds
         A request fails if no byte moves in either direction for this long.
 
@@ -43,12 +45,18 @@ class Connections:
     """
 
     def __init__(
-        self, concurrency: int, idle_seconds: float, connect_seconds: float, answer_seconds: float
+        self,
+        concurrency: int,
+        idle_seconds: float,
+        connect_seconds: float,
+        answer_seconds: float,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._concurrency = concurrency
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
+        self._headers = headers or {}
         self._idle: dict[_Host, list[Connection]] = defaultdict(list)  # last used last
         self._busy: set[Connection] = set()
         self._limits: dict[_Host, asyncio.Semaphore] = {}
@@ -77,7 +85,7 @@ class Connections:
             The headers cannot be sent.
         """
         target = _target(url)
-        head = _head(target, headers, len(body))
+        head = _head(target, {**self._headers, **headers}, len(body))
         if not self._concurrency:
             return await self._exchange(target.host, head, body)
         limit = self._limits.setdefault(target.host, asyncio.Semaphore(self._concurrency))

@@ -20,6 +20,7 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 
 from stampede.errors import NotAnEvent, UnknownMode
+from stampede.events.access import ATTRIBUTE
 from stampede.events.attributes import FAR_YEAR, SUBJECT, checked, shown
 from stampede.events.json_body import parse_json
 from stampede.store.coverage import Coverage, topic_key
@@ -92,6 +93,7 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
 def binary_attributes(headers: dict[str, str]) -> dict[str, str]:
     """The attributes in the headers of a request. Raises one of `SDK_ERRORS`."""
     headers = {name: value for name, value in headers.items() if name.startswith(("ce-", "cont"))}
+    headers.pop(f"ce-{ATTRIBUTE}", None)
     # The SDK would parse the time: its text is kept, and a time that no clock can show is none.
     time = headers.pop("ce-time", None)
     attributes = from_binary(HTTPMessage(headers, b""), FORMAT, make_sdk_event).get_attributes()
@@ -104,13 +106,15 @@ def structured(body: bytes) -> tuple[dict[str, str], bytes]:
     if not isinstance(members, dict):
         raise ValueError("it is not a JSON object")
     data = data_of(members)
+    members.pop(ATTRIBUTE, None)
     time = members.pop("time", None)
     return with_time(make_sdk_event(checked(members), None).get_attributes(), time), data
 
 
 def with_time(attributes: dict[str, Any], time: str | None) -> dict[str, str]:
     """These attributes, checked, and the time if it is one. Raises `ValueError`."""
-    attributes = {name: value for name, value in attributes.items() if name != "time"}
+    removed = ("time", ATTRIBUTE)  # the key must not be stored, logged or sent on
+    attributes = {name: value for name, value in attributes.items() if name not in removed}
     if time is not None and not (isinstance(time, str) and FAR_YEAR.match(time)):
         attributes["time"] = time
     texts = checked(attributes)

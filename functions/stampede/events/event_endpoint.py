@@ -17,7 +17,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from stampede import metrics
-from stampede.errors import NotAnEvent, Overloaded, StampedeError, TooLarge
+from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError, TooLarge
+from stampede.events.access import AccessKeys, access_keys
 from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
 from stampede.problem import problem_json
@@ -49,6 +50,10 @@ class EventEndpoint:
         order after the last answer.
     held_bytes
         Most bytes of all bodies that are being read or handled; to more the answer is 429.
+    keys
+        Which senders may send events; None: all. A stranger is answered 401, its body unread.
+    key_in_path
+        Whether the path of a request may be the key.
     parse
         Makes an event of a request; raises `StampedeError`.
     accepted
@@ -63,12 +68,16 @@ class EventEndpoint:
         resources: Sequence[AbstractAsyncContextManager[Any]] = (),
         *,
         held_bytes: int = HELD_BYTES,
+        keys: AccessKeys | None = None,
+        key_in_path: bool = False,
         parse: Parse = parse,
         accepted: int = 204,
     ) -> None:
         self._name = name
         self._handle = handle
         self._limit = limit
+        self._keys = keys or AccessKeys(())
+        self._key_in_path = key_in_path
         self._budget = Budget(held_bytes)
         metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
         self._resources = resources
@@ -89,7 +98,14 @@ class EventEndpoint:
     ) -> Self:
         """The endpoint with the bounds of the settings; other parameters as of the class."""
         options = {"limit": settings.max_alert_bytes} | options
-        return cls(name, handle, resources=resources, held_bytes=settings.queue_bytes, **options)
+        return cls(
+            name,
+            handle,
+            resources=resources,
+            held_bytes=settings.queue_bytes,
+            keys=access_keys(settings),
+            **options,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -100,6 +116,7 @@ class EventEndpoint:
         event = None
         body = Body(self._budget, self._limit)
         try:
+            self._keys.check(scope["headers"], scope["path"] if self._key_in_path else None)
             data = await body.read(scope["headers"], receive)
             event = self._parse(scope["headers"], data, scope["path"])
             error = await self._handle(event)
@@ -218,6 +235,8 @@ async def respond(send: Send, status: int, body: bytes = b"") -> None:
     headers = [(b"content-length", str(len(body)).encode())]
     if status == Overloaded.status:
         headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
+    if status == NotAuthorized.status:
+        headers.append((b"www-authenticate", b"Bearer"))
     if body:
         headers.append((b"content-type", b"application/problem+json"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

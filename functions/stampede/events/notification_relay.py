@@ -14,6 +14,7 @@ import structlog
 
 from stampede import metrics
 from stampede.errors import BrokerDown, SetupError
+from stampede.events.access import key_attribute
 from stampede.events.answer import Verdict
 from stampede.events.broker import connections
 from stampede.events.delivery import Sink
@@ -45,7 +46,9 @@ class Relay:
 
     async def _send(self, event: Event) -> BrokerDown | None:
         begin, hold = time.monotonic(), self._settings.hold_seconds
-        headers = with_token(headers_of(event), self._settings.sink_token)
+        # An attribute, since the Broker sends it on to the functions; the token is the Broker's.
+        headers = headers_of(event) | key_attribute(self._settings)
+        headers = with_token(headers, self._settings.sink_token)
         sending = asyncio.ensure_future(self._sink.send(headers, event.data, RETRIES))
         while not (await asyncio.wait({sending}, timeout=hold))[0]:
             if self._sink.down:  # otherwise the Broker is only slow
@@ -84,4 +87,6 @@ def notifications_app(name: str, settings: Settings) -> EventEndpoint:
         longest_probe_pause=settings.hold_seconds / PROBES,
     )
     relay = Relay(settings, sink)
-    return EventEndpoint.of(name, relay.handle, settings, [http], parse=parse_notification)
+    return EventEndpoint.of(
+        name, relay.handle, settings, [http], parse=parse_notification, key_in_path=True
+    )

@@ -17,6 +17,7 @@ import uvloop
 from starlette.applications import Starlette
 
 from stampede.errors import SetupError
+from stampede.events.access import access_keys, key_header
 from stampede.events.answer import ANSWER_SECONDS
 from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
@@ -44,6 +45,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         A setting is missing or wrong, or Kafka refuses.
     """
     check(settings)
+    access_keys(settings)  # raises if the key cannot be sent
     event_headers = CloudEventHeaders(
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )
@@ -106,13 +108,15 @@ def overrides(text: str) -> Mapping[str, str]:
         return {str(name).lower(): str(value) for name, value in extensions.items()}
     except (ValueError, AttributeError):
         raise SetupError(
-            f'K_CE_OVERRIDES is not of the form {{"extensions": {{…}}}}: {text[:200]}'
+            'K_CE_OVERRIDES is not of the form {"extensions": {NAME: VALUE}}'  # it may hold a key
         ) from None
 
 
 def connections(settings: Settings) -> Connections:
-    """Kept-alive connections, at most one per event in flight."""
-    return Connections(settings.in_flight, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS)
+    """Kept-alive connections, at most one per event in flight; each request carries the key."""
+    return Connections(
+        settings.in_flight, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS, key_header(settings)
+    )
 
 
 @asynccontextmanager

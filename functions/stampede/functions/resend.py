@@ -6,6 +6,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import BrokerDown
+from stampede.events.access import key_attribute
 from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of, stored_event
 from stampede.settings import Settings
@@ -27,7 +28,8 @@ class Resender:
         """Send the event of an object. Raises `BrokerDown`."""
         sink, region = self._settings.sink, self._settings.region
         event = stored_event(self._bucket, region, info.key, info.size, info.etag, info.modified)
-        headers = with_token(headers_of(event), self._settings.sink_token)
+        headers = headers_of(event) | key_attribute(self._settings)
+        headers = with_token(headers, self._settings.sink_token)
         try:
             response = self._http.request("POST", sink, body=event.data, headers=headers)
         except HTTPError as error:

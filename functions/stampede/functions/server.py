@@ -3,12 +3,16 @@
 import signal
 import socket
 import sys
+from ipaddress import ip_address
 
+import structlog
 import uvicorn
 
 from stampede.events.http_protocol import bounded_protocol
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
+
+log = structlog.get_logger()
 
 DRAIN_SECONDS = 60
 
@@ -21,6 +25,8 @@ def serve(name: str, settings: Settings) -> None:
     # After the drain uvicorn raises the signal that stopped it again; here that is success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    if name != "read" and not settings.event_key.get_secret_value() and not is_loopback(settings):
+        log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     config = uvicorn.Config(
         make_app(name, settings),
         host=settings.host,
@@ -43,3 +49,11 @@ def serve(name: str, settings: Settings) -> None:
     server.run(sockets)
     if not server.started:
         sys.exit(3)
+
+
+def is_loopback(settings: Settings) -> bool:
+    """Whether only this machine reaches the address that a server listens on."""
+    try:
+        return settings.host == "localhost" or ip_address(settings.host).is_loopback
+    except ValueError:
+        return False

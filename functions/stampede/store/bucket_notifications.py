@@ -116,9 +116,10 @@ class NotifyingBucket:
 
     def make_topic(self, endpoint: str, progress: Progress) -> Topic:
         """The topic that pushes to `endpoint`; made or changed if necessary."""
+        shown = urlsplit(endpoint)._replace(path="", query="").geturl()  # the path may be a key
         found = next((t for t in self.topics() if t.name == self.topic_name), None)
         if found and found.endpoint == endpoint and found.persistent:
-            progress(f"topic {found.name}: is there, pushes to {endpoint}")
+            progress(f"topic {found.name}: is there, pushes to {shown}")
             return found
         # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
         # would leave some that look right but push to the old endpoint.
@@ -132,7 +133,7 @@ class NotifyingBucket:
         reply = self._call(Action="CreateTopic", Name=self.topic_name, **fields)
         arn = reply.findtext(".//{*}TopicArn") or ""
         progress(
-            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {endpoint}; "
+            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {shown}; "
             "a new one is served within 30 s"
         )
         return Topic(arn, self.topic_name, endpoint, True)

@@ -13,6 +13,7 @@ SETTINGS = Settings(
     replica="http://127.0.0.1:2/sky",
     replica_access_key="second-key",
     replica_secret_key="second-secret",
+    event_key="the key of events",
 )
 
 
@@ -30,3 +31,5 @@ def test_a_process_gets_the_keys_that_it_needs(function: str, monkeypatch) -> No
     keys = (settings.replica_access_key, settings.replica_secret_key.get_secret_value())
     assert keys == (("second-key", "second-secret") if second else ("", ""))
     assert bool(settings.replica) == second
+    event_key = settings.event_key.get_secret_value()
+    assert event_key == ("" if function == "read" else "the key of events")
