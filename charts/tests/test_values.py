@@ -139,6 +139,7 @@ DETERMINED = {
     *("store", "access_key", "secret_key", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
     *("kafka", "topics", "group", "topic_epoch", "kafka_options", "retries", "backoff_seconds"),
+    *("event_key", "second_event_key"),
     *("sink", "sink_token", "dead_letter_sink", "ce_overrides", "notifications", "functions"),
 }
 

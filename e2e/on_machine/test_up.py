@@ -1,11 +1,14 @@
 """`stampede up` on one machine: Kafka, Ceph and all functions."""
 
 import gzip
+import json
+import re
 import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -99,6 +102,51 @@ def exists(url: str) -> bool:
         if error.code != 404:
             raise
         return False
+
+
+def test_strangers_may_not_send_events(first: StampedeUp) -> None:
+    """Each run draws a key, which Ceph has too, and which nothing stores or logs."""
+    path = first.data / "up.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    running = json.loads(path.read_text())
+    key = running["event_key"]
+    assert len(key) > 30
+    event = {
+        "ce-specversion": "1.0",
+        "ce-type": "dev.knative.kafka.event",
+        "ce-source": "/apis/v1/namespaces/default/kafkasources/test#strange",
+        "ce-subject": "partition:0#999",
+        "ce-id": "999",
+    }
+    for name, url in running["urls"].items():
+        if name == "read" or name.startswith("source"):
+            continue
+        for more in ({}, {"authorization": "Bearer wrong"}, {"ce-accesskey": "wrong"}):
+            request = Request(url, data=b"x", headers=event | more, method="POST")
+            with pytest.raises(HTTPError) as raised:
+                urlopen(request, timeout=60)
+            assert raised.value.code == 401, name
+    # Ceph's notifications arrive at the relay, and from there at the function.
+    for name in ("notifications", "broker", "thumbnails"):
+        metrics = get(f"{running['urls'][name]}/metrics").decode()
+        counted = re.search(
+            rf'events_total{{function="{name}",outcome="stored"}} ([0-9.]+)', metrics
+        )
+        assert counted, name
+        assert float(counted[1]) > 0
+    request = Request(
+        running["urls"]["deadletters"] + "/cutouts",
+        data=b"x",
+        headers=event | {"ce-accesskey": key},
+        method="POST",
+    )
+    assert urlopen(request, timeout=60).status == 204
+    shown = run("deadletters", "list", "--json", "--data", first.data).assert_succeeded()
+    assert "strange" in shown.output
+    purge = run("deadletters", "purge", "--all", "--yes", "--data", first.data)
+    logs = [log.read_bytes() for log in (first.data / "logs").iterdir()]
+    assert key.encode() not in b"".join(logs)
+    assert key not in shown.output + purge.assert_succeeded().output
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")

@@ -25,6 +25,11 @@
 {{- if eq .Values.store.url .Values.replica.url -}}
 {{- fail "replica.url equals store.url: the second site must be another store" -}}
 {{- end -}}
+{{- with .Values.eventKey -}}
+{{- if and .existingSecret (or .value .second) -}}
+{{- fail "eventKey.existingSecret is set and a key is given as value: remove one of them" -}}
+{{- end -}}
+{{- end -}}
 {{- $topics := dict -}}
 {{- range $name, $source := .Values.sources -}}
 {{- range list "cutouts" "lightcurves" "deadletters" -}}

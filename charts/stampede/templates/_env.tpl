@@ -26,6 +26,17 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- end }}
 
+{{/* The key of events: stampede.env.key */}}
+{{- define "stampede.env.key" -}}
+{{- if include "stampede.takesEvents" . -}}
+{{- $secret := include "stampede.eventKeySecret" . -}}
+- name: STAMPEDE_EVENT_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: event-key}}
+- name: STAMPEDE_SECOND_EVENT_KEY
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: second-event-key, optional: true}}
+{{- end }}
+{{- end }}
+
 {{- define "stampede.env.replica" -}}
 {{- with .Values.replica -}}
 {{- if .url -}}
@@ -149,6 +160,7 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- $urls := dict -}}
 {{- range include "stampede.functions" $ | fromYamlArray }}{{ $_ := set $urls . (include "stampede.url" (list $ .)) }}{{ end }}
+{{- include "stampede.env.key" $ | nindent 0 }}
 - name: STAMPEDE_FUNCTIONS
   value: {{ toJson $urls | quote }}
 {{- include "stampede.env.settings" (list $ $.Values.settings) | trim | nindent 0 }}

@@ -107,8 +107,49 @@ imagePullSecrets:
 {{/* The checksum replaces pods when keys that are given as values change. */}}
 {{- define "stampede.podAnnotations" -}}
 {{- $keys := printf "%s %s %s %s" .Values.store.accessKey .Values.store.secretKey .Values.replica.accessKey .Values.replica.secretKey -}}
+{{- with .Values.eventKey }}{{ $keys = printf "%s %s %s" $keys .value .second }}{{ end -}}
 checksum/keys: {{ sha256sum $keys | trunc 16 | quote }}
 {{- with .Values.podAnnotations }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* Whether functions of this release take events. */}}
+{{- define "stampede.takesEvents" -}}
+{{- if and .Values.eventKey.enabled (without (include "stampede.functions" . | fromYamlArray) "read" "bulk") }}yes{{ end -}}
+{{- end }}
+
+{{/* The Secret with the key of events. */}}
+{{- define "stampede.eventKeySecret" -}}
+{{- .Values.eventKey.existingSecret | default (include "stampede.name" (list . "event-key")) -}}
+{{- end }}
+
+{{/*
+The key of events, for objects that cannot read a Secret. It is resolved once, because a random one would differ at each call. The
+Secret of an earlier installation keeps its key.
+*/}}
+{{- define "stampede.eventKey" -}}
+{{- $values := .Values.eventKey -}}
+{{- if not (hasKey $values "resolved") -}}
+{{- include "stampede.check" . -}}
+{{- $key := $values.value -}}
+{{- if not $key -}}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace (include "stampede.eventKeySecret" .) | default dict -}}
+{{- $key = dig "data" "event-key" "" $secret | b64dec -}}
+{{- end -}}
+{{- if and (not $key) $values.existingSecret -}}
+{{- fail (printf "eventKey.existingSecret: there is no Secret %s with event-key in this namespace, or no access to the cluster: timers and KafkaSources need its value" $values.existingSecret) -}}
+{{- end -}}
+{{- if and (not $key) .Values.store.secretKey -}}
+{{- $key = printf "event key of %s in %s: %s" (include "stampede.fullname" .) .Release.Namespace .Values.store.secretKey | sha256sum | trunc 40 -}}
+{{- end -}}
+{{- if and (not $key) (.Capabilities.APIVersions.Has "serving.knative.dev/v1") -}}
+{{- $key = randAlphaNum 40 -}}
+{{- end -}}
+{{- if not $key -}}
+{{- fail "eventKey.value is not set: without access to the cluster the chart cannot keep a random key. Set eventKey.value, or eventKey.enabled=false" -}}
+{{- end -}}
+{{- $_ := set $values "resolved" $key -}}
+{{- end -}}
+{{- $values.resolved -}}
 {{- end }}

@@ -2,8 +2,8 @@
 
 A sender puts it into the header ``Authorization: Bearer KEY``. One that cannot set headers, as
 Knative's KafkaSource and PingSource, puts it into the extension attribute ``accesskey``, which
-passes through a Broker too. An S3 endpoint has neither: its key is the path of the URL to which it
-posts notifications.
+passes through a Broker too. An S3 endpoint has neither: its key is the last part of the URL to
+which it posts notifications.
 
 The attribute is taken off every event when the event is parsed, so that the key is never stored,
 logged or sent on.
@@ -44,7 +44,7 @@ class AccessKeys:
         Parameters
         ----------
         path
-            Path of the request, where a key may stand.
+            Path of the request, whose last part may be the key.
         """
         if not self._keys:
             return
@@ -54,7 +54,7 @@ class AccessKeys:
         if authorization.lower().startswith(BEARER):
             offered.append(authorization[len(BEARER) :].strip())
         if path is not None:
-            offered.append(path.strip("/"))
+            offered.append(path.rstrip("/").rpartition("/")[2])
         # Compare every pair: the time must not tell which key is nearly right.
         right = [hmac.compare_digest(text.encode(), key) for text in offered for key in self._keys]
         if not any(right):
@@ -92,4 +92,7 @@ def key_attribute(settings: Settings) -> dict[str, str]:
 def url_with_key(url: str, settings: Settings) -> str:
     """A URL whose path proves the S3 endpoint that posts to it; unchanged without a key."""
     key = settings.event_key.get_secret_value()
-    return urlsplit(url)._replace(path=f"/{key}").geturl() if key and url else url
+    if not (key and url):
+        return url
+    parts = urlsplit(url)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{key}").geturl()

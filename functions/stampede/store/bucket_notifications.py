@@ -116,7 +116,7 @@ class NotifyingBucket:
 
     def make_topic(self, endpoint: str, progress: Progress) -> Topic:
         """The topic that pushes to `endpoint`; made or changed if necessary."""
-        shown = urlsplit(endpoint)._replace(path="", query="").geturl()  # the path may be a key
+        shown = urlsplit(endpoint)._replace(path="", query="").geturl()  # the path may have a key
         found = next((t for t in self.topics() if t.name == self.topic_name), None)
         if found and found.endpoint == endpoint and found.persistent:
             progress(f"topic {found.name}: is there, pushes to {shown}")

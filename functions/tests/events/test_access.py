@@ -120,6 +120,9 @@ async def test_an_s3_endpoint_has_its_key_in_the_path() -> None:
     assert (await function.post({}, "/another")).status == 401
     assert url_with_key("http://relay:1/", SETTINGS) == f"http://relay:1/{KEY}"
     assert url_with_key("http://relay:1/", Settings()) == "http://relay:1/"
+    url = url_with_key("https://site/stampede/", SETTINGS)
+    assert url == f"https://site/stampede/{KEY}"
+    assert (await function.post({}, f"/stampede/{KEY}")).status == 204
 
 
 async def test_without_a_key_everyone_is_served_and_a_key_is_taken_off() -> None:
