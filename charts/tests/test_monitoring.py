@@ -10,7 +10,7 @@ import promql_parser as promql
 import pytest
 import yaml
 from prometheus_client import REGISTRY
-from rendering import CHART, ROOT, objects, rendered
+from rendering import CHART, ROOT, environment, objects, rendered
 
 from stampede import metrics
 
@@ -158,6 +158,30 @@ def test_monitors_use_existing_ports() -> None:
         for endpoint in monitor["spec"]["podMetricsEndpoints"]
     }
     assert ports == {"user-port", "http"}
+    for service in objects("full", "Service").values():
+        if service["apiVersion"].startswith("serving.knative.dev"):
+            (container,) = service["spec"]["template"]["spec"]["containers"]
+            assert environment(container)["STAMPEDE_METRICS_PORT"] == "9400"
+
+
+def test_the_metrics_of_functions_have_a_port_of_their_own() -> None:
+    """The monitor goes there, and the policy lets Prometheus, and only it, in there."""
+    monitors = objects("full", "PodMonitor")
+    (endpoint,) = monitors["alerts-functions"]["spec"]["podMetricsEndpoints"]
+    rule = endpoint["relabelings"][0]
+    assert (rule["sourceLabels"], rule["targetLabel"]) == (["__address__"], "__address__")
+    for address, moved in (
+        ("10.1.2.3:8080", "10.1.2.3:9400"),
+        ("[fd00::1]:8080", "[fd00::1]:9400"),
+    ):
+        found = re.fullmatch(rule["regex"], address)
+        assert found is not None
+        assert rule["replacement"].replace("$1", found[1]) == moved
+    (endpoint,) = monitors["alerts-sources"]["spec"]["podMetricsEndpoints"]
+    assert "__address__" not in json.dumps(endpoint["relabelings"])
+    policies = objects("full", "NetworkPolicy")
+    for name, port in (("alerts-functions", 9400), ("alerts-others", 8080)):
+        assert policies[name]["spec"]["ingress"][-1]["ports"] == [{"port": port, "protocol": "TCP"}]
     for source in objects("full", "ContainerSource").values():
         (container,) = source["spec"]["template"]["spec"]["containers"]
         assert [port["name"] for port in container["ports"]] == ["http"]

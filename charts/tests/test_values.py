@@ -135,7 +135,7 @@ def test_every_setting_has_a_value() -> None:
 # Settings that other values, or a function's environment, determine.
 DETERMINED = {
     *("host", "port", "socket", "spool", "namespace", "source_name", "triggers", "subscribers"),
-    "tokens",
+    *("tokens", "metrics_port"),
     *("store", "access_key", "secret_key", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
     *("kafka", "topics", "group", "topic_epoch", "kafka_options", "retries", "backoff_seconds"),

@@ -71,6 +71,9 @@ class Settings(BaseSettings):
     second_event_key: SecretStr = Field(
         SecretStr(""), description="key that is accepted as well, while keys are exchanged"
     )
+    metrics_port: int = Field(
+        0, description="port of a function's `/metrics`; 0: the same as of its requests"
+    )
     batch_alerts: int = Field(1000, description="most alerts in one batch")
     batch_bytes: int = Field(64 * MIB, description="most bytes of alerts in one batch")
     linger_ms: int = Field(50, description="how long a batch waits for more alerts")

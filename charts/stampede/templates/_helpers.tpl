@@ -25,6 +25,11 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end }}
 
+{{/* Port of a function's metrics. Knative allows one declared port; its sidecar has 8012, 8013, 8022, 8112, 9090, 9091. */}}
+{{- define "stampede.metricsPort" -}}
+9400
+{{- end }}
+
 {{- define "stampede.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (ternary (include "stampede.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}

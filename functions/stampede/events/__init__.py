@@ -17,6 +17,7 @@ __all__ = [
     "s3_events",
     "sending",
     "source",
+    "status_server",
     "topic_ids",
     "triggers",
     "worker",

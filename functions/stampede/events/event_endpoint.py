@@ -86,6 +86,8 @@ class EventEndpoint:
         self._other_routes = Starlette(
             routes=[*status_routes(), Route("/", self._about)], lifespan=self._lifespan
         )
+        # Starlette redirects a path with a slash too many to the host that the request names.
+        self._other_routes.router.redirect_slashes = False
 
     @classmethod
     def of(

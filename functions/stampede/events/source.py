@@ -6,15 +6,11 @@ Unlike a KafkaSource it commits an offset only after its event was accepted.
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Mapping
 from functools import partial
 
 import structlog
-import uvicorn
 import uvloop
-from starlette.applications import Starlette
 
 from stampede.errors import SetupError
 from stampede.events.access import access_keys, key_header
@@ -22,9 +18,8 @@ from stampede.events.answer import ANSWER_SECONDS
 from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery, Sink
-from stampede.events.event_endpoint import status_routes
-from stampede.events.http_protocol import bounded_protocol
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.status_server import status_server
 from stampede.interrupts import run_until_stopped
 from stampede.settings import Settings
 
@@ -117,41 +112,3 @@ def connections(settings: Settings) -> Connections:
     return Connections(
         settings.in_flight, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS, key_header(settings)
     )
-
-
-@asynccontextmanager
-async def status_server(settings: Settings) -> AsyncIterator[None]:
-    """Serve `/metrics` and `/health/…` on the source's port. Raises `SetupError`."""
-    try:
-        listening = socket.create_server((settings.host, settings.port))
-    except OSError as error:
-        raise SetupError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        ) from None
-    config = uvicorn.Config(
-        Starlette(routes=status_routes()),
-        access_log=False,
-        log_config=None,
-        lifespan="off",
-        loop="none",
-        http=bounded_protocol(settings.client_seconds),
-        ws="none",
-        timeout_graceful_shutdown=1,  # no client of these routes may delay the source's end
-    )
-    server = StatusServer(config)
-    serving = asyncio.create_task(server.serve([listening]))
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
-        listening.close()
-
-
-class StatusServer(uvicorn.Server):
-    """A server that leaves the signals to the source."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signal."""
-        yield

@@ -3,12 +3,16 @@
 import signal
 import socket
 import sys
+from contextlib import AsyncExitStack
 from ipaddress import ip_address
 
 import structlog
 import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede.events.http_protocol import bounded_protocol
+from stampede.events.status_server import status_server
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
 
@@ -27,8 +31,9 @@ def serve(name: str, settings: Settings) -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     if name != "read" and not settings.event_key.get_secret_value() and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
+    app = make_app(name, settings)
     config = uvicorn.Config(
-        make_app(name, settings),
+        without_metrics(app) if settings.metrics_port else app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
@@ -45,7 +50,7 @@ def serve(name: str, settings: Settings) -> None:
     if settings.socket is not None:
         # The process that opened the socket keeps listening while this one restarts.
         sockets = [socket.socket(fileno=settings.socket)]
-    server = uvicorn.Server(config)
+    server = Server(config, settings)
     server.run(sockets)
     if not server.started:
         sys.exit(3)
@@ -57,3 +62,33 @@ def is_loopback(settings: Settings) -> bool:
         return settings.host == "localhost" or ip_address(settings.host).is_loopback
     except ValueError:
         return False
+
+
+class Server(uvicorn.Server):
+    """The server of a function, and of its metrics if they have a port of their own."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+        super().__init__(config)
+        self._settings = settings
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal. Metrics are served until the last request is answered."""
+        async with AsyncExitStack() as stack:
+            if port := self._settings.metrics_port:
+                await stack.enter_async_context(status_server(self._settings, port))
+            await super().serve(sockets)
+
+
+def without_metrics(app: ASGIApp) -> ASGIApp:
+    """The app without its route `/metrics`, which tells strangers too much."""
+
+    async def other_routes(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/metrics":
+            detail = "metrics have a port of their own"
+            problem = {"type": "about:blank", "title": "Not Found", "status": 404, "detail": detail}
+            response = JSONResponse(problem, 404, media_type="application/problem+json")
+            await response(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    return other_routes
