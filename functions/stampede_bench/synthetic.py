@@ -62,6 +62,8 @@ def fill(objects: Objects, spec: TableSpec, alerts: int, fanout: int, run_rows: 
             for rows in tables:
                 writer.add(rows)
             data = writer.close(run.level, (), coverage)
+            if name.level == 0:  # merges hold it to the digest in its name
+                name = RunName(0, digest(data))
             objects.put(name.key(spec.name), memoryview(data))
             stored += data.size
     return stored

@@ -51,7 +51,7 @@ class Status:
     def entries(self) -> list[ledger.Entry]:
         """The ledger in the store now. Raises `StoreDown`."""
         accounts = ledger.accounts(self._objects, self._tables)
-        return ledger.entries(accounts, ledger.expected(self._objects))
+        return ledger.entries(accounts, ledger.expected(self._objects, {}))
 
     def read(self) -> View:
         """The status now. Raises `StoreDown`."""

@@ -83,9 +83,10 @@ def watch(
         while not stop.is_set():
             try:
                 views.put(status.read())
-            except StampedeError as error:
+            except Exception as error:
                 if not stop.is_set():
-                    console.print(error.message, style="yellow", markup=False, highlight=False)
+                    why = error.message if isinstance(error, StampedeError) else repr(error)
+                    console.print(why, style="yellow", markup=False, highlight=False)
             stop.wait(seconds)
 
     threading.Thread(target=read, name="watch", daemon=True).start()

@@ -38,6 +38,6 @@ class LedgerCache:
         with self._lock:
             if time.monotonic() - self._read_at > MAX_AGE:
                 by_table = accounts(self._objects, self._tables)
-                self._page = LedgerPage(by_table, entries(by_table, expected(self._objects)))
+                self._page = LedgerPage(by_table, entries(by_table, expected(self._objects, {})))
                 self._read_at = time.monotonic()
             return self._page

@@ -5,7 +5,7 @@ explains why that is harmless.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,8 +17,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
 from stampede.store.run_format import RunWriter
-from stampede.store.run_stream import RunStream
-from stampede.store.runs import Run, live
+from stampede.store.run_stream import DamagedPart, RunStream, check_digest
+from stampede.store.runs import Run, RunInfo, live
 from stampede.store.sweep import Sweep
 from stampede.store.tables import Table
 
@@ -89,10 +89,16 @@ def compact(
         progress(report)
     report.damaged |= sweep.holders.damaged
     table.refresh()
-    while picked := _pick(live(table.listed()), fanout, run_rows, major):
+    left_out: set[str] = set()  # damaged inputs: they stay out even if they are read again
+    while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major):
         runs, level = picked
         try:
             merge(table, runs, level, run_rows, slice_rows, report, progress)
+        except DamagedPart as error:
+            # Its run stays as it is: no merged run claims its rows or its coverage.
+            table.put_into_quarantine(error.part, error.message)
+            report.damaged[error.part.key] = error.message
+            left_out.add(error.part.key)
         except NotFound as error:
             report.overtaken += 1
             if report.overtaken == _TRIES:
@@ -112,8 +118,10 @@ def merge(
 ) -> None:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
-    Raises `NotFound` if an input is gone, so that nothing is merged without its rows.
+    Every byte of an input is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if
+    one is not what was written, so that nothing is merged without its rows or with wrong ones.
     """
+    table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
     planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
     coverage = Coverage.union(run[0].coverage for run in runs)
@@ -141,6 +149,10 @@ def merge(
     report.bytes_read += sum(sizes.values())
     report.bytes_new += sum(size for name, size in sizes.items() if name.level == 0)
     report.merged.append((len(runs), min(run[0].name.level for run in runs), level))
+
+
+def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
+    return [part for part in table.listed() if part.key not in left_out]
 
 
 def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> None:

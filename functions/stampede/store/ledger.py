@@ -5,7 +5,7 @@ It is read only from footers in the store: those of a table's runs and of its de
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
@@ -22,10 +22,15 @@ TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far 
 
 
 class Account(NamedTuple):
-    """The offsets that one table accounts for."""
+    """The offsets that one table accounts for.
+
+    `quarantined` names the runs and the objects of dead letters that cannot be read or verified,
+    and why: their offsets do not count.
+    """
 
     stored: Coverage
     dead_lettered: Coverage
+    quarantined: Mapping[str, str] = MappingProxyType({})
 
     @property
     def all(self) -> Coverage:
@@ -34,7 +39,8 @@ class Account(NamedTuple):
 
     def renamed(self, topic_keys: Mapping[str, str]) -> "Account":
         """The same offsets under other topic keys; see `Coverage.renamed`."""
-        return Account(self.stored.renamed(topic_keys), self.dead_lettered.renamed(topic_keys))
+        stored, dead = (one.renamed(topic_keys) for one in (self.stored, self.dead_lettered))
+        return Account(stored, dead, self.quarantined)
 
 
 class Entry(NamedTuple):
@@ -83,25 +89,35 @@ def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dic
     by_table = {}
     for name, spec in TABLES.items():
         # Dead letters first: one may be purged as soon as its alert is stored, never before.
-        dead = dead_lettered(objects, name)
+        quarantined: dict[str, str] = {}
+        dead = dead_lettered(objects, name, quarantined)
         table = tables[name] if tables else Table(objects, spec)
         table.refresh()
-        by_table[name] = Account(table.coverage(), dead)
+        by_table[name] = Account(table.coverage(), dead, quarantined | dict(table.quarantined()))
     return by_table
 
 
-def dead_lettered(objects: Objects, table: str) -> Coverage:
+def dead_lettered(
+    objects: Objects, table: str, quarantined: dict[str, str] | None = None
+) -> Coverage:
     """The offsets of a table's dead letters. Raises `StoreDown`.
 
-    List twice: a concurrent purge may copy the letters that stay to a key this listing has passed,
-    then delete the original.
+    An object that cannot be read or verified does not count. It is added to `quarantined`, by key
+    with the reason. List twice: a concurrent purge may copy the letters that stay to a key this
+    listing has passed, then delete the original.
     """
     coverages: dict[str, Coverage] = {}
     for _ in range(2):
         for info in objects.list(f"{DEAD_LETTERS}{table}/"):
-            if info.key not in coverages:
-                with suppress(NotFound):
-                    coverages[info.key] = read_coverage(objects, info)
+            if info.key in coverages:
+                continue
+            try:
+                coverages[info.key] = read_coverage(objects, info)
+            except NotFound:
+                continue
+            except Damaged as error:
+                if quarantined is not None:
+                    quarantined[info.key] = error.message
     return Coverage.union(coverages.values())
 
 
@@ -128,10 +144,22 @@ def expect(objects: Objects, topic: str, count: int) -> None:
     objects.put(f"{EXPECTED}{topic}", str(count).encode())
 
 
-def expected(objects: Objects) -> dict[PartitionId, Interval]:
-    """The offsets of each partition that `expect` recorded."""
-    keys = [info.key for info in objects.list(EXPECTED)]
-    return {(key.removeprefix(EXPECTED), 0): (0, int(objects.get(key))) for key in keys}
+def expected(
+    objects: Objects, quarantined: dict[str, str] | None = None
+) -> dict[PartitionId, Interval]:
+    """The offsets of each partition that `expect` recorded.
+
+    An object without a number raises `Damaged`, or is added to `quarantined` if that is given.
+    """
+    spans = {}
+    for info in objects.list(EXPECTED):
+        try:
+            spans[info.key.removeprefix(EXPECTED), 0] = 0, int(objects.get(info.key))
+        except ValueError:
+            if quarantined is None:
+                raise Damaged(f"{info.key} does not hold a number") from None
+            quarantined[info.key] = f"{info.key} does not hold a number"
+    return spans
 
 
 def entries(

@@ -1,23 +1,52 @@
 """The rows of a run in key order, slice by slice: what a merge reads."""
 
 import itertools
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stampede.errors import Damaged
 from stampede.store.keys import sortable
 from stampede.store.merge_plan import Bound, RowGroups
-from stampede.store.reader import RunFile
+from stampede.store.reader import MIB, RunFile
 from stampede.store.runs import Run, RunInfo
 from stampede.store.tables import Table
+
+PIECE = 8 * MIB  # bytes of a run in memory while it is held to its name
+
+
+class DamagedPart(Damaged):
+    """A part of a run that a merge reads is not what was written."""
+
+    def __init__(self, part: RunInfo, message: str) -> None:
+        super().__init__(message)
+        self.part = part
+
+
+def check_digest(table: Table, part: RunInfo) -> None:
+    """Hold a run of level 0 to the digest in its name, so that a merge claims no other run's name.
+
+    The name of a merged run was checked with its footer. Raises `DamagedPart`, `NotFound`,
+    `StoreDown`.
+    """
+    if part.name.level:
+        return
+    for _ in range(2):  # once more: the network may be to blame
+        state = sha256()
+        for start in range(0, part.object.size, PIECE):
+            state.update(table.objects.get(part.key, start, PIECE))
+        if state.hexdigest()[:32] == part.name.digest:
+            return
+    raise DamagedPart(part, f"{part.key} is damaged: its bytes do not have the digest in its name")
 
 
 class RunStream:
     """Reads one run from its first key to its last."""
 
     def __init__(self, table: Table, run: Run) -> None:
-        self.groups = RowGroups(table.reader, run)
+        self.groups = _row_groups(table, run)
         self._reader = table.reader
         self._leading = table.spec.schema.field(table.spec.leading)
         self._spec = table.spec
@@ -31,8 +60,7 @@ class RunStream:
         wanted = self.groups.positions[self._read : end]
         tables = [self._rest]
         for part, positions in itertools.groupby(wanted, lambda position: position[0]):
-            numbers = [number for _, number in positions]
-            tables += self._open(part).read(numbers)
+            tables += self._read_groups(part, [number for _, number in positions])
         self._read = max(self._read, end)
         rows = pa.concat_tables(tables)
         count = rows.num_rows
@@ -51,6 +79,15 @@ class RunStream:
             self._rest = self._rest.slice(0, 0)
         self.take(bound)
 
+    def _read_groups(self, part: RunInfo, numbers: list[int]) -> list[pa.Table]:
+        try:
+            try:
+                return self._open(part).read(numbers)
+            except Damaged:  # once more: the network may be to blame
+                return self._open(part).read(numbers)
+        except Damaged as error:
+            raise DamagedPart(part, error.message) from None
+
     def _open(self, part: RunInfo) -> RunFile:
         """The part, with its index: the cache may be too small for the indexes of all inputs."""
         if self._file is None or self._file.run is not part:
@@ -62,3 +99,12 @@ class RunStream:
         if bound is None:
             return len(self.groups.positions)
         return int(np.searchsorted(self.groups.firsts, sortable([bound], self._spec)[0]))
+
+
+def _row_groups(table: Table, run: Run) -> RowGroups:
+    for part in run:
+        try:
+            table.reader.index(part)
+        except Damaged as error:
+            raise DamagedPart(part, error.message) from None
+    return RowGroups(table.reader, run)

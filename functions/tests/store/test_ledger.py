@@ -5,6 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from stampede.errors import Damaged
 from stampede.events.event import Event
 from stampede.functions.deadletters import write_letters
 from stampede.store import ledger
@@ -151,3 +152,31 @@ def test_expected_counts_of_files_are_recorded(objects) -> None:
         ("files-night-1234", 0): (0, 17),
         ("files-other-1234", 0): (0, 3),
     }
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage" * 9, b"PAR1" * 3], ids=["empty", "garbage", "short"]
+)
+def test_damaged_objects_of_dead_letters_cost_only_themselves(data: bytes) -> None:
+    objects = MemoryObjects()
+    store_dead(objects, "cutouts", letter(1))
+    [key] = [info.key for info in objects.list("deadletters/")]
+    bad = "deadletters/cutouts/" + "ef" * 16 + ".parquet"
+    objects.put(bad, data)
+    accounts = ledger.accounts(objects)
+    assert accounts["cutouts"].dead_lettered == covering(p0=[1])
+    assert list(accounts["cutouts"].quarantined) == [bad]
+    assert accounts["detections"].quarantined == {}
+    objects.put(key, objects.get(key)[:-1])
+    assert set(ledger.accounts(objects)["cutouts"].quarantined) == {key, bad}
+
+
+def test_a_damaged_number_of_expected_alerts_is_named() -> None:
+    objects = MemoryObjects()
+    ledger.expect(objects, "files", 12)
+    objects.put("expected/other", b"\x00")
+    with pytest.raises(Damaged, match="expected/other"):
+        ledger.expected(objects)
+    quarantined: dict[str, str] = {}
+    assert ledger.expected(objects, quarantined) == {("files", 0): (0, 12)}
+    assert list(quarantined) == ["expected/other"]

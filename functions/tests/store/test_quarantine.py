@@ -281,3 +281,55 @@ def test_very_long_keys_hide_nothing(length: int) -> None:
         compact(one, NOW + timedelta(days=1), major=True, run_rows=GROUP_ROWS, slice_rows=500)
         sweep(one)
     assert one.quarantined() == {}
+
+
+def test_a_damaged_input_is_not_merged_and_its_coverage_is_not_claimed() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    third = Coverage.of({("alerts", 0): range(20, 30)})
+    for version, coverage in enumerate((FIRST, SECOND)):
+        one.append(many(2 * GROUP_ROWS, version=version), coverage)
+    bad = one.append(many(3 * GROUP_ROWS, version=7), third)
+    data = store.get(bad)
+    store.put(bad, flipped(data, 300))
+    report = compact(one, NOW, major=True)
+    assert list(report.damaged) == [bad]
+    [merged] = [part for part in Table(store, DETECTIONS).listed() if part.name.level]
+    assert merged.coverage == FIRST | SECOND
+    assert RunName.parse(bad).run not in merged.inputs
+    assert list(one.quarantined()) == [bad]
+    assert one.lookup(["000003"])["flux"].to_pylist() == [1.0]
+    for _ in range(2):  # nothing deletes what may be the last copy
+        compact(Table(store, DETECTIONS), NOW + timedelta(days=1), major=True)
+        assert store.get(bad) != data
+
+    store.put(bad, data)  # mended
+    assert compact(one, NOW + timedelta(days=2), major=True).damaged == {}
+    assert one.coverage() == FIRST | SECOND | third
+    assert one.lookup(["000003"])["flux"].to_pylist() == [7.0]
+
+
+def test_a_run_under_another_name_is_not_merged() -> None:
+    """A merge would list the name as its input, and the run of that name would be deleted."""
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    first, second = (one.append(many(10, version=n), FIRST) for n in range(2))
+    store.put(first, store.get(second))
+    assert list(compact(one, NOW, major=True).damaged) == [first]
+    assert [part.key for part in one.listed()] == [second]
+
+
+def test_a_page_of_a_merged_run_is_verified_when_it_is_merged_again() -> None:
+    store = MemoryObjects(lambda: NOW)
+    one = merged_table(store)
+    sweep(one)
+    run = one.runs()[2]
+    data = store.get(run.key)
+    store.put(run.key, flipped(data, 300))
+    one.append(many(10, version=9), SECOND)
+    assert list(compact(one, NOW, major=True).damaged) == [run.key]
+    assert {part.name.level for part in one.listed()} == {0, 1}
+    store.put(run.key, data)
+    compact(one, NOW, major=True)
+    assert [part.name.level for part in one.runs()] == [2]
+    assert one.lookup(["000003", "007999"])["flux"].to_pylist() == [9.0, 1.0]
