@@ -83,6 +83,7 @@ async def _stream(
         # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
         held.enter_context(service.bulk_limit.slot())
         await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
+        table.note_quarantine()  # the header is sent before any row is read
         return _SlotResponse(
             held.pop_all(),
             streams.stream(ids, read, service.run_bulk, writer),

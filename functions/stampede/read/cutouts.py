@@ -14,7 +14,7 @@ from stampede.images import fits
 from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
-from stampede.read import parameters
+from stampede.read import notes, parameters
 from stampede.read.conditional import IMMUTABLE, Representation, etag, preferred
 from stampede.read.errors import BadParameter
 from stampede.read.locations import CutoutLocation, of_kind
@@ -78,7 +78,10 @@ def _representation(
 
 async def get_alert(request: Request) -> Response:
     """What is stored of an alert."""
-    return JSONResponse(as_json(await _locations(request)), headers={"Cache-Control": IMMUTABLE})
+    alert = as_json(await _locations(request))
+    if why := notes.incomplete():
+        alert["incomplete"] = why
+    return JSONResponse(alert, headers={"Cache-Control": IMMUTABLE})
 
 
 async def _locations(request: Request) -> list[CutoutLocation]:

@@ -11,10 +11,11 @@ from starlette.responses import JSONResponse, Response
 from stampede.errors import StampedeError
 from stampede.images.png import placeholder
 from stampede.problem import problem_document
+from stampede.read import notes
 from stampede.read.errors import BadParameter, DoorError
 from stampede.read.pages import POLICY, problem_page
 
-Problem = dict[str, str | int]
+Problem = Mapping[str, str | int | list[str]]
 
 log = structlog.get_logger()
 
@@ -67,7 +68,9 @@ def problem_response(
     request: Request, problem: Problem, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A problem as JSON, as a page for a browser, or as an image in place of an image."""
-    status = int(problem["status"])
+    status = int(str(problem["status"]))
+    if why := notes.incomplete():
+        problem = {**problem, "incomplete": why}
     headers = {"Cache-Control": "no-store", **(headers or {})}
     accepts = request.headers.get("accept", "")
     if accepts.startswith("image/"):

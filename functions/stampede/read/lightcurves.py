@@ -4,7 +4,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.read import parameters
+from stampede.read import notes, parameters
 from stampede.read.conditional import REVALIDATE, Representation, etag
 from stampede.read.errors import BadParameter
 from stampede.read.formats import FORMATS, with_magnitudes
@@ -35,6 +35,8 @@ async def get_light_curve(request: Request) -> Response:
         body = body_of(cached)
     else:
         body = await service.run(lambda: body_of(service.lookup.light_curve(object_id)))
+    if format.name == "json":
+        body = notes.in_object(body)
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',

@@ -7,9 +7,12 @@ header                            meaning
 ``Stampede-View-Age: SECONDS``    the store cannot be listed; the answer is from an older view
 ================================  ==========================================================
 
+A JSON answer has the reasons too, as the list ``incomplete``; a page shows them.
+
 The lookups of a request run in threads that share its notes (`ThreadRunner`).
 """
 
+import json
 from contextvars import ContextVar
 from math import ceil
 
@@ -46,6 +49,13 @@ def incomplete() -> list[str]:
     """Why the answer may lack something; empty if it lacks nothing."""
     notes = _notes.get()
     return [*notes.reasons] if notes else []
+
+
+def in_object(document: bytes) -> bytes:
+    """A JSON object with the member ``incomplete`` if there is anything to tell."""
+    if why := incomplete():
+        return document[:-1] + b', "incomplete": %s}' % json.dumps(why).encode()
+    return document
 
 
 class NotesMiddleware:

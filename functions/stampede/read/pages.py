@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
+from stampede.read import notes
 from stampede.read.formats import FORMATS, with_magnitudes
 from stampede.read.locations import CutoutLocation
 from stampede.read.plot import Axis, light_curve_svg
@@ -59,7 +60,7 @@ def _environment() -> "Environment":
 
 
 def _page(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(values)
+    return _environment().get_template(template).render(incomplete=notes.incomplete(), **values)
 
 
 def _number(value: float | None, form: str) -> str:

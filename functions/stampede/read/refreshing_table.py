@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -44,16 +44,19 @@ class RefreshingTable:
         self._lock = threading.Lock()
 
     def lookup(self, values: Sequence) -> pa.Table:
-        """See `Table.lookup`; also raises `StoreDown` if only too old a listing is known."""
+        """See `Table.lookup`; notes what the rows may lack.
+
+        Also raises `StoreDown` if only too old a listing is known.
+        """
         began = time.monotonic()
         old = self.renew(began - self._max_age)
         rows = self.table.lookup(values)
-        if rows.num_rows:
-            return rows
-        if old is not None:
-            raise old
-        if self._relist_on_miss and self.list_since(began):
-            rows = self.table.lookup(values)
+        if not rows.num_rows:
+            if old is not None:
+                raise old
+            if self._relist_on_miss and self.list_since(began):
+                rows = self.table.lookup(values)
+        self._note_gaps(values)
         return rows
 
     def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
@@ -72,7 +75,7 @@ class RefreshingTable:
         age = time.monotonic() - self._listed
         if age > self._stale:
             raise failure or StoreDown(f"the store was last listed {age:.0f} s ago")
-        if failure is not None or age > 2 * self._max_age:
+        if failure is not None or age > max(2 * self._max_age, 1.0):
             notes.from_view_of_age(age)
         return failure
 
@@ -85,7 +88,10 @@ class RefreshingTable:
         if too_old and (self._failure or not self._lock.locked() or self._seconds_to_wait()):
             return None
         rows = self.table.cached(values)
-        return rows if rows is not None and rows.num_rows else None
+        if rows is None or not rows.num_rows:
+            return None
+        self._note_gaps(values)
+        return rows
 
     def list_since(self, moment: float, wait_for_end: bool = True) -> bool:
         """List the store, unless the current listing began at or after `moment`.
@@ -115,6 +121,17 @@ class RefreshingTable:
             return True
         finally:
             self._lock.release()
+
+    def note_quarantine(self) -> None:
+        """Note that any answer may lack something, if anything in the table is damaged."""
+        self._note(self.table.quarantined())
+
+    def _note_gaps(self, values: Sequence) -> None:
+        self._note(self.table.lacking(values))
+
+    def _note(self, lacking: Mapping[str, str]) -> None:
+        if lacking:
+            notes.may_lack(f"{len(lacking)} damaged objects of the table {self.table.spec.name}")
 
     def _failed_since(self, moment: float) -> bool:
         """Whether the latest listing failed so recently that no other is tried yet."""

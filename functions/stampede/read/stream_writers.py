@@ -5,7 +5,7 @@ The table in `stampede.read.streams` says where.
 
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from stampede.read.locations import CutoutLocation
 
 ROW_GROUP = 50_000
 MISSING = "stampede.missing"
+INCOMPLETE = "stampede.incomplete"
 
 CUTOUT_ROWS = pa.schema(
     [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
@@ -39,8 +40,11 @@ class Writer(Protocol):
     def add(self, found: Any) -> bytes:
         """The bytes of one chunk."""
 
-    def end(self, missing: Ids) -> bytes:
-        """The last bytes, with the ids that were not found."""
+    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
+        """The last bytes, with the ids that were not found.
+
+        `incomplete` says why the answer may lack more than it lists, see `stampede.read.notes`.
+        """
 
 
 class TarWriter:
@@ -62,10 +66,12 @@ class TarWriter:
                 parts += _member(f"{name}.fits.gz", fits, location.mjd)
         return b"".join(parts)
 
-    def end(self, missing: Ids) -> bytes:
+    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
         """See `Writer.end`; also lists the cutouts that are absent, by reason."""
         lists = {"unknown_alerts": _json_list(missing)}
         lists |= {reason: names.end() for reason, names in self._absent.items()}
+        if incomplete:
+            lists["incomplete"] = json.dumps([*incomplete]).encode()
         items = (b'"%s": %s' % (name.encode(), names) for name, names in lists.items())
         data = b"{%s}" % b", ".join(items)
         return b"".join((*_member("missing.json", data), bytes(2 * tarfile.BLOCKSIZE)))
@@ -155,13 +161,15 @@ class ArrowWriter:
             self._writer.write_table(table)
         return self._drain.take()
 
-    def end(self, missing: Ids) -> bytes:
+    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
         """See `Writer.end`."""
         empty = pa.RecordBatch.from_pylist([], self._schema)
         metadata = {MISSING: _json_list(missing)}
         for reason, names in self._absent.items():
             if names:
                 metadata[f"stampede.{reason}"] = names.end()
+        if incomplete:
+            metadata[INCOMPLETE] = json.dumps([*incomplete]).encode()
         self._writer.write_batch(empty, custom_metadata=metadata)
         self._writer.close()
         return self._drain.take()
@@ -195,10 +203,13 @@ class ParquetWriter:
         self._rows += found.num_rows
         return self._flush() if self._rows >= ROW_GROUP else b""
 
-    def end(self, missing: Ids) -> bytes:
+    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
         """See `Writer.end`."""
         last = self._flush()
-        self._writer.add_key_value_metadata({MISSING: _json_list(missing)})
+        metadata = {MISSING: _json_list(missing)}
+        if incomplete:
+            metadata[INCOMPLETE] = json.dumps([*incomplete]).encode()
+        self._writer.add_key_value_metadata(metadata)
         self._writer.close()
         return last + self._drain.take()
 
@@ -224,7 +235,7 @@ class CsvWriter:
         self._header = False
         return data
 
-    def end(self, missing: Ids) -> bytes:
+    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
         """See `Writer.end`."""
         blank = "," * (self._columns - 1)
         lines = ("".join(f"{one_id}{blank}\n" for one_id in some) for some in _slices(missing))

@@ -16,6 +16,8 @@ csv         last rows with only the object id
 An answer without that end is incomplete: the connection breaks if the store fails half-way.
 A cutout that retention has deleted or that is damaged costs only itself: in Arrow its ``fits`` is
 null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end of a tar lists it.
+If rows could not be read, the end says so too, except in CSV: ``incomplete``, with
+``stampede.incomplete`` in Arrow and Parquet.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from stampede.read import notes
 from stampede.read.images import Absent
 from stampede.read.lookup import Lookup
 from stampede.read.points import PointFilter
@@ -57,7 +60,7 @@ async def stream(
         done += len(not_found)
         for piece in _pieces(await run(writer.add, found)):
             yield piece
-    for piece in _pieces(await run(writer.end, _chosen(ids, missing))):
+    for piece in _pieces(await run(writer.end, _chosen(ids, missing), notes.incomplete())):
         yield piece
 
 
