@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 
@@ -133,4 +134,5 @@ def test_readiness_and_health_do_not_fail_because_of_one_object(objects, read) -
     for path in ("/health/readiness", "/health/liveness", "/v1/ledger", "/"):
         assert read(path).status == 200
     metrics = read("/metrics").data.decode()
-    assert 'stampede_quarantined_objects{table="detections"} 1.0' in metrics
+    # Other stores of this process may count too.
+    assert re.search(r'stampede_quarantined_objects\{table="detections"\} [1-9]', metrics)
