@@ -1,5 +1,6 @@
 """Finds the files that hold alerts, and reads the alerts in them."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,24 +17,25 @@ ENDINGS = (*AVRO, *ARCHIVES)
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
-    """The files of alerts at `paths` and below, in order.
+    """The files of alerts at `paths` and below, in order; links are followed.
 
-    Raises `SetupError` for a path that is neither, and if there are no files at all.
+    Raises `SetupError` for what cannot be read twice, and if there are no files at all.
     """
     paths = list(paths)
     alert_files: list[Path] = []
     for path in paths:
         if path.is_dir():
             alert_files += [file for file in _below(path) if file.name.endswith(ENDINGS)]
-        elif path.is_file():
+        else:
             alert_files.append(path)
-        elif path.exists():
+    for file in alert_files:
+        if not file.exists():
+            raise SetupError(f"{file}: there is no such file or folder")
+        if not file.is_file():
             raise SetupError(
-                f"{path} is neither a file nor a folder: `ingest` reads a file twice, so write a "
+                f"{file} is neither a file nor a folder: `ingest` reads a file twice, so write a "
                 "stream to a file first"
             )
-        else:
-            raise SetupError(f"{path}: there is no such file or folder")
     if not alert_files:
         raise SetupError(
             f"no alerts in {', '.join(map(str, paths))}: looked for files that end in "
@@ -49,7 +51,21 @@ def left_out(paths: Iterable[Path]) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """All that is in a folder and no folder itself. Raises `SetupError` if one cannot be read."""
+
+    def fail(error: OSError) -> None:
+        raise SetupError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    found = []
+    seen = set()
+    for path, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        seen.add(os.path.realpath(path))
+        # A link may lead back: each folder once.
+        folders[:] = [
+            name for name in folders if os.path.realpath(os.path.join(path, name)) not in seen
+        ]
+        found += [Path(path, name) for name in names]
+    return sorted(found)
 
 
 def read(

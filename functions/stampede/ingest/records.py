@@ -20,6 +20,7 @@ SYNC_BYTES = 16
 VARINT_BYTES = 10  # the longest that 64 bits take
 CHUNK = 1 << 18  # bytes of a block in which records are looked for; more if one is longer
 LONGEST_BLOCK = 1 << 28  # of a codec that is decompressed as a whole
+MOST_EMPTY = 1000  # blocks without a record in a row
 PADDING = bytes(16)
 
 
@@ -94,11 +95,16 @@ class _Container:
             return
         self._stream.skip(header.length)
         sync = self._stream.read(SYNC_BYTES)
-        told = False
+        told, empty = False, 0
         while not self._stream.at_end():
+            begin, empty = self._stream.position, empty + 1
             for alert in self._block(header.codec, splitter, sync):
-                told = alert.fault is not None
+                told, empty = alert.fault is not None, 0
                 yield alert
+            if empty > MOST_EMPTY:
+                why = f"more than {MOST_EMPTY:,} blocks in a row have no record"
+                yield self._fault(self._stream.read(self._limit), begin, why)
+                return
         if self._stream.fault and not told:
             yield self._fault(b"", self._stream.position, self._stream.fault)
 

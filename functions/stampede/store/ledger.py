@@ -4,6 +4,7 @@ It is read only from footers in the store: those of a table's runs and of its de
 ``received = stored + dead-lettered`` is a statement about durable objects, not about a counter.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from stampede.store.tables import Table
 
 DEAD_LETTERS = "deadletters/"
 EXPECTED = "expected/"  # the number of alerts of each source that is not a Kafka topic
+NUMBER = re.compile(b"[0-9]{1,18}")
 TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far less than its alerts
 
 
@@ -153,12 +155,14 @@ def expected(
     """
     spans = {}
     for info in objects.list(EXPECTED):
-        try:
-            spans[info.key.removeprefix(EXPECTED), 0] = 0, int(objects.get(info.key))
-        except ValueError:
-            if quarantined is None:
-                raise Damaged(f"{info.key} does not hold a number") from None
-            quarantined[info.key] = f"{info.key} does not hold a number"
+        data = objects.get(info.key)
+        if NUMBER.fullmatch(data):
+            spans[info.key.removeprefix(EXPECTED), 0] = 0, int(data)
+            continue
+        reason = f"{info.key} does not hold a number: ingest the same files again"
+        if quarantined is None:
+            raise Damaged(reason)
+        quarantined[info.key] = reason
     return spans
 
 

@@ -126,6 +126,17 @@ def test_300_mb_of_anything_is_one_fault_and_little_memory(tmp_path: Path) -> No
     assert "has more than 16,777,216 bytes" in found.fault
 
 
+def test_blocks_without_records_do_not_go_on_for_ever(tmp_path: Path) -> None:
+    """A sync marker of zeros makes each 18 zeros an empty block."""
+    data = blocks(records=RECORDS[:2])
+    sync = data[-16:]
+    good, (fault,) = read(tmp_path / "a.avro", data + 5_000 * (b"\0\0" + sync))
+    assert len(good) == 2
+    assert "more than 1,000 blocks in a row have no record" in fault.fault
+    good, faults = read(tmp_path / "a.avro", data + 500 * (b"\0\0" + sync))
+    assert (len(good), faults) == (2, [])
+
+
 def test_a_long_container_that_is_cut_off(tmp_path: Path) -> None:
     """As long as no function takes it in one piece."""
     records = [made_alerts.ztf_record(n, objectId=f"{n}" * 2000) for n in range(1, 500)]

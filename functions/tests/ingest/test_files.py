@@ -120,6 +120,23 @@ def test_other_files_of_a_folder_are_left_out_and_named(tmp_path: Path) -> None:
     assert files.left_out([folder / "README.md"]) == []
 
 
+def test_links_are_followed_once_and_broken_ones_are_errors(tmp_path: Path) -> None:
+    """What is left out in silence would count as if it were not there."""
+    folder = in_folder(tmp_path)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "a.avro").write_bytes(ALERTS[0])
+    (folder / "z").symlink_to(tmp_path / "linked")
+    (folder / "zz").symlink_to(folder)
+    assert contents(folder) == [*ALERTS, ALERTS[0]]
+    (folder / "broken.avro").symlink_to(tmp_path / "gone")
+    with pytest.raises(SetupError, match=r"broken\.avro: there is no such file"):
+        files.find([folder])
+    (folder / "broken.avro").unlink()
+    os.mkfifo(folder / "stream.avro")
+    with pytest.raises(SetupError, match=r"stream\.avro is neither a file nor a folder"):
+        files.find([folder])
+
+
 def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="no-such: there is no such file or folder"):
         files.find([tmp_path / "no-such"])

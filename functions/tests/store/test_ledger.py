@@ -180,3 +180,11 @@ def test_a_damaged_number_of_expected_alerts_is_named() -> None:
     quarantined: dict[str, str] = {}
     assert ledger.expected(objects, quarantined) == {("files", 0): (0, 12)}
     assert list(quarantined) == ["expected/other"]
+
+
+def test_an_expected_number_that_is_damaged_is_named() -> None:
+    objects = MemoryObjects()
+    for damaged in (b"", b"1_0", b"-1", b"12\0", b"9" * 5000):
+        objects.put("expected/files-1", damaged)
+        with pytest.raises(Damaged, match="expected/files-1 does not hold a number"):
+            ledger.expected(objects)
