@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
 from stampede.deadletters.stored import StoredAlerts, StoredOffsets, Whether, has_offset
+from stampede.store.coverage import split_topic_key
 
 if TYPE_CHECKING:
     from stampede.deadletters.replay import Replayed
@@ -21,11 +22,13 @@ REASON_LENGTH = 400  # characters of a reason in a list, more than most have
 
 def as_dict(letter: DeadLetter, whether: Whether) -> dict[str, Any]:
     """A letter as the JSON members of `stampede deadletters list --json`."""
-    topic, partition, offset = letter.position or (None, None, None)
+    key, partition, offset = letter.position or (None, None, None)
+    topic, topic_id = split_topic_key(key) if key else (None, None)
     return {
         "id": letter.id,
         "table": letter.table,
         "topic": topic,
+        "topic_id": topic_id,
         "partition": partition,
         "offset": offset,
         "file": letter.file,

@@ -87,11 +87,11 @@ def light_curve_points(read: str, object_ids: Iterable[str]) -> set[tuple[str, s
 
 
 def letters(objects: Objects, table: str) -> dict[tuple[str, int, int], Letter]:
-    """The dead letters of a table by topic, partition and offset."""
+    """The dead letters of a table by name of the topic, partition and offset."""
     found = {}
     for info in objects.list(f"deadletters/{table}/"):
         for row in pq.read_table(io.BytesIO(objects.get(info.key))).to_pylist():
-            position = (row["topic"], row["partition"], row["offset"])
+            position = (row["topic"].partition("@")[0], row["partition"], row["offset"])
             letter = Letter(row["code"], row["reason"], row["data"])
             assert found.setdefault(position, letter).data == letter.data
     return found
