@@ -137,7 +137,9 @@ def write_letters(table: str, events: Sequence[Event]) -> tuple[str, bytes]:
 
 def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
     """Key and bytes of the object that holds these rows of the schema `DEAD_LETTER`."""
-    coverage = coverage_of_positions(positions(rows))
+    attributes = map(json.loads, rows["attributes"].to_pylist())
+    skipped = [Event(each, b"").skipped for each in attributes]
+    coverage = coverage_of_positions(positions(rows), skipped)
     rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
     data = write(rows, compression="zstd").to_pybytes()
     return f"{DEAD_LETTERS}{table}/{digest(data)}.parquet", data

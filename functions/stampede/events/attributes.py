@@ -21,6 +21,7 @@ ANY_BYTES = ("key", "partitionkey", "kafkaheader")
 # At most as many digits as Kafka's partitions (32 bits) and offsets (64 bits) have.
 SUBJECT = re.compile(r"partition:([0-9]{1,9})#([0-9]{1,18})")
 TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+COUNT = re.compile("[0-9]{1,18}")
 # A year of five digits or more: Kafka's time in microseconds, taken for milliseconds.
 FAR_YEAR = re.compile(r"[+-]?[0-9]{5,}-")
 _ODD = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -85,6 +86,8 @@ def _check(name: str, value: str) -> None:
         _check_subject(value)
     if name == "topicid" and not TOPIC_ID.fullmatch(value):
         raise ValueError("topicid: not up to 64 letters, digits, '-' and '_'")
+    if name == "skippedoffsets" and not COUNT.fullmatch(value):
+        raise ValueError("skippedoffsets: not a number of up to 18 digits")
 
 
 def _check_subject(subject: str) -> None:

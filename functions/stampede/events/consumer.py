@@ -31,6 +31,7 @@ POLL_SECONDS = 0.1
 PAUSE_SECONDS = 1.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
+WATERMARK_SECONDS = 5.0
 TOPIC_ID_SECONDS = 10.0  # how often the source asks whether a topic was made anew
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
@@ -139,9 +140,31 @@ class Consumer:
                 continue
             partition = self._partitions.get((message.topic(), message.partition()))
             if partition:  # None: given up after the client returned this record
-                batch.append((partition, Record.of(message, partition.topic_id)))
+                skipped = self._skipped(consumer, partition, message)
+                batch.append((partition, Record.of(message, partition.topic_id, skipped)))
         self._in_flight.add(batch)
         self._loop.call_soon_threadsafe(self._start, batch)
+
+    def _skipped(
+        self,
+        consumer: confluent_kafka.Consumer,
+        partition: AssignedPartition,
+        message: confluent_kafka.Message,
+    ) -> int:
+        """How many offsets before a message are no messages: control records of transactions, say.
+
+        0 if retention may have deleted them while the source was behind.
+        """
+        offset = message.offset() or 0
+        expected, partition.next = partition.next, offset + 1
+        if expected is None or expected >= offset:
+            return 0
+        try:
+            where = TopicPartition(message.topic() or "", message.partition() or 0)
+            low, _ = consumer.get_watermark_offsets(where, WATERMARK_SECONDS)
+        except KafkaException:
+            return 0
+        return offset - expected if low <= expected else 0
 
     def _warn(self, error: KafkaError) -> None:
         if error.fatal():

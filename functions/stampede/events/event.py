@@ -11,8 +11,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
 from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.common import get_event_factory_for_version
 from cloudevents.core.bindings.http import HTTPMessage, from_binary
@@ -21,9 +23,9 @@ from cloudevents.core.formats.json import JSONFormat
 
 from stampede.errors import NotAnEvent, UnknownMode
 from stampede.events.access import ATTRIBUTE
-from stampede.events.attributes import FAR_YEAR, SUBJECT, checked, shown
+from stampede.events.attributes import COUNT, FAR_YEAR, SUBJECT, checked, shown
 from stampede.events.json_body import parse_json
-from stampede.store.coverage import Coverage, topic_key
+from stampede.store.coverage import Coverage, not_messages_key, topic_key
 
 FORMAT = JSONFormat()
 REQUIRED = ("specversion", "id", "source", "type")
@@ -56,6 +58,12 @@ class Event(NamedTuple):
             return None
         key = topic_key(topic, self.attributes.get("topicid"))
         return Position(key, int(match[1]), int(match[2]))
+
+    @property
+    def skipped(self) -> int:
+        """How many offsets just before the event's are no messages, as its source noticed."""
+        count = str(self.attributes.get("skippedoffsets") or "")
+        return int(count) if COUNT.fullmatch(count) else 0
 
     def __str__(self) -> str:
         return f"event {self.attributes['id']} of {self.attributes['source']}"
@@ -176,10 +184,21 @@ def _check_once(names: Iterable[str]) -> None:
             raise ValueError(f"{name.removeprefix('ce-')}: its header is there {number} times")
 
 
-def coverage_of_positions(positions: Iterable[Position | None]) -> Coverage:
-    """The coverage of these Kafka positions; None is left out."""
+def coverage_of_positions(
+    positions: Iterable[Position | None], skipped: Iterable[int] = ()
+) -> Coverage:
+    """The coverage of these Kafka positions; None is left out.
+
+    `skipped` are the numbers of offsets just before each position that are no messages.
+    """
     offsets: dict[tuple[str, int], list[int]] = {}
-    for position in positions:
-        if position is not None:
-            offsets.setdefault((position.topic, position.partition), []).append(position.offset)
-    return Coverage.of(offsets)
+    gaps: list[Coverage] = []
+    for position, count in zip_longest(positions, skipped, fillvalue=0):
+        if not isinstance(position, Position):
+            continue
+        offsets.setdefault((position.topic, position.partition), []).append(position.offset)
+        if count:
+            low = max(0, position.offset - count)
+            gap = np.array([[low, position.offset]], np.int64)
+            gaps.append(Coverage({(not_messages_key(position.topic), position.partition): gap}))
+    return Coverage.union([Coverage.of(offsets), *gaps])

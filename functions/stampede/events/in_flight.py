@@ -23,6 +23,7 @@ class AssignedPartition:
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
+        self.next: int | None = None  # the offset after the last record taken
         self.offsets = Offsets()
         self.committed: int | None = None
         self.tasks: set[asyncio.Task[None]] = set()  # used by the event loop only

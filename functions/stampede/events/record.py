@@ -41,9 +41,10 @@ class Record(NamedTuple):
     headers: Iterable[tuple[str, bytes | None]]
     value: bytes
     topic_id: str | None = None  # see `TopicIds`
+    skipped: int = 0  # offsets just before this one that are no messages
 
     @classmethod
-    def of(cls, message: Any, topic_id: str | None = None) -> "Record":
+    def of(cls, message: Any, topic_id: str | None = None, skipped: int = 0) -> "Record":
         """The record in a `confluent_kafka.Message`; a null value becomes empty bytes."""
         kind, milliseconds = message.timestamp()
         try:
@@ -59,6 +60,7 @@ class Record(NamedTuple):
             headers,
             message.value() or b"",
             topic_id,
+            skipped,
         )
 
     def __str__(self) -> str:
@@ -98,6 +100,8 @@ class CloudEventHeaders:
         }
         if record.topic_id:
             headers["ce-topicid"] = record.topic_id
+        if record.skipped:
+            headers["ce-skippedoffsets"] = str(record.skipped)
         if record.milliseconds is not None and FIRST <= record.milliseconds <= LAST:
             headers["ce-time"] = _time(record.milliseconds)
         # A KafkaSource sets no attribute for a null or empty key.

@@ -25,8 +25,9 @@ from stampede.alerts.care import Care
 from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.batching import Outcome
-from stampede.events.event import Position
+from stampede.events.event import Position, coverage_of_positions
 from stampede.settings import Settings
+from stampede.store.coverage import Coverage
 
 CLOCK_PER_CPU_SECOND = 20  # how much longer a deadline is by the clock than in CPU time
 OUT_OF_MEMORY = 86  # exit status of a worker that outgrew its limit
@@ -51,12 +52,21 @@ class Batch(NamedTuple):
     suspect
         Notes the numbers of the messages that are about to be read. If the worker dies, one of
         them is to blame.
+    skipped
+        How many offsets just before each position are no messages; empty if none are.
     """
 
     messages: Sequence[bytes | memoryview]
     positions: Sequence[Position | None]
     care: Care = Care.FAST
     suspect: Callable[[Sequence[int]], None] = _suspect_none
+    skipped: Sequence[int] = ()
+
+    def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
+        """The coverage of the messages without an error."""
+        skipped = self.skipped or [0] * len(self.positions)
+        counts = [n for n, error in zip(skipped, outcomes, strict=True) if error is None]
+        return coverage_of_positions(self.stored_positions(outcomes), counts)
 
     def stored_positions(self, outcomes: Sequence[Outcome]) -> list[Position | None]:
         """The positions of the messages without an error."""
@@ -100,6 +110,7 @@ class SpooledBatch(NamedTuple):
     sizes: list[int]
     positions: list[Position | None]
     care: Care
+    skipped: list[int]
 
 
 class BatchFailed(Exception):
@@ -182,7 +193,8 @@ def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exceptio
         spooled.path.unlink()  # now the file cannot outlive this process
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
-        return _outcome(store, Batch(messages, spooled.positions, spooled.care, note.suspect))
+        _, _, positions, care, skipped = spooled
+        return _outcome(store, Batch(messages, positions, care, note.suspect, skipped))
 
 
 def _outcome(store: BatchStorer, batch: Batch) -> StoredBatch | Exception:

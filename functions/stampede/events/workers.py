@@ -107,7 +107,9 @@ class Workers:
         begin = time.perf_counter()
         sizes = [len(event.data) for event in events]
         with self._spooled(events) as (path, file):
-            batch = SpooledBatch(path, sizes, [event.position for event in events], care)
+            positions = [event.position for event in events]
+            skipped = [event.skipped for event in events]
+            batch = SpooledBatch(path, sizes, positions, care, skipped)
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)

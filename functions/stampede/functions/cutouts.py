@@ -6,7 +6,6 @@ sender sends the event again.
 """
 
 from stampede.clock import Stopwatch
-from stampede.events.event import coverage_of_positions
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
@@ -26,7 +25,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch = Stopwatch()
         decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
-        coverage = coverage_of_positions(batch.stored_positions(decoded.faults))
+        coverage = batch.coverage(decoded.faults)
         pack = write_pack(decoded.rows, coverage)
         watch.lap("pack")
         stored = 0

@@ -157,7 +157,7 @@ class KafkaAudit:
         due = within(gaps, low, high if committed is None else committed)
         missing = self._messages(entry, due)
         in_flight = [] if committed is None else self._waiting(entry, within(gaps, committed, high))
-        not_messages = entry.missing_count - count(forgotten) - count(missing) - count(in_flight)
+        skipped = entry.missing_count - count(forgotten) - count(missing) - count(in_flight)
         if forgotten:
             faults.append(f"Kafka deleted {named(forgotten)} before they were stored")
         if not account.all.intervals(*partition):
@@ -168,7 +168,7 @@ class KafkaAudit:
         return entry._replace(
             missing=[*forgotten, *missing],
             in_flight=in_flight,
-            not_messages=not_messages,
+            not_messages=entry.not_messages + skipped,
             faults=tuple(faults),
         )
 

@@ -5,7 +5,6 @@ have no column in the table are stored beside it, under the survey's names.
 """
 
 from stampede.clock import Stopwatch
-from stampede.events.event import coverage_of_positions
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
@@ -32,8 +31,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             stored += len(data)
         watch.lap("raw")
         if decoded.rows.num_rows:
-            positions = batch.stored_positions(decoded.faults)
-            table.append(decoded.rows, coverage_of_positions(positions))
+            table.append(decoded.rows, batch.coverage(decoded.faults))
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 

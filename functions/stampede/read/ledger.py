@@ -21,7 +21,7 @@ def as_json(page: LedgerPage) -> dict[str, list[dict[str, Any]]]:
     """One item per table and topic partition; intervals of offsets are half-open."""
     items = []
     for entry in page.entries:
-        stored, dead_lettered, _ = page.accounts[entry.table]
+        stored, dead_lettered, *_ = page.accounts[entry.table]
         partition = topic_key(entry.topic, entry.topic_id), entry.partition
         items.append(
             {

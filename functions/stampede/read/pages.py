@@ -100,7 +100,7 @@ def front_page(entries: Sequence[Entry]) -> str:
             topic_id or None,
             table,
             partitions=len(group),
-            received=sum(entry.high - entry.low for entry in group),
+            received=sum(entry.received for entry in group),
             stored=sum(entry.stored for entry in group),
             dead_lettered=sum(entry.dead_lettered for entry in group),
             missing=sum(entry.missing_count for entry in group),

@@ -29,6 +29,14 @@ def split_topic_key(key: str) -> tuple[str, str | None]:
     return topic, topic_id or None
 
 
+def not_messages_key(key: str) -> str:
+    """The key under which a coverage keeps the offsets of a topic that are no messages.
+
+    Neither a topic's name nor its id has a ``~``.
+    """
+    return f"{key}~"
+
+
 class Coverage:
     """An immutable set of Kafka offsets.
 
@@ -116,6 +124,15 @@ class Coverage:
             return []
         wanted = Coverage({(topic, partition): np.array([[low, high]], np.int64)})
         return (wanted - self).intervals(topic, partition)
+
+    def split(self) -> tuple["Coverage", "Coverage"]:
+        """The offsets of messages, and those that are no messages, both under the topics' keys."""
+        messages: dict[PartitionId, np.ndarray] = {}
+        others: dict[PartitionId, np.ndarray] = {}
+        for (key, number), spans in self._spans.items():
+            topic = key.removesuffix("~")
+            (messages if topic == key else others)[topic, number] = spans
+        return Coverage(messages), Coverage(others)
 
     def renamed(self, topic_keys: Mapping[str, str]) -> "Coverage":
         """The same offsets under other topic keys; keys that are not in the mapping stay."""

@@ -28,11 +28,14 @@ class Account(NamedTuple):
 
     `quarantined` names the runs and the objects of dead letters that cannot be read or verified,
     and why: their offsets do not count.
+    `not_messages` are offsets that Kafka's consumers skip, such as the control records of
+    transactions: the source noticed them.
     """
 
     stored: Coverage
     dead_lettered: Coverage
     quarantined: Mapping[str, str] = MappingProxyType({})
+    not_messages: Coverage = Coverage()
 
     @property
     def all(self) -> Coverage:
@@ -41,8 +44,10 @@ class Account(NamedTuple):
 
     def renamed(self, topic_keys: Mapping[str, str]) -> "Account":
         """The same offsets under other topic keys; see `Coverage.renamed`."""
-        stored, dead = (one.renamed(topic_keys) for one in (self.stored, self.dead_lettered))
-        return Account(stored, dead, self.quarantined)
+        stored, dead, others = (
+            one.renamed(topic_keys) for one in (self.stored, self.dead_lettered, self.not_messages)
+        )
+        return Account(stored, dead, self.quarantined, others)
 
 
 class Entry(NamedTuple):
@@ -95,7 +100,14 @@ def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dic
         dead = dead_lettered(objects, name, quarantined)
         table = tables[name] if tables else Table(objects, spec)
         table.refresh()
-        by_table[name] = Account(table.coverage(), dead, quarantined | dict(table.quarantined()))
+        stored, skipped = table.coverage().split()
+        dead, skipped_before_dead = dead.split()
+        by_table[name] = Account(
+            stored,
+            dead,
+            quarantined | dict(table.quarantined()),
+            skipped | skipped_before_dead,
+        )
     return by_table
 
 
@@ -196,7 +208,8 @@ def entries(
             high,
             _count_offsets(account.stored, topic_key, partition),
             _count_offsets(account.dead_lettered - account.stored, topic_key, partition),
-            account.all.missing(topic_key, partition, low, high),
+            (account.all | account.not_messages).missing(topic_key, partition, low, high),
+            not_messages=_count_offsets(account.not_messages - account.all, topic_key, partition),
         )
         for table, account in by_table.items()
         for (topic_key, partition), (low, high) in sorted(ranges.items())

@@ -54,6 +54,17 @@ def test_without_a_subject() -> None:
     assert Event({"id": "1", "source": SOURCE}, b"").position is None
 
 
+def test_offsets_that_are_no_messages_are_covered_apart() -> None:
+    positions = [position("partition:0#5"), None, position("partition:0#9")]
+    stored, others = coverage_of_positions(positions, [0, 0, 3]).split()
+    topic = "ztf_20261120_programid1"
+    assert stored == Coverage.of({(topic, 0): [5, 9]})
+    assert others == Coverage.of({(topic, 0): [6, 7, 8]})
+    # A count that is wrong never reaches below the first offset.
+    _, others = coverage_of_positions([position("partition:0#2")], [10**17]).split()
+    assert others == Coverage.of({(topic, 0): [0, 1]})
+
+
 def test_coverage_of_positions_skips_events_without_one() -> None:
     positions = [position(f"partition:{p}#{o}") for p, o in [(0, 5), (1, 2), (0, 6), (0, 5)]]
     topic = "ztf_20261120_programid1"

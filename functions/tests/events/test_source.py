@@ -212,6 +212,28 @@ def test_an_offset_that_was_committed_in_another_topic_is_not_believed(
     assert arrived(sink) == {at: body for at, body in made.items() if at[0] != 1 or at[1] >= 4}
 
 
+def test_the_source_says_which_offsets_are_no_messages(start, kafka, topic, committed) -> None:
+    """Control records of transactions, and what was aborted; not what retention deleted."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+
+    def transaction(count: int, commit: bool) -> None:
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce(topic, b"alert", partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+
+    for count, commit in ((2, True), (3, False), (2, True)):  # offsets 0-1, 3-5 aborted, 7-8
+        transaction(count, commit)
+    with Receiver() as sink:
+        sink.delay = 1.0
+        start(sink, STAMPEDE_IN_FLIGHT="2")
+        eventually(lambda: len(sink.accepted) >= 4)
+        skipped = {e.place[1]: e.headers.get("ce-skippedoffsets") for e in sink.accepted}
+        assert skipped == {0: None, 1: None, 7: "5", 8: None}
+
+
 def created(admin: AdminClient, topic: str) -> bool:
     """Create a topic; False as long as the old one of this name is not gone."""
     try:

@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from stampede.events.event import Position, coverage_of_positions
 from stampede.functions.audit import audit
 from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
@@ -11,6 +12,7 @@ from stampede.store.coverage import topic_key
 from stampede.store.ledger import Entry
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import TABLES
+from stampede.store.tables import Table
 from tests.functions.test_audit import produce, store, topic_id
 
 
@@ -179,3 +181,19 @@ def test_offsets_of_an_epoch_count_when_the_source_knows_ids(objects, settings, 
     store_both(back, {(present, 0): range(6), (f"{topic}@7", 0): range(6, 10)})
     entry = of_partition(audit(back, settings.model_copy(update={"topic_epoch": "7"}), [topic]))
     assert (entry.topic_id, entry.stored, entry.missing) == ("7", 10, [])
+
+
+def test_control_records_that_kafka_deleted_are_not_missing_if_the_source_saw_them(
+    objects, settings, topic
+) -> None:
+    produce(settings, topic, {0: 12})
+    key = topic_key(topic, topic_id(settings, topic))
+    for offsets, skipped in (([0, 1, 4], [0, 0, 2]), ([8, 9, 10, 11], [0, 0, 0, 0])):
+        positions = [Position(key, 0, offset) for offset in offsets]
+        covered = coverage_of_positions(positions, skipped)
+        for table, spec in TABLES.items():
+            Table(objects, TABLES[table]).append(spec.schema.empty_table(), covered)
+    forget(settings, topic, 0, 8)
+    entry = of_partition(audit(objects, settings, [topic]))
+    assert entry.missing == [(5, 8)]
+    assert (entry.not_messages, entry.received) == (2, 10)

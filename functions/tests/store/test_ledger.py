@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from stampede.errors import Damaged
-from stampede.events.event import Event
+from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.functions.deadletters import write_letters
 from stampede.store import ledger
 from stampede.store.coverage import Coverage
@@ -142,6 +142,15 @@ def test_offsets_above_the_high_watermark_are_not_missing() -> None:
     }
     entries = lines(found, {(TOPIC, 0): (0, 2)})
     assert not entries["detections", TOPIC, 0].missing
+
+
+def test_what_the_source_skipped_is_not_missing(objects) -> None:
+    positions = [Position(f"{TOPIC}@id", 0, offset) for offset in (0, 1, 5)]
+    for table in TABLES:
+        store(objects, table, coverage_of_positions(positions, [0, 0, 3]))
+    for entry in ledger.entries(ledger.accounts(objects)):
+        assert (entry.topic, entry.topic_id, entry.missing) == (TOPIC, "id", [])
+        assert (entry.received, entry.stored, entry.not_messages) == (3, 3, 3)
 
 
 def test_expected_counts_of_files_are_recorded(objects) -> None:
