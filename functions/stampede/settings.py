@@ -227,6 +227,16 @@ class Settings(BaseSettings):
         description="scopes that need no token though others do, separated by commas: pages, "
         "cutouts, lightcurves, bulk, ledger",
     )
+    oidc_issuer: str = Field(
+        "", description="URL of an OpenID Connect provider whose tokens open `read` too"
+    )
+    oidc_audience: str = Field("", description="audience that those tokens must be for")
+    oidc_prefix: str = Field(
+        "stampede:", description="what the scopes in those tokens begin with: stampede:bulk"
+    )
+    oidc_scopes: str = Field(
+        "", description="scopes that each of those tokens has, separated by commas; * for all"
+    )
     limit_clients: bool = Field(
         False, description="whether `read` answers 429 to a client that asks too often"
     )

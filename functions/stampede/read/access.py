@@ -1,5 +1,6 @@
 """Who may use a route: everybody, or who has a token of its scope; and how often."""
 
+import asyncio
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -8,6 +9,7 @@ from starlette.responses import Response
 from stampede.errors import SetupError
 from stampede.read.client_limits import RATES, ClientLimits, Proxies
 from stampede.read.errors import Forbidden, Unauthorized
+from stampede.read.oidc import Oidc
 from stampede.read.tokens import SCOPES, Token, TokenFile
 from stampede.settings import Settings
 
@@ -18,7 +20,9 @@ class Access(NamedTuple):
     Attributes
     ----------
     tokens
-        None: every scope is open.
+        None: there is no file of tokens.
+    oidc
+        None: there is no issuer. With neither every scope is open.
     open_scopes
         Scopes that need no token.
     limits
@@ -26,6 +30,7 @@ class Access(NamedTuple):
     """
 
     tokens: TokenFile | None
+    oidc: Oidc | None
     open_scopes: frozenset[str]
     limits: ClientLimits | None
     proxies: Proxies
@@ -39,6 +44,7 @@ class Access(NamedTuple):
         rates = {**RATES, **settings.client_rates}
         return cls(
             TokenFile(settings.tokens) if settings.tokens else None,
+            Oidc(settings) if settings.oidc_issuer else None,
             open_scopes,
             ClientLimits(rates) if settings.limit_clients else None,
             Proxies(_words(settings.trusted_proxies)),
@@ -46,11 +52,15 @@ class Access(NamedTuple):
 
     def is_open(self, scope: str) -> bool:
         """Whether a scope needs no token; the scope "" never does."""
-        return self.tokens is None or not scope or scope in self.open_scopes
+        doors = self.tokens or self.oidc
+        return doors is None or not scope or scope in self.open_scopes
 
-    def check(self, request: Request, scope: str) -> None:
-        """Raise `Unauthorized`, `Forbidden` or `TooManyRequests` if the client may not ask."""
-        token = self._token(request)
+    async def check(self, request: Request, scope: str) -> None:
+        """Raise `Unauthorized`, `Forbidden` or `TooManyRequests` if the client may not ask.
+
+        Raises `IssuerDown` if that cannot be known.
+        """
+        token = await self._token(request)
         if self.limits:
             # One who guesses tokens is counted too, by address.
             client = f"token {token.name}" if token else self.proxies.client_of(request)
@@ -65,11 +75,16 @@ class Access(NamedTuple):
         if not token.allows(scope):
             raise Forbidden(scope)
 
-    def _token(self, request: Request) -> Token | None:
+    async def _token(self, request: Request) -> Token | None:
         kind, _, text = request.headers.get("authorization", "").partition(" ")
-        if self.tokens is None or kind.lower() != "bearer":
+        text = text.strip()
+        if kind.lower() != "bearer":
             return None
-        return self.tokens.find(text.strip())
+        if self.tokens and (found := self.tokens.find(text)):
+            return found
+        if self.oidc and text.count(".") == 2:
+            return await asyncio.to_thread(self.oidc.find, text)
+        return None
 
     def mark(self, response: Response, scope: str) -> Response:
         """Keep an answer that needed a token out of caches that others share."""
