@@ -5,7 +5,6 @@ each image in the pack's bytes while they are still in memory.
 """
 
 import re
-import zlib
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from isal import isal_zlib
 
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
@@ -136,4 +136,4 @@ def _checksums(offsets: np.ndarray, lengths: np.ndarray, data: pa.Buffer) -> lis
     """The CRC-32 of each image: of the bytes that a reader will get."""
     view = memoryview(data)
     places = zip(offsets.tolist(), lengths.tolist(), strict=True)
-    return [zlib.crc32(view[offset : offset + length]) for offset, length in places]
+    return [isal_zlib.crc32(view[offset : offset + length]) for offset, length in places]

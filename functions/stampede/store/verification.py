@@ -4,11 +4,11 @@ A lookup verifies what it reads. This reads everything of one object, for repair
 """
 
 import re
-import zlib
 from collections.abc import Callable
 from hashlib import sha256
 
 import pyarrow as pa
+from isal import isal_zlib
 
 from stampede.errors import Damaged, StoreDown
 from stampede.store.merge import is_sorted
@@ -120,7 +120,7 @@ class _Body:
         if self._sha256:
             self._sha256.update(piece)
         else:
-            self._crc32 = zlib.crc32(piece, self._crc32)
+            self._crc32 = isal_zlib.crc32(piece, self._crc32)
 
     def check(self, objects: Objects) -> None:
         """Raise `Damaged` if they are not what was written."""
