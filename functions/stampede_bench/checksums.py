@@ -24,7 +24,6 @@ from stampede.store import packs, run_format
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
-from stampede.store.reader import RunFile, RunReader
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from stampede_bench import load
@@ -84,7 +83,7 @@ def read(count: int) -> Iterator[Figure]:
     one = Table(objects, DETECTIONS, threads=1)
     one.append(load_points(count), Coverage())
     [run] = one.runs()
-    file: RunFile = RunReader(objects, DETECTIONS, 1 << 20).open(run)
+    file = one.reader.open(run)
     [(group, block)] = file.fetch([0])
     work = partial(many_times, partial(file.decode, group, block))
     spent, _ = per_alert(work, LOOKUPS)
