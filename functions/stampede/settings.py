@@ -191,7 +191,7 @@ class Settings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "packs,thumbnails,replica,retention,leftovers",
+        "restore,packs,thumbnails,replica,retention,leftovers",
         description="steps of reconcile, comma-separated",
     )
     reconcile_days: float = Field(

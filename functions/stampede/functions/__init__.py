@@ -9,6 +9,7 @@ __all__ = [
     "findings",
     "reconcile",
     "replicate",
+    "restore",
     "server",
 ]
 

@@ -15,6 +15,7 @@ KINDS = (
     "superseded",
     "cut-off",
     "damaged",
+    "lost",
 )
 """The kinds of findings: values of the metrics' label ``what``."""
 

@@ -19,6 +19,7 @@ from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeE
 from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
+from stampede.functions.restore import Restorer
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
@@ -60,6 +61,7 @@ class Reconciler:
         self._cutouts_check = PackIndexCheck(self._objects, CUTOUTS, self._add_damaged)
         self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
         steps = {
+            "restore": self._restore,
             "packs": self._index_packs,
             "thumbnails": self._request_thumbnails,
             "replica": self._copy_to_replica,
@@ -131,6 +133,21 @@ class Reconciler:
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
 
+    def _restore(self) -> None:
+        """Restore what one site lost or has damaged from the other."""
+        for restorer in self._restorers():
+            restorer.restore()
+
+    def _restorers(self) -> Iterator[Restorer]:
+        for second in self._sites[1:]:
+            restorer = Restorer(
+                self._objects, second, self._findings, self._repair, self._is_expired
+            )
+            try:
+                yield restorer
+            finally:
+                restorer.close()
+
     def _copy_to_replica(self) -> None:
         """Copy what the second site lacks."""
         if not self._settings.replica:
@@ -188,8 +205,13 @@ class Reconciler:
             ):
                 yield info
 
+    def _is_expired(self, key: str) -> bool:
+        return expired(key, self._settings.cutout_days, now_mjd())
+
     def _add_damaged(self, key: str) -> None:
-        self._findings.add("damaged", key, repaired=False)
+        mended = [restorer.mend_key(key) for restorer in self._restorers()]
+        if not mended:
+            self._findings.add("damaged", key, repaired=False)
 
     def _delete(self, kind: str, site: Objects, key: str) -> None:
         if self._repair:

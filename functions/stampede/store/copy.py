@@ -14,9 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from stampede.errors import StoreDown
+from stampede.errors import Damaged, StoreDown
 from stampede.store.digests import Digests, same
 from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.verification import is_merged, sound, verify
 
 WHOLE = 32 << 20
 """Objects up to this size are one GET and one PUT: to a far site each request is a round trip."""
@@ -56,21 +57,30 @@ class Copier:
             AHEAD * max(1, most_bytes // ((AHEAD + 1) * PIECE)), "fetch"
         )
 
-    def copy(self, key: str) -> Copied:
+    def copy(self, key: str, replace: bool = False) -> Copied:
         """Copy an object unless the target has it. When this returns, the target has all of it.
+
+        If the two sites differ, both are verified: only a copy that is damaged is overwritten, and
+        only by one that reads as it was stored. With `replace` the caller has verified both.
 
         Raises
         ------
         NotFound
             The source has no such object, or no longer has it.
         Damaged
-            The source returns other bytes than were stored.
+            The source returns other bytes than were stored, or the sites differ and it cannot be
+            told which is right. The target is as it was.
         StoreDown
             A site does not answer, or the copy is not what was sent.
         """
-        info = self.source.head(key)
-        if same(info, find(self.target, key)):
-            return Copied(info.size, False)
+        info, other = self.source.head(key), find(self.target, key)
+        if not replace:
+            if same(info, other):
+                return Copied(info.size, False)
+            if other is not None or is_merged(key):
+                verify(self.source, info)
+            if other is not None and sound(self.target, other):
+                raise Damaged(f"{key} differs at the two sites, and both read as stored")
         in_parts = info.size > WHOLE
         digests = Digests(info, in_parts)
         if in_parts:

@@ -10,25 +10,30 @@ import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
-from stampede.store.digests import Digests
 from stampede.store.merge import one_array, order_codes, sort_unique
-from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.objects import ObjectInfo, find
 from stampede.store.runs import Run, RunInfo
 from stampede.store.tables import Table
+from stampede.store.verification import verify
 
-PIECE = 8 << 20
 # Rows of a run that are looked up elsewhere when its coverage says already that all are there.
 SAMPLE = 64
 
 
 class Holders:
-    """Asks whether runs of a table are whole, and whether they hold what another run holds.
+    """Asks whether runs of a table are whole, and whether others hold what a run holds.
 
     Remembers which objects it has verified, so that each is read once.
+
+    Parameters
+    ----------
+    other
+        The table whose runs may hold it: the same one, or the same one at another site.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, other: Table | None = None) -> None:
         self._table = table
+        self._other = other or table
         self._verified: set[ObjectInfo] = set()
         self.damaged: dict[str, str] = {}
         """Keys of the parts found lost or damaged, and what is wrong with each."""
@@ -82,7 +87,7 @@ class Holders:
     def _rows_held(self, rows: pa.Table, among: Sequence[RunInfo]) -> bool:
         spec = self._table.spec
         rows = rows.select(spec.schema.names).cast(spec.schema)
-        found = self._table.lookup_among(rows[spec.leading].unique().to_pylist(), among)
+        found = self._other.lookup_among(rows[spec.leading].unique().to_pylist(), among)
         both = sort_unique(pa.concat_tables([found, rows]), spec)
         return both.num_rows == found.num_rows and all(
             _same_bits(both[name], found[name]) for name in spec.schema.names
@@ -100,14 +105,6 @@ class Holders:
             return False
         self._verified.add(info)
         return True
-
-
-def verify(objects: Objects, info: ObjectInfo) -> None:
-    """Raise `Damaged` if an object does not read as it was stored."""
-    digests = Digests(info, in_parts=False)
-    for start in range(0, info.size, PIECE):
-        digests.add(objects.get(info.key, start, PIECE))
-    digests.check()
 
 
 def _spread(numbers: range, most: int) -> list[int]:

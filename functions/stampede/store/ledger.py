@@ -5,6 +5,7 @@ It is read only from footers in the store: those of a table's runs and of its de
 """
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -155,7 +156,7 @@ def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
 
 def expect(objects: Objects, topic: str, count: int) -> None:
     """Record that `topic`, which Kafka does not know, has `count` alerts in partition 0."""
-    objects.put(f"{EXPECTED}{topic}", str(count).encode())
+    objects.put(f"{EXPECTED}{topic}", f"{count} {_check(topic, count)}".encode())
 
 
 def expected(
@@ -167,15 +168,32 @@ def expected(
     """
     spans = {}
     for info in objects.list(EXPECTED):
-        data = objects.get(info.key)
-        if NUMBER.fullmatch(data):
-            spans[info.key.removeprefix(EXPECTED), 0] = 0, int(data)
-            continue
-        reason = f"{info.key} does not hold a number: ingest the same files again"
-        if quarantined is None:
-            raise Damaged(reason)
-        quarantined[info.key] = reason
+        try:
+            number = parse_expected(info.key, objects.get(info.key))
+            spans[info.key.removeprefix(EXPECTED), 0] = 0, number
+        except Damaged as error:
+            if quarantined is None:
+                raise
+            quarantined[info.key] = error.message
     return spans
+
+
+def parse_expected(key: str, data: bytes) -> int:
+    """The number of alerts in an object that `expect` wrote. Raises `Damaged`.
+
+    It has its checksum behind it, unless it was written before there were checksums.
+    """
+    number, _, checksum = data.partition(b" ")
+    topic = key.removeprefix(EXPECTED)
+    if not NUMBER.fullmatch(number):
+        raise Damaged(f"{key} does not hold a number: ingest the same files again")
+    if number != data and checksum != _check(topic, int(number)).encode():
+        raise Damaged(f"{key} does not hold the number that was stored: ingest the files again")
+    return int(number)
+
+
+def _check(topic: str, count: int) -> str:
+    return f"{zlib.crc32(f'{topic} {count}'.encode()):08x}"
 
 
 def entries(

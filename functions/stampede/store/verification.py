@@ -11,13 +11,14 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.errors import Damaged, StoreDown
+from stampede.store.ledger import parse_expected
 from stampede.store.merge import is_sorted
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import night_of, read_pack
 from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
 from stampede.store.runs import RunInfo, RunName, digest, prefix
-from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec
+from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec, TableSpec
 
 _NAMED = re.compile(r"(alerts|deadletters)/.+/([0-9a-f]{32})\.parquet")
 _PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
@@ -45,12 +46,44 @@ def verify(objects: Objects, info: ObjectInfo) -> None:
         check(objects, info)
 
 
+def sound(objects: Objects, info: ObjectInfo) -> bool:
+    """Whether `verify` finds no fault. Raises `NotFound`, `StoreDown`."""
+    try:
+        verify(objects, info)
+    except Damaged:
+        return False
+    return True
+
+
+def foreign(key: str) -> bool:
+    """Whether no object of the store has such a key."""
+    try:
+        _check_of(key)
+    except Damaged:
+        return True
+    return False
+
+
+def table_of(key: str) -> TableSpec | None:
+    """The table whose part of a run has this key; None if it is no such key."""
+    if not RunName.parse(key):
+        return None
+    folder = key.rpartition("/")[0] + "/"
+    return next((spec for spec in ALL_TABLES.values() if folder == prefix(spec.name)), None)
+
+
+def is_merged(key: str) -> bool:
+    """Whether a key is that of a part of a merged run, whose name is no digest of its bytes."""
+    name = RunName.parse(key) if table_of(key) else None
+    return name is not None and name.level > 0
+
+
 def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
     if night_of(key) is not None:
         return _check_pack
     if _NAMED.fullmatch(key):
         return _check_digest
-    if RunName.parse(key) and key.rpartition("/")[0] + "/" in map(prefix, ALL_TABLES):
+    if table_of(key):
         return _check_run
     if _EXPECTED.fullmatch(key):
         return _check_number
@@ -71,8 +104,7 @@ def _check_digest(objects: Objects, info: ObjectInfo) -> None:
 
 
 def _check_number(objects: Objects, info: ObjectInfo) -> None:
-    if not _whole(objects, info).isdigit():
-        raise Damaged(f"{info.key} is damaged: it does not hold a number")
+    parse_expected(info.key, _whole(objects, info))
 
 
 def _whole(objects: Objects, info: ObjectInfo) -> bytes:

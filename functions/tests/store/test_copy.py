@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,11 +11,16 @@ import pytest
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store import copy as module
+from stampede.store.compaction import compact
 from stampede.store.copy import AHEAD, PIECE, Copied, Copier
+from stampede.store.coverage import Coverage
 from stampede.store.digests import same
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.open import open_objects
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
+from tests.support.rows import many
 from tests.support.watched_objects import Changed, Watched
 
 STEP = 6 << 20
@@ -80,7 +86,7 @@ def test_a_damaged_object_is_not_copied(size: int, named: bool) -> None:
     source, target = Changed(MemoryObjects(), read=flip_a_bit), MemoryObjects()
     key = name_of(data_of(size)) if named else "tables/cutouts/0001-" + 32 * "0" + ".parquet"
     source.put(key, data_of(size))
-    with pytest.raises(Damaged, match="does not read as it was stored"):
+    with pytest.raises(Damaged, match=key):
         copier(source, target).copy(key)
     assert list(target.list("")) == []
 
@@ -206,3 +212,56 @@ def test_between_buckets(bucket, ceph) -> None:
 
 def test_pieces_are_large_enough_for_s3() -> None:
     assert PIECE >= 5 << 20
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_good_copy_is_never_overwritten_by_a_damaged_one(merged: bool) -> None:
+    source, target, key = MemoryObjects(), MemoryObjects(), stored_run(merged)
+    good = key[1]
+    for store in (source, target):
+        store.put(key[0], good)
+    source.put(key[0], flipped(good, 300))
+    with pytest.raises(Damaged):
+        copier(source, target).copy(key[0])
+    assert target.get(key[0]) == good
+    source.put(key[0], good)
+    target.put(key[0], flipped(good, 300))
+    assert copier(source, target).copy(key[0]).moved
+    assert target.get(key[0]) == good
+    for store in (source, target):
+        store.put(key[0], flipped(good, 300 if store is source else 310))
+    with pytest.raises(Damaged):
+        copier(source, target).copy(key[0])
+    assert target.get(key[0]) == flipped(good, 310)
+
+
+def test_a_damaged_merged_run_is_not_copied() -> None:
+    source, target = MemoryObjects(), MemoryObjects()
+    key, good = stored_run(True)
+    source.put(key, flipped(good, 300))
+    with pytest.raises(Damaged):
+        copier(source, target).copy(key)
+    assert not list(target.list(""))
+
+
+def test_two_objects_that_cannot_be_told_apart_are_left_as_they_are() -> None:
+    source, target = MemoryObjects(), MemoryObjects()
+    source.put("notes", b"one")
+    target.put("notes", b"two")
+    with pytest.raises(Damaged, match="notes"):
+        copier(source, target).copy("notes")
+    assert target.get("notes") == b"two"
+
+
+def stored_run(merged: bool) -> tuple[str, bytes]:
+    store = MemoryObjects()
+    table = Table(store, DETECTIONS, threads=1)
+    for number in range(2):
+        table.append(many(100, 3, number), Coverage.of({("alerts", 0): [number]}))
+    compact(table, datetime.now(UTC), fanout=2)
+    [info] = store.list(f"tables/detections/{merged:04}") if merged else [table.listed()[0].object]
+    return info.key, store.get(info.key)
+
+
+def flipped(data: bytes, byte: int) -> bytes:
+    return data[:byte] + bytes([data[byte] ^ 16]) + data[byte + 1 :]

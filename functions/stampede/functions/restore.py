@@ -1,0 +1,119 @@
+"""Restores what one site lost or has damaged from the other, both ways.
+
+Packs come before the runs that point into them, as in every copy. What has no verified copy at
+either site, or two that differ, is reported and left as it is.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from stampede.errors import Damaged, NotFound
+from stampede.functions.findings import Findings
+from stampede.store.copy import Copier
+from stampede.store.objects import Objects
+from stampede.store.schema import ALL_TABLES
+from stampede.store.site_differences import (
+    Difference,
+    Good,
+    LostAtFirst,
+    differences,
+    good_copy,
+    run_order,
+)
+from stampede.store.tables import Table
+
+
+class Restorer:
+    """Mends two sites.
+
+    Parameters
+    ----------
+    expired
+        Whether an object of that key is past its retention.
+    """
+
+    def __init__(
+        self,
+        first: Objects,
+        second: Objects,
+        findings: Findings,
+        repair: bool,
+        expired: Callable[[str], bool],
+    ) -> None:
+        self._first, self._second = first, second
+        self._findings, self._repair, self._expired = findings, repair, expired
+        self._seen: set[str] = set()  # one finding for each object
+        self._to_first, self._to_second = Copier(second, first), Copier(first, second)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._to_first.close()
+        self._to_second.close()
+
+    def restore(self) -> None:
+        """Find what differs in two listings, or is in quarantine, and mend it. Raises `StoreDown`.
+
+        What only the first site has is not looked at: the step `replica` copies it.
+        """
+        for site in (self._first, self._second):
+            for key in quarantined(site):
+                self.mend_key(key)
+        lost_at_first = LostAtFirst(self._first, self._second, self._expired)
+        runs: list[Difference] = []
+        try:
+            for difference in differences(self._first, self._second):
+                if difference.first is None and difference.second is not None:
+                    if lost_at_first.lost(difference.second):
+                        if run_order(difference.key)[0]:
+                            runs.append(difference)
+                        else:
+                            self.mend(difference)
+                elif difference.second is not None:
+                    self.mend(difference)
+        finally:
+            lost_at_first.close()
+        for difference in runs:
+            self.mend(difference)
+
+    def mend(self, difference: Difference) -> bool:
+        """Verify both copies, and write the good one over the other; whether that mended it."""
+        key = difference.key
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        copier, lost = None, None in difference
+        try:
+            good = good_copy(self._first, self._second, difference)
+            copier = {Good.FIRST: self._to_second, Good.SECOND: self._to_first}.get(good)
+            if copier and self._repair:
+                copier.copy(key, replace=True)
+        except NotFound:  # deleted meanwhile
+            return True
+        except Damaged:
+            copier = None
+        kind = "lost" if lost and (copier or difference[1:] == (None, None)) else "damaged"
+        self._findings.add(kind, key, repaired=copier is not None)
+        return copier is not None and self._repair
+
+    def mend_key(self, key: str) -> bool:
+        """As `mend`, for an object that was found damaged or lost at a site."""
+        found = []
+        for site in (self._first, self._second):
+            info = None
+            with suppress(NotFound):
+                info = site.head(key)
+            found.append(info)
+        return self.mend(Difference(key, found[0], found[1]))
+
+
+def quarantined(objects: Objects) -> dict[str, str]:
+    """The objects that a site's tables leave out, or lack: key and reason. Raises `StoreDown`."""
+    found: dict[str, str] = {}
+    for spec in ALL_TABLES.values():
+        table = Table(objects, spec, cache_bytes=0)
+        try:
+            table.refresh()
+            found |= table.quarantined()
+        finally:
+            table.close()
+    return found

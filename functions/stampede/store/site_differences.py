@@ -1,0 +1,128 @@
+"""What two sites do not have in common, and which of two copies is the one that was stored."""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from stampede.errors import Damaged
+from stampede.store import ledger
+from stampede.store.digests import same
+from stampede.store.holders import Holders
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.packs import night_of
+from stampede.store.runs import RunName, live
+from stampede.store.schema import ALL_TABLES
+from stampede.store.tables import Table
+from stampede.store.verification import sound, table_of
+
+
+class Difference(NamedTuple):
+    """An object that is not the same at both sites; None where a site lacks it."""
+
+    key: str
+    first: ObjectInfo | None
+    second: ObjectInfo | None
+
+
+def differences(first: Objects, second: Objects) -> Iterator[Difference]:
+    """All objects that differ, in key order: two listings read side by side."""
+    at_second = iter(second.list(""))
+    other = next(at_second, None)
+    for info in first.list(""):
+        while other and other.key < info.key:
+            yield Difference(other.key, None, other)
+            other = next(at_second, None)
+        if other is None or other.key != info.key:
+            yield Difference(info.key, info, None)
+            continue
+        if not same(info, other):
+            yield Difference(info.key, info, other)
+        other = next(at_second, None)
+    while other:
+        yield Difference(other.key, None, other)
+        other = next(at_second, None)
+
+
+class Good(StrEnum):
+    """Where an object reads as it was stored."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+    NEITHER = "neither"
+
+
+def good_copy(first: Objects, second: Objects, difference: Difference) -> Good:
+    """Verify both copies of an object. Raises `NotFound`, `StoreDown`."""
+    one = difference.first is not None and sound(first, difference.first)
+    other = difference.second is not None and sound(second, difference.second)
+    if one and other:
+        return Good.BOTH
+    return Good.FIRST if one else Good.SECOND if other else Good.NEITHER
+
+
+class LostAtFirst:
+    """Tells what the first site has lost from what it has deleted or merged, by the second site.
+
+    Parameters
+    ----------
+    expired
+        Whether an object of that key is past its retention.
+    """
+
+    def __init__(self, first: Objects, second: Objects, expired: Callable[[str], bool]) -> None:
+        self._first, self._second, self._expired = first, second, expired
+        self._tables: dict[str, tuple[Table, Table]] = {}
+
+    def lost(self, info: ObjectInfo) -> bool:
+        """Whether an object, which only the second site has, was lost at the first."""
+        key = info.key
+        if key.startswith(("packs/", "thumbnails/")):
+            return night_of(key) is not None and not self._expired(key)
+        if key.startswith(ledger.DEAD_LETTERS):
+            return self._letters_lost(info)
+        spec = table_of(key)
+        if spec:
+            return self._run_lost(spec.name, info)
+        return key.startswith(("alerts/", ledger.EXPECTED))
+
+    def close(self) -> None:
+        """Stop the threads."""
+        for tables in self._tables.values():
+            for table in tables:
+                table.close()
+
+    def _letters_lost(self, info: ObjectInfo) -> bool:
+        """A letter is purged only when its alert is stored."""
+        name = info.key.split("/")[1]
+        if name not in ALL_TABLES:
+            return False
+        try:
+            letters = ledger.read_coverage(self._second, info)
+        except Damaged:
+            return False
+        table, _ = self._of(name)
+        return bool(letters - table.coverage() - ledger.dead_lettered(self._first, name))
+
+    def _run_lost(self, name: str, info: ObjectInfo) -> bool:
+        """A run is deleted only when other runs hold its coverage and its rows."""
+        first, second = self._of(name)
+        part = next((part for part in second.listed() if part.key == info.key), None)
+        if part is None:  # not readable there either
+            return False
+        if any(part.key == other.key for other in first.listed()):
+            return False
+        damaged = first.quarantined()
+        whole = [run for run in live(first.listed()) if not any(one.key in damaged for one in run)]
+        return not Holders(second, first).hold([part], whole, every_row=False)
+
+    def _of(self, name: str) -> tuple[Table, Table]:
+        if name not in self._tables:
+            spec = ALL_TABLES[name]
+            self._tables[name] = Table(self._first, spec), Table(self._second, spec)
+        return self._tables[name]
+
+
+def run_order(key: str) -> tuple[bool, str]:
+    """Sorts runs after the packs that they point into."""
+    return RunName.parse(key) is not None, key
