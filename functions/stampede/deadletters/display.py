@@ -92,7 +92,7 @@ def short(reason: str, file: str | None = None) -> str:
     if len(reason) <= REASON_LENGTH:
         return reason
     half = REASON_LENGTH // 2
-    return f"{reason[: half - 1]} … {reason[1 - half :]}"
+    return f"{reason[: half - 1]} … {reason[2 - half :]}"
 
 
 def letter_details(letter: DeadLetter, whether: Whether) -> Table:

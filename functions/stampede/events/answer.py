@@ -92,9 +92,10 @@ def _reason(text: str) -> str:
         return str(json.loads(text)["detail"])
     # Of an answer the first 1,024 bytes are kept, which may end within the detail.
     begin = re.search(r'"detail": ?"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', text)
-    if not (begin and text.startswith("{")):
-        return text
-    return str(json.loads(f'"{begin[1]}"', strict=False)) + "…"
+    if begin and text.startswith("{"):
+        with suppress(ValueError):
+            return str(json.loads(f'"{begin[1]}"', strict=False)) + "…"
+    return text
 
 
 def retry_after(value: str | None, now: float) -> float:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.deadletters.dead_letter import DeadLetter, write_letters
+from stampede.deadletters.display import short
 from stampede.deadletters.purge import Purged, purge
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.errors import Damaged, NotFound, SetupError
@@ -123,3 +124,12 @@ def test_unknown_and_impossible_ids(objects) -> None:
     for wrong in ("cutouts", "nights/alerts/0/1", "cutouts/alerts/0/x", "cutouts/a/0/1/2", ""):
         with pytest.raises(SetupError, match="not a dead letter's id"):
             DeadLetterReader(objects, DeadLetterFilter(ids=frozenset([wrong])))
+
+
+def test_a_list_shows_where_a_letter_is_and_both_ends_of_its_reason() -> None:
+    assert short("no alert", "a.tar:b.avro[3]") == "a.tar:b.avro[3]: no alert"
+    assert short("a.avro: no alert", "a.avro") == "a.avro: no alert"
+    long = "the bytes do not fit: " + "x" * 1000 + " the fault"
+    assert len(short(long)) <= 400
+    assert short(long).startswith("the bytes do not fit: x")
+    assert short(long).endswith("x the fault")

@@ -1,6 +1,8 @@
 import pytest
 
-from stampede.events.answer import Verdict, judge, retry_after
+from stampede.errors import Undecodable
+from stampede.events.answer import Verdict, judge, reason_of_answer, retry_after
+from stampede.problem import problem_json
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,25 @@ def test_every_status_has_its_verdict(status: int, verdict: Verdict) -> None:
 )
 def test_retry_after(value: str | None, seconds: float) -> None:
     assert retry_after(value, now=10) == seconds
+
+
+PROBLEM = problem_json(Undecodable('first "line"\nsecond: ä\\b'))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (PROBLEM.decode(), 'first "line"\nsecond: ä\\b'),
+        (PROBLEM[:-1].decode(), 'first "line"\nsecond: ä\\b…'),
+        (PROBLEM[: PROBLEM.index(b"second")].decode(), 'first "line"\n…'),
+        (PROBLEM[: PROBLEM.index(b"u00e4")].decode(), 'first "line"\nsecond: …'),
+        (PROBLEM[: PROBLEM.index(b"u00e4") + 3].decode(), 'first "line"\nsecond: …'),
+        ("no document", "no document"),
+        ('{"detail": "x\\q', '{"detail": "x\\q'),
+        ('{"detail": 3, "x', '{"detail": 3, "x'),
+        ('["detail": "x"', '["detail": "x"'),
+    ],
+)
+def test_the_reason_of_an_answer_that_is_cut_off(text: str, reason: str) -> None:
+    """Of an answer the first 1,024 bytes are kept."""
+    assert reason_of_answer(text) == reason

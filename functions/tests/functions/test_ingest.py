@@ -125,7 +125,7 @@ def test_a_cut_off_container_gives_its_whole_records_and_one_dead_letter(
 
 def test_a_cut_off_file_of_300_mb_ends(system: System, tmp_path: Path) -> None:
     path = tmp_path / "huge.avro"
-    alert = made_alerts.ztf_alert(1)
+    alert = container_of(1)
     with path.open("wb") as file:
         file.write(alert[:-100])
         file.truncate(300 << 20)
