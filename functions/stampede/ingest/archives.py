@@ -138,19 +138,25 @@ class Member(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, tar: tarfile.TarFile) -> "Member":
-        """Read the next header. Raises `tarfile.ReadError` if it is damaged."""
+        """Read the next header. Raises `tarfile.ReadError` if it is damaged or missing."""
         try:
-            return super().fromtarfile(tar)
-        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the regular end of a tar
+            member = super().fromtarfile(tar)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # zeros: the end of a tar
+            tar.ended = True  # type: ignore[attr-defined]
             raise
         except tarfile.HeaderError as error:
+            at_end = isinstance(error, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
+            if at_end and getattr(tar, "ended", False):
+                raise
             raise tarfile.ReadError(f"{error}, {tar.offset:,} bytes in") from None
+        tar.ended = False  # type: ignore[attr-defined]  # another tar follows the first
+        return member
 
 
 def _tar(name: str, stream: Stream, limit: int, level: int) -> Iterator[FileAlert]:
     found = None
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=Member) as tar:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=Member, ignore_zeros=True) as tar:  # type: ignore[call-overload]
             for member in iter(tar.next, None):
                 tar.members.clear()  # otherwise they all stay there
                 if member.isfile() and (content := tar.extractfile(member)):

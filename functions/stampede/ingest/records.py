@@ -87,26 +87,40 @@ class _Container:
         self._number = 0  # of the next record
 
     def alerts(self) -> Iterator[FileAlert]:
+        """The alerts of the container, and of containers that follow it in the same file."""
+        told = False
+        while not self._stream.at_end():
+            for alert in self._container():
+                told = alert.fault is not None
+                yield alert
+        if self._stream.fault and not told:
+            yield self._fault(b"", self._stream.position, self._stream.fault)
+
+    def _container(self) -> Iterator[FileAlert]:
         try:
             header = self._header()
             splitter = _Splitter(header.schema, self._limit)
         except StampedeError as error:
-            yield self._fault(self._stream.read(self._limit), 0, error.message)
+            begin = self._stream.position
+            yield self._fault(self._stream.read(self._limit), begin, error.message)
+            self._skip_all()
             return
         self._stream.skip(header.length)
         sync = self._stream.read(SYNC_BYTES)
-        told, empty = False, 0
-        while not self._stream.at_end():
+        empty = 0
+        while not self._stream.at_end() and self._stream.peek(len(MAGIC)) != MAGIC:
             begin, empty = self._stream.position, empty + 1
             for alert in self._block(header.codec, splitter, sync):
-                told, empty = alert.fault is not None, 0
+                empty = 0
                 yield alert
             if empty > MOST_EMPTY:
                 why = f"more than {MOST_EMPTY:,} blocks in a row have no record"
                 yield self._fault(self._stream.read(self._limit), begin, why)
-                return
-        if self._stream.fault and not told:
-            yield self._fault(b"", self._stream.position, self._stream.fault)
+                self._skip_all()
+
+    def _skip_all(self) -> None:
+        while self._stream.read(CHUNK):
+            pass
 
     def _header(self) -> container.Header:
         size = 1 << 16

@@ -220,6 +220,21 @@ def test_a_damaged_tar_gives_what_could_be_read_and_one_fault(
     assert str(path) in fault.fault
 
 
+def test_files_that_were_joined_are_read_to_their_end(tmp_path: Path) -> None:
+    """As by `cat`: what follows the end of the first must not be left out in silence."""
+    good, faults = read(tmp_path / "night.tar", TAR + TAR)
+    assert ([each.data for each in good], faults) == (ALERTS + ALERTS, [])
+    good, (fault,) = read(tmp_path / "night.tar", TAR + b"no tar" * 1000)
+    assert [each.data for each in good] == ALERTS
+    assert "night.tar cannot be read to its end" in fault.fault
+    joined = CONTAINERS["null"] + CONTAINERS["deflate"] + ALERTS[0]
+    good, faults = read(tmp_path / "night.avro", joined)
+    assert ([candid(each) for each in good], faults) == ([*range(1, 9), *range(1, 9), 1], [])
+    good, (fault,) = read(tmp_path / "night.avro", joined + b"Obj\x01 and no more")
+    assert len(good) == 17
+    assert f"from byte {len(joined):,} of" in fault.fault
+
+
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
 def test_a_damaged_gzipped_tar_is_one_fault(tmp_path: Path, at: float) -> None:
     data = gzip.compress(TAR)
