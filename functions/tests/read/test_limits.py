@@ -1,5 +1,6 @@
 """What one client may hold of the read service: slots, bytes, memory, time."""
 
+import gzip
 import json
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from stampede.alerts.columns import KINDS
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
+from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import cutout, fill, point, serving
@@ -197,3 +199,40 @@ def peak(pid: int) -> float:
     with open(f"/proc/{pid}/status") as status:
         (line,) = (line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6
+
+
+def fits(width: int, height: int) -> bytes:
+    """A gzipped FITS file of zeros."""
+    cards = [
+        f"SIMPLE  = {'T':>20}",
+        f"BITPIX  = {8:>20}",
+        f"NAXIS   = {2:>20}",
+        f"NAXIS1  = {width:>20}",
+        f"NAXIS2  = {height:>20}",
+        "END",
+    ]
+    head = "".join(card.ljust(80) for card in cards).ljust(2880).encode()
+    return gzip.compress(head + bytes(-(-width * height // 2880) * 2880))
+
+
+SHAPES = {"square": (8000, 8000), "thin": (1, 60_000_000), "smaller": (3000, 3000)}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_an_image_of_too_many_pixels_is_a_problem_and_takes_no_memory(tmp_path, shape):
+    """64 KB stored as an image can be gigabytes as floats."""
+    rows = [cutout(1, "ztf", "science", "Z1", 59000.0, fits(*shape))]
+    points = [point("Z1", "ztf", 1, 59000.0)]
+    fill(DirectoryObjects(tmp_path), rows, points, Coverage.of({("ztf", 0): [1]}))
+    with serve_read(tmp_path) as (process, address):
+        connection = HTTPConnection(*address, timeout=60)
+        idle = peak(process.pid)
+        for query in ("format=png", "format=npy", "format=png&size=1024"):
+            connection.request("GET", f"/v1/alerts/1/cutouts/science?{query}")
+            got = connection.getresponse()
+            problem = json.loads(got.read())
+            assert (got.status, problem["title"]) == (422, "Bad image")
+            assert "more than" in problem["detail"] or "pixels" in problem["detail"]
+        assert peak(process.pid) - idle < 150
+        connection.close()
