@@ -1,0 +1,250 @@
+"""What the processes around a store do, each with the code that runs in production."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pyarrow as pa
+
+from stampede.alerts.columns import CUTOUT
+from stampede.deadletters.dead_letter import write_letters
+from stampede.deadletters.purge import purge
+from stampede.deadletters.reader import DeadLetterReader, is_stored, stored_offsets
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.events.event import Event
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.pack_index_check import PackIndexCheck, index
+from stampede.store.objects import Objects
+from stampede.store.packs import write_pack
+from stampede.store.replica import Replica
+from stampede.store.schema import CUTOUTS
+from stampede.store.sweep import unneeded_at_second_site
+from stampede.store.tables import Table
+from tests.store.simulation.contents import ALERTS, Version, alert_of
+from tests.store.simulation.requests import Connection, Faults
+from tests.store.simulation.scheduler import Actor
+from tests.store.simulation.world import PACKS, Site, Violation, World
+from tests.support.rows import cutout, table
+
+TOPIC = "alerts"
+CACHE = 1 << 20
+GRACES = (timedelta(0), timedelta(0), timedelta(minutes=5))
+# A wrong clock: seconds fast or slow, or years.
+SKEWS = (timedelta(0), timedelta(0), timedelta(minutes=4), timedelta(-9), timedelta(days=3000))
+
+
+class Processes:
+    """Makes the actors of one simulation."""
+
+    def __init__(self, world: World, faults: Faults) -> None:
+        self.world, self.faults = world, faults
+        self.chance = world.scheduler.chance
+        self._graces = self.chance.choice((GRACES, GRACES[:1]))
+        self._last_offset = 0
+        self._batches: list[list[int]] = []  # not acknowledged yet; any writer may get them
+        self._refused: list[int] = []  # offsets of dead letters, to be replayed
+
+    def connect(self, actor: Actor, site: Site, reads_back: bool = False) -> Connection:
+        """A connection with this simulation's faults."""
+        return Connection(self.world, site, actor, self.faults, reads_back)
+
+    def add(self, kind: str, number: int) -> None:
+        """Start an actor: `kind` is the name of one of the methods below."""
+        behave: Callable[[Actor], None] = getattr(self, kind)
+        skew = self.chance.choice(SKEWS)
+        self.world.scheduler.actors.append(Actor(self.world.scheduler, f"{kind}{number}", behave, skew))
+
+    def writer(self, actor: Actor) -> None:
+        """Stores batches: the pack, then the run; a batch that failed comes again, regrouped."""
+        objects = self.connect(actor, self.world.first)
+        while True:
+            offsets = self._next_batch()
+            try:
+                rows = store_batch(self.world, objects, offsets)
+            except StoreDown:
+                self._batches.append(offsets)
+                continue
+            self.world.acknowledge(rows, offsets)
+            # Writers wait for compactors, or these would only ever list.
+            crowd = len(self.world.first.view().runs)
+            actor.sleep(self.chance.randrange(10 + 6 * crowd * crowd))
+
+    def compactor(self, actor: Actor) -> None:
+        """Compacts, with a clock that may be wrong."""
+        objects = self.connect(actor, self.world.first, reads_back=True)
+        one: Table | None = None
+        while True:
+            if one is None or self.chance.random() < 0.3:
+                one = Table(objects, CUTOUTS, self.chance.choice((0, CACHE, CACHE)), threads=1)
+            self._compact(actor, one)
+            actor.sleep(self.chance.choice((0, 0, 30)))
+
+    def reader(self, actor: Actor) -> None:
+        """Looks up alerts at a site, again and again with one table, and checks the answers."""
+        site = self.chance.choice((self.world.first, self.world.first, self.world.second))
+        objects = self.connect(actor, site)
+        one = Table(objects, CUTOUTS, self.chance.choice((0, CACHE, CACHE)), threads=1)
+        while True:
+            try:
+                read_once(self.world, site, objects, one)
+            except StoreDown:
+                continue  # runs vanish faster than they can be listed, or the store failed
+
+    def replicator(self, actor: Actor) -> None:
+        """Copies what the first site announces, and at times all that is missing."""
+        source = self.connect(actor, self.world.first)
+        target = self.connect(actor, self.world.second, reads_back=True)
+        replica = Replica(source, target, 1)
+        while True:
+            try:
+                if not self.world.events or self.chance.random() < 0.1:
+                    replica.catch_up()
+                else:
+                    events = self.world.events
+                    key = events.pop(self.chance.randrange(len(events)))
+                    try:
+                        replica.copy(key)
+                    except StoreDown:
+                        events.append(key)
+            except StoreDown:
+                continue
+
+    def reconciler(self, actor: Actor) -> None:
+        """Indexes packs that were left without a run, and cleans up at the second site."""
+        first = self.connect(actor, self.world.first)
+        second = self.connect(actor, self.world.second)
+        while True:
+            try:
+                check = PackIndexCheck(first, CUTOUTS, _damaged)
+                for info in check.lacking(first.list(PACKS)):
+                    index(first, info.key)
+                now, grace = self.world.scheduler.now + actor.skew, self.chance.choice(self._graces)
+                for key in unneeded_at_second_site(first, second, now, grace):
+                    second.delete(key)
+            except (NotFound, StoreDown):
+                continue
+
+    def letters(self, actor: Actor) -> None:
+        """Keeps dead letters, has some of them stored after all, and purges what is stored."""
+        objects = self.connect(actor, self.world.first, reads_back=True)
+        plain = self.connect(actor, self.world.first)
+        while True:
+            try:
+                match self.chance.randrange(3):
+                    case 0:
+                        offsets = [self._take_offset() for _ in range(self.chance.randint(1, 3))]
+                        key, data = write_letters("cutouts", [_letter(o) for o in offsets])
+                        plain.put(key, data)
+                        self.world.acknowledge_letters(offsets)
+                        self._refused += offsets
+                        actor.sleep(self.chance.randrange(30))
+                    case 1 if self._refused:
+                        place = self.chance.randrange(len(self._refused))
+                        self._batches.append([self._refused.pop(place)])
+                    case _:
+                        stored = stored_offsets(plain)
+                        purge(
+                            objects,
+                            DeadLetterReader(plain),
+                            lambda name, position: is_stored(stored, name, position),  # noqa: B023
+                        )
+            except (NotFound, StoreDown):
+                continue
+
+    def _compact(self, actor: Actor, one: Table) -> None:
+        try:
+            compact(
+                one,
+                self.world.scheduler.now + actor.skew,
+                fanout=self.chance.choice((2, 3)),
+                run_rows=self.chance.choice((3, 3, 100)),
+                slice_rows=3,
+                grace=self.chance.choice(self._graces),
+                major=self.chance.random() < 0.3,
+            )
+        except StoreDown:
+            pass
+
+    def _next_batch(self) -> list[int]:
+        if self._batches and self.chance.random() < 0.7:
+            offsets = self._batches.pop(self.chance.randrange(len(self._batches)))
+            if self._batches and self.chance.random() < 0.3:
+                offsets += self._batches.pop()
+            return sorted(set(offsets))
+        offsets = [self._take_offset() for _ in range(self.chance.randint(1, 3))]
+        if self.chance.random() < 0.2:  # an event that was stored before comes again
+            offsets.append(self.chance.randint(1, self._last_offset))
+        return sorted(set(offsets))
+
+    def _take_offset(self) -> int:
+        self._last_offset += 1
+        return self._last_offset
+
+
+def store_batch(world: World, objects: Objects, offsets: list[int]) -> dict[int, Version]:
+    """Store the alerts at `offsets` as `cutouts` does; returns the version of each alert."""
+    rows = table([cutout(alert_of(o), "science", b"%d;" % o) for o in offsets], CUTOUT)
+    coverage = Coverage.of({(TOPIC, 0): offsets})
+    pack = write_pack(rows, coverage)
+    images = pack.locations.select(["alert_id", "pack", "offset", "length"]).to_pylist()
+    for row in images:
+        start = row["offset"]
+        data = pack.data.slice(start, row["length"]).to_pybytes()
+        world.written[row["pack"], start] = data
+    objects.put(pack.key, memoryview(pack.data), pack.sha256)
+    Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
+    return {row["alert_id"]: (row["pack"], row["offset"]) for row in images}
+
+
+def read_once(world: World, site: Site, objects: Connection | Site, one: Table) -> None:
+    """Refresh, look up all alerts, and check the answer."""
+    must = dict(world.acknowledged) if site is world.first else {}
+    offsets = set(world.offsets) if site is world.first else set()
+    objects.honest = True
+    one.refresh()
+    rows = one.lookup(range(ALERTS)).to_pylist()
+    covered = one.coverage()
+    found = {row["alert_id"]: (row["pack"], row["offset"]) for row in rows}
+    if len(found) < len(rows):
+        raise Violation("a lookup returned one key twice")
+    if made_up := set(found.values()) - world.written.keys():
+        raise Violation(f"a lookup returned what was never written: {made_up}")
+    for _, partition in covered.partitions():
+        for start, end in covered.intervals(TOPIC, partition):
+            if lacking := {alert_of(offset) for offset in range(start, end)} - found.keys():
+                raise Violation(f"a reader's coverage has alerts that it cannot read: {lacking}")
+    if objects.honest:
+        for alert, version in must.items():
+            if found.get(alert, ("", -1)) < version:
+                raise Violation(f"a reader misses the acknowledged row of alert {alert}")
+        if missing := {o for o in offsets if (TOPIC, 0, o) not in covered}:
+            raise Violation(f"a reader's coverage misses the offsets {sorted(missing)}")
+    if rows:
+        row = rows[0]
+        version = row["pack"], row["offset"]
+        try:
+            image = objects.get(row["pack"], row["offset"], row["length"])
+        except NotFound:
+            raise Violation(f"a row at the {site.name} site points to no pack") from None
+        if image != world.written[version]:
+            raise Violation(f"{version} is another image")
+
+
+def _letter(offset: int) -> Event:
+    attributes = {
+        "id": f"partition:0/offset:{offset}",
+        "source": f"/kafkasources/simulated#{TOPIC}",
+        "subject": f"partition:0#{offset}",
+        "type": "dev.knative.kafka.event",
+        "specversion": "1.0",
+    }
+    return Event(attributes, b"%d;" % offset)
+
+
+def _damaged(key: str) -> None:
+    raise Damaged(f"{key} cannot be read")
+
+
+def pa_threads_off() -> None:
+    """Arrow's own threads would only slow down so small tables."""
+    pa.set_cpu_count(1)

@@ -1,0 +1,163 @@
+"""Bugs planted on purpose: each is the real code with one thought forgotten."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from stampede.deadletters.dead_letter import positions, table_of_key, write_rows
+from stampede.deadletters.purge import Purged
+from stampede.deadletters.reader import DeadLetterReader
+from stampede.store import compaction, merge_plan
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.replica import Replica
+from stampede.store.run_format import RunWriter
+from stampede.store.run_stream import RunStream
+from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix, settled_inputs
+from stampede.store.tables import Table
+
+
+def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
+    """It deletes what its listing shows half-written, and asks the store nothing more."""
+
+    def unneeded(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
+        parts = table.listed()
+        runs = complete(parts)
+        finished = {run[0].name.run for run in runs}
+        merged, settled = inputs_of(runs), settled_inputs(runs, now, grace)
+        listed = {part.name.run for part in parts}
+        for part in parts:
+            if part.name.run in settled or (
+                part.name.run not in finished
+                and part.age(now) >= grace
+                and all(name in merged or name not in listed for name in part.inputs)
+            ):
+                yield part
+
+    return patch.object(compaction, "unneeded_parts", unneeded)
+
+
+def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]:
+    """It asks whether the run is still half-written before it asks for the run's inputs."""
+
+    def unneeded(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
+        parts = table.listed()
+        runs = complete(parts)
+        finished = {run[0].name.run for run in runs}
+        merged, settled = inputs_of(runs), settled_inputs(runs, now, grace)
+
+        def there(run: str) -> int:
+            return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
+
+        for part in parts:
+            if part.name.run in settled or (
+                part.name.run not in finished
+                and part.age(now) >= grace
+                and there(part.name.run) < part.name.parts
+                and all(name in merged or not there(name) for name in part.inputs)
+            ):
+                yield part
+
+    return patch.object(compaction, "unneeded_parts", unneeded)
+
+
+def merged_run_on_its_inputs_level() -> AbstractContextManager[Any]:
+    """A merged run keeps the greatest level of its inputs, if that is not 0."""
+    pick = compaction._pick
+
+    def same_level(*arguments: Any) -> tuple[list[Run], int] | None:
+        picked = pick(*arguments)
+        return picked and (picked[0], max(1, *(run[0].name.level for run in picked[0])))
+
+    return patch.object(compaction, "_pick", same_level)
+
+
+def purge_that_deletes_before_it_has_read_back() -> AbstractContextManager[Any]:
+    """It deletes the old object, and reads the letters that stay afterwards."""
+
+    def purge(objects: Objects, reader: DeadLetterReader, removable: Callable[..., bool]) -> Purged:
+        for info, rows in reader.contents():
+            table = table_of_key(info.key)
+            stays = [not removable(table, position) for position in positions(rows)]
+            if not all(stays):
+                kept = any(stays) and write_rows(table, rows.filter(pa.array(stays)))
+                if kept:
+                    objects.put(*kept)
+                objects.delete(info.key)
+                if kept:
+                    objects.get(kept[0])
+        return Purged(0, 0)
+
+    return patch("tests.store.simulation.actors.purge", purge)
+
+
+def replication_that_sends_the_run_before_its_pack() -> AbstractContextManager[Any]:
+    """It copies each object as it is announced."""
+
+    def copy(self: Replica, key: str) -> Any:
+        from stampede.errors import NotFound
+        from stampede.store.copy import Copied
+
+        try:
+            return self._copier.copy(key)
+        except NotFound:
+            return Copied(0, False)
+
+    return patch.object(Replica, "copy", copy)
+
+
+def merge_that_skips_a_row() -> AbstractContextManager[Any]:
+    """The first row of a slice is lost if the slice before it had a rest."""
+    take = RunStream.take
+
+    def skipping(self: RunStream, bound: Any) -> pa.Table:
+        rest = self._rest.num_rows
+        rows = take(self, bound)
+        return rows.slice(1) if rest and rows.num_rows else rows
+
+    return patch.object(RunStream, "take", skipping)
+
+
+def coverage_forgotten() -> AbstractContextManager[Any]:
+    """A merged run of several parts has its inputs' coverage in the first part only."""
+    close = RunWriter.close
+
+    def forgetful(self: RunWriter, level: int, inputs: Sequence[str], coverage: Coverage) -> Any:
+        return close(self, level, inputs, coverage if level < 2 else Coverage())
+
+    return patch.object(RunWriter, "close", forgetful)
+
+
+def merged_run_not_read_back() -> AbstractContextManager[Any]:
+    """A compactor believes that what it wrote is there, and goes on from that."""
+
+    def put(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
+        table.objects.put(key, memoryview(data))
+
+    return patch.object(compaction, "_put_checked", put)
+
+
+def name_without_the_cuts() -> AbstractContextManager[Any]:
+    """The name of a merged run does not depend on where it is cut."""
+
+    def name(self: merge_plan.MergePlan, part: int) -> Any:
+        digest = merge_plan.digest("|".join(self.inputs))
+        return merge_plan.RunName(self.level, digest, part, len(self.parts))
+
+    return patch.object(merge_plan.MergePlan, "name", name)
+
+
+PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
+    sweep_that_trusts_its_listing,
+    sweep_with_its_questions_in_the_wrong_order,
+    merged_run_on_its_inputs_level,
+    purge_that_deletes_before_it_has_read_back,
+    replication_that_sends_the_run_before_its_pack,
+    merge_that_skips_a_row,
+    coverage_forgotten,
+    name_without_the_cuts,
+)
