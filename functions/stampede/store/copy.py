@@ -89,7 +89,10 @@ class Copier:
         else:
             with self._budget.reserve(info.size):
                 self._copy_whole(key, digests)
-        stored = self.target.head(key)
+        stored = find(self.target, key)
+        if stored is None:
+            # Not `NotFound`: the source has the object, so the caller must not go on without it.
+            raise StoreDown(f"the copy of {key} was accepted but is not there")
         same_etag = stored.etag in digests.etags
         if stored.size != info.size or not (same_etag or self._reads_back(digests, in_parts)):
             raise StoreDown(f"the copy of {key} is not what was sent: {stored}")

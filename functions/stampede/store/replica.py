@@ -75,7 +75,7 @@ class Replica:
                 info = self.source.head(key)
                 if same(info, find(self.target, key)):  # and so are its packs
                     return Copied(info.size, False)
-                for pack in packs_of(self.source, info):
+                for pack in sorted(packs_of(self.source, info)):
                     self._copy_pack(pack, key)
             return self._copier.copy(key)
         except NotFound:
@@ -89,9 +89,9 @@ class Replica:
         # List the runs before the packs: see above.
         runs = self._listed_runs()
         damaged = self._copy_all(self.missing_objects(), self._copier.copy, progress)
-        # A run that points into a damaged pack is not copied: it would point to nothing.
-        copy_run = self.copy if damaged else self._copier.copy
-        damaged += self._copy_all(self._missing_of(runs), copy_run, progress)
+        # A run that points into a damaged pack, or into one that the listing left out, would point
+        # to nothing: `copy` looks for the packs of each run by name.
+        damaged += self._copy_all(self._missing_of(runs), self.copy, progress)
         if damaged:
             raise damaged[0]
 

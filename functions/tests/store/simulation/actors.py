@@ -8,7 +8,8 @@ import pyarrow as pa
 from stampede.alerts.columns import CUTOUT
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.purge import purge
-from stampede.deadletters.reader import DeadLetterReader, is_stored, stored_offsets
+from stampede.deadletters.reader import DeadLetterReader
+from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
 from stampede.store.compaction import compact
@@ -146,7 +147,10 @@ class Processes:
                         purge(
                             objects,
                             DeadLetterReader(plain),
-                            lambda name, position: is_stored(stored, name, position),  # noqa: B023
+                            lambda name, events: [  # noqa: B023
+                                has_offset(stored, name, event.position)
+                                for event in events
+                            ],
                         )
             except (NotFound, StoreDown):
                 continue

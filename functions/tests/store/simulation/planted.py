@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from stampede.deadletters.dead_letter import positions, table_of_key, write_rows
+from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.store import compaction, merge_plan
@@ -82,7 +82,8 @@ def purge_that_deletes_before_it_has_read_back() -> AbstractContextManager[Any]:
     def purge(objects: Objects, reader: DeadLetterReader, removable: Callable[..., bool]) -> Purged:
         for info, rows in reader.contents():
             table = table_of_key(info.key)
-            stays = [not removable(table, position) for position in positions(rows)]
+            events = [event_of(row) for row in rows.select(["attributes", "data"]).to_pylist()]
+            stays = [not goes for goes in removable(table, events)]
             if not all(stays):
                 kept = any(stays) and write_rows(table, rows.filter(pa.array(stays)))
                 if kept:
