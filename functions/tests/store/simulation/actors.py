@@ -68,16 +68,22 @@ class Processes:
             self.world.acknowledge(rows, offsets)
             # Writers wait for compactors, or these would only ever list.
             crowd = len(self.world.first.view().runs)
-            actor.sleep(self.chance.randrange(10 + 6 * crowd * crowd))
+            actor.sleep(self.chance.randrange(10 + 10 * crowd * crowd))
 
-    def compactor(self, actor: Actor) -> None:
+    def sweeper(self, actor: Actor) -> None:
+        """A compactor that finds nothing to merge, only old runs to delete."""
+        self.compactor(actor, fanouts=(1000,), major=0.0)
+
+    def compactor(
+        self, actor: Actor, fanouts: tuple[int, ...] = (2, 3), major: float = 0.3
+    ) -> None:
         """Compacts, with a clock that may be wrong."""
         objects = self.connect(actor, self.world.first, reads_back=True)
         one: Table | None = None
         while True:
             if one is None or self.chance.random() < 0.3:
                 one = Table(objects, CUTOUTS, self.chance.choice((0, CACHE, CACHE)), threads=1)
-            self._compact(actor, one)
+            self._compact(actor, one, self.chance.choice(fanouts), self.chance.random() < major)
             actor.sleep(self.chance.choice((0, 0, 30)))
 
     def reader(self, actor: Actor) -> None:
@@ -131,7 +137,7 @@ class Processes:
         plain = self.connect(actor, self.world.first)
         while True:
             try:
-                match self.chance.randrange(3):
+                match self.chance.randrange(5):
                     case 0:
                         offsets = [self._take_offset() for _ in range(self.chance.randint(1, 3))]
                         key, data = write_letters("cutouts", [_letter(o) for o in offsets])
@@ -139,7 +145,7 @@ class Processes:
                         self.world.acknowledge_letters(offsets)
                         self._refused += offsets
                         actor.sleep(self.chance.randrange(30))
-                    case 1 if self._refused:
+                    case 1 | 2 if self._refused:
                         place = self.chance.randrange(len(self._refused))
                         self._batches.append([self._refused.pop(place)])
                     case _:
@@ -155,16 +161,16 @@ class Processes:
             except (NotFound, StoreDown):
                 continue
 
-    def _compact(self, actor: Actor, one: Table) -> None:
+    def _compact(self, actor: Actor, one: Table, fanout: int, major: bool) -> None:
         try:
             compact(
                 one,
                 self.world.scheduler.now + actor.skew,
-                fanout=self.chance.choice((2, 3)),
-                run_rows=self.chance.choice((3, 3, 100)),
+                fanout=fanout,
+                run_rows=self.chance.choice((3, 6, 6, 100)),
                 slice_rows=3,
                 grace=self.chance.choice(self._graces),
-                major=self.chance.random() < 0.3,
+                major=major,
             )
         except StoreDown:
             pass

@@ -26,11 +26,13 @@ from tests.store.simulation.world import PACKS, RUNS, Violation, World
 EPISODE = 1000  # requests of one seed
 # Who takes part: each seed has one of these casts. Few actors meet each other more often.
 CASTS = (
-    ("writer", "compactor", "compactor", "compactor"),
+    ("writer", "compactor", "compactor", "sweeper", "sweeper"),
+    ("writer", "compactor", "compactor", "compactor", "sweeper"),
     ("writer", "compactor", "compactor", "compactor", "compactor", "reader"),
     ("writer", "writer", "compactor", "compactor", "reader", "reader"),
     ("writer", "compactor", "replicator", "replicator", "reconciler", "reader"),
     ("writer", "compactor", "letters", "letters"),
+    ("writer", "letters", "letters", "letters"),
     ("writer", "writer", "compactor", "compactor", "reader", "replicator", "reconciler", "letters"),
 )
 # How likely a request fails or its write repeats; and how likely a page of a listing lies.

@@ -1,8 +1,10 @@
 """Bugs planted on purpose: each is the real code with one thought forgotten."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -11,24 +13,29 @@ import pyarrow as pa
 from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
+from stampede.errors import NotFound
 from stampede.store import compaction, merge_plan
+from stampede.store.copy import Copied
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.replica import Replica
 from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import RunStream
-from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix, settled_inputs
+from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
 from stampede.store.tables import Table
 
 
 def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
-    """It deletes what its listing shows half-written, and asks the store nothing more."""
+    """It deletes what a listing shows half-written, and asks the store nothing more."""
 
     def unneeded(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
-        parts = table.listed()
+        parts = []
+        for info in table.objects.list(prefix(table.spec.name)):
+            with suppress(NotFound):
+                parts.append(table.reader.footer(info))
         runs = complete(parts)
         finished = {run[0].name.run for run in runs}
-        merged, settled = inputs_of(runs), settled_inputs(runs, now, grace)
+        merged, settled = inputs_of(runs), _settled(runs, now, grace)
         listed = {part.name.run for part in parts}
         for part in parts:
             if part.name.run in settled or (
@@ -38,7 +45,7 @@ def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
             ):
                 yield part
 
-    return patch.object(compaction, "unneeded_parts", unneeded)
+    return _sweeping(unneeded)
 
 
 def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]:
@@ -48,7 +55,7 @@ def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]
         parts = table.listed()
         runs = complete(parts)
         finished = {run[0].name.run for run in runs}
-        merged, settled = inputs_of(runs), settled_inputs(runs, now, grace)
+        merged, settled = inputs_of(runs), _settled(runs, now, grace)
 
         def there(run: str) -> int:
             return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
@@ -62,7 +69,7 @@ def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]
             ):
                 yield part
 
-    return patch.object(compaction, "unneeded_parts", unneeded)
+    return _sweeping(unneeded)
 
 
 def merged_run_on_its_inputs_level() -> AbstractContextManager[Any]:
@@ -100,9 +107,6 @@ def replication_that_sends_the_run_before_its_pack() -> AbstractContextManager[A
     """It copies each object as it is announced."""
 
     def copy(self: Replica, key: str) -> Any:
-        from stampede.errors import NotFound
-        from stampede.store.copy import Copied
-
         try:
             return self._copier.copy(key)
         except NotFound:
@@ -150,6 +154,24 @@ def name_without_the_cuts() -> AbstractContextManager[Any]:
         return merge_plan.RunName(self.level, digest, part, len(self.parts))
 
     return patch.object(merge_plan.MergePlan, "name", name)
+
+
+def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:
+    """Names of the inputs of those `runs` that have been complete for `grace`."""
+    return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))
+
+
+def _sweeping(
+    unneeded: Callable[[Table, datetime, timedelta], Iterator[RunInfo]],
+) -> AbstractContextManager[Any]:
+    class Planted:
+        def __init__(self, table: Table, now: datetime, grace: timedelta) -> None:
+            self.unneeded = partial(unneeded, table, now, grace)
+            self.holders = SimpleNamespace(damaged={})
+
+    if hasattr(compaction, "Sweep"):
+        return patch.object(compaction, "Sweep", Planted)
+    return patch.object(compaction, "unneeded_parts", unneeded)
 
 
 PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (

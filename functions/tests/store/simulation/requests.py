@@ -113,7 +113,7 @@ class Connection:
         read: Callable[[], A],
         shown: Callable[[A], Sequence[ObjectInfo]] = lambda answer: (),
     ) -> A:
-        self._actor.pause(operation)
+        self._actor.pause(operation, key)
         if self._happens(self._faults.before):
             self._log(operation, key, "failed")
             raise StoreDown(f"simulated: {operation} failed")
@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def _write(self, operation: str, key: str, effect: Callable[[], None], lost: float) -> None:
-        self._actor.pause(operation)
+        self._actor.pause(operation, key)
         kinds = [("before", self._faults.before), ("after", self._faults.after)]
         kinds += [("late", self._faults.late), ("twice", self._faults.twice), ("lost", lost)]
         kind = next((name for name, likely in kinds if self._happens(likely)), "")

@@ -7,7 +7,8 @@ the scheduler decides who continues. So two runs of one seed are the same, reque
 from __future__ import annotations
 
 import random
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -18,6 +19,8 @@ START = datetime(2026, 11, 20, tzinfo=UTC)
 TRACE = 400  # requests remembered for a report
 # Seconds that pass at a step: mostly none, at times more than any grace.
 _TICKS = (0, 0, 0, 1, 1, 2, 5)
+
+_DIGEST = re.compile(r"[0-9a-f]{32}.*")
 
 
 class Killed(BaseException):
@@ -57,10 +60,9 @@ class Actor:
             self._start()
         self._greenlet.switch()
 
-    def pause(self, operation: str) -> None:
+    def pause(self, operation: str, key: str) -> None:
         """Called in the actor before each request: let others run."""
-        if operation == self._scheduler.slow and self._scheduler.chance.random() < 0.15:
-            self.sleep(self._scheduler.chance.choice((20, 60, 200)))
+        self._scheduler.consider_freezing(self, operation, key)
         parent = getcurrent().parent
         assert parent is not None
         parent.switch()
@@ -101,11 +103,10 @@ class Scheduler:
         # How likely the same actor continues, how likely one is stopped for long, how likely one
         # dies: another mixture in each run finds other faults.
         self._stay = self.chance.choice((0.0, 0.5, 0.95))
-        self._freeze = self.chance.choice((0.0, 0.01, 0.04))
+        self._freeze = self.chance.choice((0.0, 1.0, 3.0, 8.0))
         self._kill = self.chance.choice((0.0, 0.0, 0.001, 0.004))
         self._jump = self.chance.choice((0.0, 0.002, 0.02))
-        self.slow = self.chance.choice(("", "list", "head", "get", "put", "delete"))
-        """The operation that often takes long in this run."""
+        self._kinds: Counter[tuple[str, str]] = Counter()
         self._in_flight: list[tuple[int, int, Callable[[], None]]] = []
         self._sent = 0
 
@@ -115,6 +116,17 @@ class Scheduler:
         due = self.step + self.chance.choice((1, 5, 20, 100, 300))
         self._in_flight.append((due, self._sent, effect))
 
+    def consider_freezing(self, actor: Actor, operation: str, key: str) -> None:
+        """Stop the process of `actor` for long, at times: others go on meanwhile.
+
+        More likely before a kind of request that was rare so far, such as a question before a
+        deletion: it is there that a protocol can go wrong, and most requests are of other kinds.
+        """
+        kind = operation, _DIGEST.sub("#", key)
+        self._kinds[kind] += 1
+        if self.chance.random() < min(0.3, self._freeze / self._kinds[kind]):
+            actor.sleep(self.chance.choice((20, 60, 150)))
+
     def run(self, steps: int) -> None:
         """Make `steps` requests."""
         actor = self.actors[0]
@@ -122,9 +134,6 @@ class Scheduler:
             self._pass_time()
             if actor.frozen_until > self.step or self.chance.random() >= self._stay:
                 actor = self._next()
-            if self.chance.random() < self._freeze:
-                actor.sleep(self.chance.choice((10, 50, 200)))
-                continue
             if self.chance.random() < self._kill:
                 actor.kill()
                 continue

@@ -1,0 +1,31 @@
+"""The store under true interleavings: many processes, and any request may fail, repeat or lie."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from tests.store.simulation.campaign import run, search
+from tests.store.simulation.planted import PLANTED
+
+STEPS = 100_000
+SEED = 1
+
+
+def test_nothing_is_lost_doubled_or_promised_too_early() -> None:
+    made, failure = search(SEED, STEPS)
+    assert failure is None, str(failure)
+    assert made >= STEPS
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
+def test_a_bug_planted_on_purpose_is_found(bug: Callable[[], AbstractContextManager[Any]]) -> None:
+    with bug():
+        made, failure = search(SEED, STEPS)
+    assert failure, f"{made:,} requests did not find it"
+
+
+def test_a_seed_is_played_the_same_twice() -> None:
+    assert run(3).digest == run(3).digest
+    assert run(3).digest != run(4).digest
