@@ -1,9 +1,8 @@
 """What the processes around a store do, each with the code that runs in production."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-
-import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT
 from stampede.deadletters.dead_letter import write_letters
@@ -14,8 +13,8 @@ from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
-from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.objects import Objects
+from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.packs import write_pack
 from stampede.store.replica import Replica
 from stampede.store.schema import CUTOUTS
@@ -53,7 +52,9 @@ class Processes:
         """Start an actor: `kind` is the name of one of the methods below."""
         behave: Callable[[Actor], None] = getattr(self, kind)
         skew = self.chance.choice(SKEWS)
-        self.world.scheduler.actors.append(Actor(self.world.scheduler, f"{kind}{number}", behave, skew))
+        self.world.scheduler.actors.append(
+            Actor(self.world.scheduler, f"{kind}{number}", behave, skew)
+        )
 
     def writer(self, actor: Actor) -> None:
         """Stores batches: the pack, then the run; a batch that failed comes again, regrouped."""
@@ -149,20 +150,12 @@ class Processes:
                         place = self.chance.randrange(len(self._refused))
                         self._batches.append([self._refused.pop(place)])
                     case _:
-                        stored = stored_offsets(plain)
-                        purge(
-                            objects,
-                            DeadLetterReader(plain),
-                            lambda name, events: [  # noqa: B023
-                                has_offset(stored, name, event.position)
-                                for event in events
-                            ],
-                        )
+                        purge(objects, DeadLetterReader(plain), _removable(plain))
             except (NotFound, StoreDown):
                 continue
 
     def _compact(self, actor: Actor, one: Table, fanout: int, major: bool) -> None:
-        try:
+        with suppress(StoreDown):
             compact(
                 one,
                 self.world.scheduler.now + actor.skew,
@@ -172,8 +165,6 @@ class Processes:
                 grace=self.chance.choice(self._graces),
                 major=major,
             )
-        except StoreDown:
-            pass
 
     def _next_batch(self) -> list[int]:
         if self._batches and self.chance.random() < 0.7:
@@ -251,10 +242,11 @@ def _letter(offset: int) -> Event:
     return Event(attributes, b"%d;" % offset)
 
 
+def _removable(objects: Objects) -> Callable[[str, Sequence[Event]], list[bool]]:
+    """Tells which dead letters' alerts are stored, as of now."""
+    stored = stored_offsets(objects)
+    return lambda name, events: [has_offset(stored, name, event.position) for event in events]
+
+
 def _damaged(key: str) -> None:
     raise Damaged(f"{key} cannot be read")
-
-
-def pa_threads_off() -> None:
-    """Arrow's own threads would only slow down so small tables."""
-    pa.set_cpu_count(1)

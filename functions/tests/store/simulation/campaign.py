@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from stampede.store.sweep import unneeded_at_second_site
 from stampede.store.tables import Table
 from tests.store.simulation.actors import Processes, read_once, store_batch
 from tests.store.simulation.contents import ALERTS
-from tests.store.simulation.requests import Connection, Faults
-from tests.store.simulation.scheduler import Actor, Request, Scheduler
+from tests.store.simulation.requests import Faults
+from tests.store.simulation.scheduler import Request, Scheduler
 from tests.store.simulation.world import PACKS, RUNS, Violation, World
 
 EPISODE = 1000  # requests of one seed
@@ -70,8 +71,7 @@ class Failure(NamedTuple):
                 "",
                 f"seed {self.seed}: {self.why}",
                 f"{self.scenario}",
-                f"again: cd functions && python -m tests.store.simulation --seed {self.seed} "
-                "--steps 1",
+                f"again: make simulate SEED={self.seed} STEPS=1",
             ]
         )
 
@@ -254,12 +254,4 @@ class AtOnce:
 
 def _shortened(lines: list[str]) -> list[str]:
     """Digests of 32 digits as their first 6."""
-    import re
-
     return [re.sub(r"([0-9a-f]{6})[0-9a-f]{26}", r"\1", line) for line in lines]
-
-
-def seeds_of(seed: int, count: int) -> list[int]:
-    """Seeds far from each other."""
-    chance = random.Random(seed)
-    return [chance.randrange(2**31) for _ in range(count)]

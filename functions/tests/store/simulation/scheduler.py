@@ -10,6 +10,7 @@ import random
 import re
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -74,10 +75,8 @@ class Actor:
     def kill(self) -> None:
         """End the process; it starts anew when it is resumed."""
         if self._greenlet:
-            try:
+            with suppress(Killed):
                 self._greenlet.throw(Killed)
-            except Killed:
-                pass
         self._start()
 
 
