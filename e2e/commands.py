@@ -58,9 +58,12 @@ def run(*arguments: object, seconds: float = RUN_SECONDS, **env: str) -> Command
 
 
 def command_line(*arguments: object) -> list[str]:
-    """`make` if that is the first argument, otherwise `stampede` with these arguments."""
+    """`make` or a module of e2e if that is the first argument, otherwise `stampede`."""
     words = [*map(str, arguments)]
-    return words if words[0] == "make" else [sys.executable, "-m", "stampede", *words]
+    if words[0] == "make":
+        return words
+    program = [] if words[0].startswith("e2e.") else ["stampede"]
+    return [sys.executable, "-m", *program, *words]
 
 
 def environment() -> dict[str, str]:
