@@ -1,0 +1,1 @@
+"""Bytes that nobody thought of: fuzz targets, run by `make fuzz` under atheris."""

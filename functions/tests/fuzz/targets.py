@@ -1,0 +1,156 @@
+"""Fuzz targets: each takes any bytes, and raises only if the code under test is wrong.
+
+Whatever a stranger sends, the answer is a result or an error that Stampede can explain.
+"""
+
+import gzip
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.datastructures import QueryParams
+
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.care import Care
+from stampede.alerts.framing import Framing
+from stampede.errors import StampedeError
+from stampede.events.event import parse
+from stampede.images import fits, thumbnail
+from stampede.read import id_list, parameters
+from stampede.simulator.simulator import Simulator
+from tests.support.batch_decoders import make_batch_decoder
+from tests.support.fits_files import fits_of, lsst, source, ztf
+
+LIMIT = 1 << 20  # bytes of a message, and of an unpacked image
+MOST_IDS = 100
+
+
+class Target(NamedTuple):
+    """A function to fuzz, and bytes to begin with."""
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], Iterator[bytes]]
+
+
+def framing(data: bytes) -> None:
+    """Take a message out of its frame."""
+    with suppress(StampedeError):
+        framed = Framing(LIMIT).take(data)
+        assert len(framed.record) <= LIMIT
+
+
+def decoding(data: bytes) -> None:
+    """Decode a message with all care: rows, or one fault."""
+    decoder = _decoder()
+    for decode in (decoder.cutouts, decoder.detections):
+        decoded = decode([data], Care.ALONE)
+        (fault,) = decoded.faults
+        assert (fault is None) == bool(decoded.rows.num_rows), fault
+        assert fault is None or 400 <= fault.status < 500, fault
+
+
+def image(data: bytes) -> None:
+    """Read, trim and draw a FITS file."""
+    with suppress(StampedeError):
+        pixels = fits.image(data, LIMIT)
+        assert pixels.ndim == 2
+    with suppress(StampedeError):
+        fits.trim(fits.unpack(data, LIMIT))
+    with suppress(StampedeError):
+        assert thumbnail.thumbnail([data, None, data]).png.startswith(b"\x89PNG")
+
+
+def event(data: bytes) -> None:
+    """Parse an HTTP request as a CloudEvent: lines of headers, an empty line, the body."""
+    head, _, body = data.partition(b"\n\n")
+    pairs = [line.partition(b":") for line in head.split(b"\n")]
+    with suppress(StampedeError):
+        parsed = parse([(name.strip(), value.strip()) for name, _, value in pairs], body)
+        assert isinstance(parsed.data, bytes)
+        assert parsed.attributes["id"]
+        str(parsed), parsed.position
+
+
+def http_parameters(data: bytes) -> None:
+    """Read the parameters of a request: ids, numbers, flags."""
+    text = data.decode("utf-8", "surrogateescape")
+    with suppress(StampedeError):
+        assert 0 < parameters.alert_id(text) < 1 << 63
+    with suppress(StampedeError):
+        assert parameters.object_id(text)
+    query = QueryParams(data.decode("latin-1"))
+    for read in (
+        lambda: parameters.survey(query),
+        lambda: parameters.flag(query, "trim"),
+        lambda: parameters.number(query, "low", -1.0, 1e6),
+        lambda: parameters.check_names(query, {"trim", "low", "survey"}),
+    ):
+        with suppress(StampedeError):
+            read()
+
+
+def id_lists(data: bytes) -> None:
+    """Read the ids of a bulk query."""
+    with suppress(StampedeError):
+        assert len(id_list.alert_ids(bytearray(data), MOST_IDS)) <= MOST_IDS
+    with suppress(StampedeError):
+        assert len(id_list.object_ids(bytearray(data), MOST_IDS)) <= MOST_IDS
+
+
+@cache
+def _decoder() -> BatchDecoder:
+    return make_batch_decoder(Path(tempfile.mkdtemp(prefix="stampede-fuzz-")), 70_000.0)
+
+
+def _alerts() -> Iterator[bytes]:
+    for alert in Simulator(1, corrupt=0.4).alerts(30):
+        yield alert.body
+
+
+def _files() -> Iterator[bytes]:
+    yield from (ztf(source(9)), lsst(source(9)), gzip.compress(lsst(source(9)), mtime=0))
+    yield from (fits_of(3, 4, bitpix) for bitpix in (8, 16, 32, 64, -32, -64))
+    yield b""
+
+
+def _requests() -> Iterator[bytes]:
+    headers = b"ce-specversion: 1.0\nce-id: 1\nce-type: t\nce-source: /kafkasources/s#topic"
+    yield headers + b"\nce-subject: partition:3#17\nce-time: 2026-11-20T00:00:00Z\n\nbody"
+    yield headers + b"\ncontent-type: application/json\n\n{}"
+    yield (
+        b"content-type: application/cloudevents+json\n\n"
+        b'{"specversion":"1.0","id":"1","type":"t","source":"s","data_base64":"AAEC"}'
+    )
+
+
+def _texts() -> Iterator[bytes]:
+    yield from (
+        b"170239611403501616",
+        b"ZTF21abiuvdk",
+        b"trim=true&low=12.5&survey=lsst",
+        b"",
+        b"%00",
+    )
+
+
+def _id_texts() -> Iterator[bytes]:
+    yield from (
+        b'{"ids":["1","2",3]}',
+        b"1\n2\n3\n",
+        b'["1"]',
+        b'{"ids":[]}',
+        b'{"ids":["\\ud800"]}',
+    )
+
+
+TARGETS = {
+    "framing": Target(framing, _alerts),
+    "decoding": Target(decoding, _alerts),
+    "image": Target(image, _files),
+    "event": Target(event, _requests),
+    "http_parameters": Target(http_parameters, _texts),
+    "id_lists": Target(id_lists, _id_texts),
+}
