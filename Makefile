@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --durations 12 --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-up e2e-down bench release format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-up e2e-down simulate faults fuzz bench release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,15 @@ e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pul
 e2e-down: $(VENV)/dev ## stop that cluster and delete its state
 	@$(BIN)/python -m e2e.cluster down --wipe
 
+simulate: $(VENV)/dev ## a million requests of the store's simulation; SEED=1 STEPS=1000000
+	cd functions && $(abspath $(BIN))/python -m tests.store.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+
+faults: $(VENV)/dev ## 300 faults on the real system with two sites; SEED=1 FAULTS=300
+	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
+
+fuzz: $(VENV)-fuzz/ready ## fuzz what strangers can send; SECONDS=60 for each target
+	cd functions && $(abspath $(VENV))-fuzz/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
+
 bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md
 	$(BIN)/stampede bench
 
@@ -61,7 +70,7 @@ lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.tx
 	tools/lock $(BIN)
 
 clean: ## delete the environment, the demo's data and results
-	rm -rf $(VENV) .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-fuzz .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@tools/need python3-venv
@@ -72,6 +81,14 @@ $(VENV)/stampede: requirements.txt pyproject.toml | $(BIN)/python
 	@echo "installing Python packages, pinned and hashed (about 40 s)"
 	@$(PIP) --quiet --require-hashes --requirement requirements.txt
 	@$(PIP) --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)-fuzz/ready: requirements-fuzz.txt pyproject.toml
+	@tools/need python3-venv
+	@echo "making a Python environment for fuzzing, pinned and hashed (about 60 s)"
+	@$(PYTHON) -m venv $(VENV)-fuzz
+	@$(VENV)-fuzz/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet --require-hashes --requirement requirements-fuzz.txt
+	@$(VENV)-fuzz/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@touch $@
 
 $(VENV)/dev: requirements-dev.txt pyproject.toml | $(BIN)/python

@@ -84,7 +84,10 @@ class Played(NamedTuple):
     failure: Failure | None
 
 
-def run(seed: int, scenario: Scenario = Scenario()) -> Played:
+ANYTHING = Scenario()
+
+
+def run(seed: int, scenario: Scenario = ANYTHING) -> Played:
     """Play one seed."""
     scheduler = Scheduler(seed)
     world = World(scheduler)
@@ -109,21 +112,18 @@ def run(seed: int, scenario: Scenario = Scenario()) -> Played:
     return Played(scheduler.step, digest, failure)
 
 
-def search(
-    seed: int, steps: int, progress: Callable[[int, int], None] = lambda seeds, steps: None
-) -> tuple[int, Failure | None]:
+def search(seed: int, steps: int, scenario: Scenario = ANYTHING) -> tuple[int, Failure | None]:
     """Play seeds from `seed` on until `steps` requests are made or one fails.
 
     Returns the number of requests, and the failure.
     """
     made = seeds = 0
     while made < steps:
-        played = run(seed + seeds)
+        played = run(seed + seeds, scenario)
         made += played.steps
         seeds += 1
         if played.failure:
             return made, played.failure
-        progress(seeds, made)
     return made, None
 
 

@@ -49,7 +49,7 @@ def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
 
 
 def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]:
-    """It asks whether the run is still half-written before it asks for the run's inputs."""
+    """It asks which runs are still half-written, and only then whether their inputs are gone."""
 
     def unneeded(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
         parts = table.listed()
@@ -60,11 +60,15 @@ def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]
         def there(run: str) -> int:
             return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
 
+        old = [part for part in parts if part.age(now) >= grace]
+        half_written = {
+            part.name.run
+            for part in old
+            if part.name.run not in finished and there(part.name.run) < part.name.parts
+        }
         for part in parts:
             if part.name.run in settled or (
-                part.name.run not in finished
-                and part.age(now) >= grace
-                and there(part.name.run) < part.name.parts
+                part.name.run in half_written
                 and all(name in merged or not there(name) for name in part.inputs)
             ):
                 yield part
@@ -128,11 +132,13 @@ def merge_that_skips_a_row() -> AbstractContextManager[Any]:
 
 
 def coverage_forgotten() -> AbstractContextManager[Any]:
-    """A merged run of several parts has its inputs' coverage in the first part only."""
+    """A run merged from merged runs has no coverage."""
     close = RunWriter.close
 
-    def forgetful(self: RunWriter, level: int, inputs: Sequence[str], coverage: Coverage) -> Any:
-        return close(self, level, inputs, coverage if level < 2 else Coverage())
+    def forgetful(
+        self: RunWriter, level: int, inputs: Sequence[str], coverage: Coverage, *more: Any
+    ) -> Any:
+        return close(self, level, inputs, coverage if level < 2 else Coverage(), *more)
 
     return patch.object(RunWriter, "close", forgetful)
 
