@@ -182,7 +182,6 @@ def _sweeping(
 
 PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     sweep_that_trusts_its_listing,
-    sweep_with_its_questions_in_the_wrong_order,
     merged_run_on_its_inputs_level,
     purge_that_deletes_before_it_has_read_back,
     replication_that_sends_the_run_before_its_pack,
