@@ -35,7 +35,8 @@ def dashboard(view: View, system: System) -> RenderableType:
         addresses.add_row(Text(name, style="dim"), Text(value))
     runs = ", ".join(f"{name} {count:,}" for name, count in view.runs.items())
     last = Text(f"runs: {runs}    Ctrl-C stops", style="dim")
-    return Group(addresses, "", flows, "", processes, "", last)
+    damage = [Text(f"in quarantine: {key}", style="bold red") for key in view.quarantined]
+    return Group(addresses, "", flows, "", processes, "", *damage, last)
 
 
 def addresses_of(system: System) -> list[tuple[str, str]]:
@@ -63,4 +64,8 @@ def line(view: View) -> str:
         for flow in view.flows
     ]
     down = [name for name, state in view.states.items() if state is not State.RUNNING]
-    return "; ".join(parts) + (f"; not running: {', '.join(down)}" if down else "")
+    if down:
+        parts.append(f"not running: {', '.join(down)}")
+    if view.quarantined:
+        parts.append(f"in quarantine: {', '.join(view.quarantined)}")
+    return "; ".join(parts)

@@ -37,6 +37,7 @@ class View(NamedTuple):
     states: dict[str, State]
     flows: list[Flow]
     runs: dict[str, int]
+    quarantined: list[str]
 
 
 class Status:
@@ -72,7 +73,8 @@ class Status:
                 )
             )
         runs = {name: len(table.runs()) for name, table in self._tables.items()}
-        return View(self._system.supervisor.states(), flows, runs)
+        quarantined = [key for table in self._tables.values() for key in table.quarantined()]
+        return View(self._system.supervisor.states(), flows, runs, quarantined)
 
     def _rate(self, function: str) -> float:
         """Alerts stored per second since the last call."""

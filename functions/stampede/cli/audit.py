@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.cli.options import DATA, Data, results_console
-from stampede.errors import StoreDown
+from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +28,7 @@ class AuditedStore(StrEnum):
 
     STORE = "store"
     REPLICA = "replica"
+    BOTH = "both"
 
 
 def audit(
@@ -38,6 +39,12 @@ def audit(
         AuditedStore,
         typer.Option(help="the store itself, or the second site, compared with the store too"),
     ] = AuditedStore.STORE,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="read every object, and check every reference")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="with --deep: restore from the other site")
+    ] = False,
     data: Data = DATA,
 ) -> None:
     """Prove that every offset of a topic is stored or dead-lettered, in both tables.
@@ -45,18 +52,29 @@ def audit(
     If anything is missing or not what Kafka has, it is named and the exit status is 1. What Kafka
     has received and the source has not delivered yet is in flight, and not missing. Reads the
     `stampede up` that is running, or what STAMPEDE_STORE, STAMPEDE_REPLICA and STAMPEDE_KAFKA name.
+
+    With `--deep` every object is read to its end instead: each against its name and checksums, each
+    row that locates an image against the pack. With `--repair` what is damaged or lost at one site
+    is restored from the other. The exit status is 1 if anything is left.
     """
+    from stampede.cli.object_reports import report_deep, report_objects
     from stampede.cli.running import running, settings_of
 
     system = running(data.absolute())
     settings = settings_of(system)
+    if deep:
+        names = ["store", "replica"] if site is AuditedStore.BOTH else [site.value]
+        sys.exit(report_deep(settings, names, repair, results_console()))
+    if repair or site is AuditedStore.BOTH:
+        raise SetupError("`--repair` and `--site both` need `--deep`")
     everything = not topics
     if everything and system and settings.topics:
         topics = settings.topics.split(",")
     if site is AuditedStore.REPLICA:
         sys.exit(_audit_replica(settings, topics or [], everything, results_console()))
     entries = entries_of(settings, topics or [], everything, compare=True)
-    sys.exit(report(entries, results_console()))
+    status = report(entries, results_console())
+    sys.exit(max(status, report_objects(settings, results_console())))
 
 
 def _audit_replica(

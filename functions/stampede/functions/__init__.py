@@ -6,10 +6,12 @@ __all__ = [
     "apps",
     "audit",
     "decoding",
+    "deep_audit",
     "findings",
     "reconcile",
     "replicate",
     "restore",
+    "scrub",
     "server",
 ]
 

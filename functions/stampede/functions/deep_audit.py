@@ -1,0 +1,103 @@
+"""`stampede audit --deep`: scrubs the sites, mends them from each other, and says what is left."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from stampede.clock import now_mjd
+from stampede.functions.findings import Findings
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.restore import Restorer
+from stampede.functions.scrub import Fault, Scrub, Totals
+from stampede.settings import Settings
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import expired
+
+MENDING = "restore,packs,replica"  # steps of reconcile
+
+
+class Result(NamedTuple):
+    """What was read at each site, what was found, and what of that is left."""
+
+    totals: dict[str, Totals]
+    faults: list[Fault]
+    left: list[Fault]
+
+
+def deep_audit(
+    settings: Settings,
+    names: Sequence[str],
+    repair: bool = False,
+    progress: Callable[[str, int, int], None] = lambda site, objects, size: None,
+) -> Result:
+    """Scrub the sites of these names: `store`, `replica`.
+
+    With `repair` what is wrong is restored from the other site, and what was wrong is read again.
+    Raises `StoreDown`, `SetupError`.
+    """
+    totals, faults = _scrub(settings, names, progress)
+    left = faults
+    if repair and (faults or settings.replica):
+        _mend(settings, faults)
+        _, left = _scrub(settings, names, progress)
+    return Result(totals, faults, left)
+
+
+def _scrub(
+    settings: Settings, names: Sequence[str], progress: Callable[[str, int, int], None]
+) -> tuple[dict[str, Totals], list[Fault]]:
+    sites = {"store": open_objects, "replica": open_replica}
+    totals, lock = {}, threading.Lock()
+    found: dict[tuple[str, str], Fault] = {}
+
+    def report(fault: Fault) -> None:
+        with lock:
+            found.setdefault(fault[:2], fault)
+
+    for name in names:
+
+        def count(objects: int, size: int, name: str = name) -> None:
+            progress(name, objects, size)
+
+        totals[name] = Scrub(
+            name,
+            sites[name](settings),
+            lambda key: expired(key, settings.cutout_days, now_mjd()),
+            report,
+            count,
+        ).run()
+    if len(names) == 2:
+        for fault in _differences(settings):
+            found.setdefault(fault[:2], fault)
+    return totals, sorted(found.values())
+
+
+def _differences(settings: Settings) -> list[Fault]:
+    """What one site lacks, or has in another form."""
+    chosen = settings.model_copy(update={"reconcile": "restore,replica"})
+    faults: list[Fault] = []
+    Reconciler(
+        chosen,
+        lambda each: faults.append(
+            Fault("replica" if each.kind == "not-replicated" else "store", each.key, each.kind)
+        ),
+    ).run(repair=False)
+    return faults
+
+
+def _mend(settings: Settings, faults: Sequence[Fault]) -> None:
+    if settings.replica:
+        restorer = Restorer(
+            open_objects(settings),
+            open_replica(settings),
+            Findings(True, lambda finding: None),
+            True,
+            lambda key: expired(key, settings.cutout_days, now_mjd()),
+        )
+        try:
+            for key in sorted({fault.key for fault in faults}):
+                restorer.mend_key(key)
+        finally:
+            restorer.close()
+    chosen = settings.model_copy(update={"reconcile": MENDING})
+    Reconciler(chosen).run(everything=True)
