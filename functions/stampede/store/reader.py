@@ -29,6 +29,10 @@ TAIL_BYTES = 32 << 10
 MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
 
+class ChangedObject(StoreDown):
+    """An object is no longer what was listed: list again."""
+
+
 class RunReader:
     """Reads the runs of one table.
 
@@ -118,7 +122,7 @@ class RunReader:
             raise Damaged(f"{info.key} has {info.size} bytes, too few for Parquet")
         tail = self.objects.get(info.key, info.size - length, length)
         if len(tail) != length:
-            raise StoreDown(f"{info.key} is shorter than it was listed")
+            raise ChangedObject(f"{info.key} is shorter than it was listed")
         footer_size = int.from_bytes(tail[-8:-4], "little")
         if tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
             raise Damaged(f"{info.key} is cut short or is not Parquet")
@@ -177,7 +181,7 @@ class RunFile:
             start, end = int(starts[adjacent[0]]), int(ends[adjacent[-1]])
             data = self._objects.get(self.run.key, start, end - start)
             if len(data) != end - start:
-                raise StoreDown(f"{self.run.key} is shorter than its footer says")
+                raise ChangedObject(f"{self.run.key} is shorter than its footer says")
             for group in adjacent:
                 yield group, data[int(starts[group]) - start : int(ends[group]) - start]
 

@@ -19,7 +19,7 @@ from stampede.store.listing import Listing
 from stampede.store.merge import sort_unique
 from stampede.store.objects import Objects
 from stampede.store.quarantine import Fault
-from stampede.store.reader import MIB, Block, RunReader, adjacent_groups
+from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
 from stampede.store.run_format import RunIndex, RunWriter
 from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import TableSpec
@@ -115,7 +115,7 @@ class Table:
                 found = self._listing.faults_found != faults
                 if not found or self._listing.view().parts == view.parts:
                     return rows
-            except NotFound:
+            except (NotFound, ChangedObject):
                 self.refresh()
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be read")
 

@@ -333,3 +333,15 @@ def test_a_page_of_a_merged_run_is_verified_when_it_is_merged_again() -> None:
     compact(one, NOW, major=True)
     assert [part.name.level for part in one.runs()] == [2]
     assert one.lookup(["000003", "007999"])["flux"].to_pylist() == [9.0, 1.0]
+
+
+def test_a_run_that_was_cut_since_it_was_listed_costs_only_itself() -> None:
+    store = MemoryObjects()
+    one = Table(store, DETECTIONS)
+    key = one.append(many(3 * GROUP_ROWS, version=1), FIRST)
+    one.append(many(10), SECOND)
+    one.refresh()
+    store.put(key, store.get(key)[:5000])
+    assert one.lookup(["000003", "005000"])["object_id"].to_pylist() == ["000003"]
+    assert list(one.quarantined()) == [key]
+    assert list(one.lacking(["005000"])) == [key]
