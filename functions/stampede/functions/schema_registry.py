@@ -1,10 +1,15 @@
 """The HTTP client of a Confluent schema registry."""
 
+import time
+
 import fastavro
 import urllib3
 
 from stampede.alerts import schemas
 from stampede.errors import SchemaRegistryDown, Undecodable
+
+
+PAUSE_SECONDS = 5.0  # until a registry that did not answer is asked again
 
 
 class SchemaRegistry:
@@ -22,6 +27,7 @@ class SchemaRegistry:
         self._url = url.rstrip("/")
         self._http = urllib3.PoolManager(timeout=timeout, retries=False)
         self._schemas: dict[int, schemas.Schema] = {}
+        self._down: tuple[float, SchemaRegistryDown] | None = None
 
     def schema(self, schema_id: int) -> schemas.Schema:
         """The schema of that id; cached, since a registered schema never changes.
@@ -30,7 +36,14 @@ class SchemaRegistry:
         `SchemaRegistryDown` if the registry does not answer or answers something else.
         """
         if schema_id not in self._schemas:
-            self._schemas[schema_id] = self._request(schema_id)
+            if self._down and time.monotonic() < self._down[0]:
+                raise self._down[1].with_traceback(None)
+            try:
+                self._schemas[schema_id] = self._request(schema_id)
+            except SchemaRegistryDown as error:
+                # Otherwise each message of a batch would wait for the registry in turn.
+                self._down = time.monotonic() + PAUSE_SECONDS, error
+                raise
         return self._schemas[schema_id]
 
     def _request(self, schema_id: int) -> schemas.Schema:

@@ -52,6 +52,21 @@ def test_registry_answers(registry, answer, error):
         SchemaRegistry(registry.url).schema(7)
 
 
+def test_a_registry_that_is_down_is_asked_once_for_a_batch(registry, monkeypatch):
+    registry.answers["/schemas/ids/7"] = (500, {})
+    client = SchemaRegistry(registry.url)
+    for schema_id in (7, 7, 8):
+        with pytest.raises(SchemaRegistryDown):
+            client.schema(schema_id)
+    assert registry.requested == ["/schemas/ids/7"]
+    monkeypatch.setattr("stampede.functions.schema_registry.PAUSE_SECONDS", 0)
+    client = SchemaRegistry(registry.url)
+    with pytest.raises(SchemaRegistryDown):
+        client.schema(7)
+    registry.answers["/schemas/ids/7"] = (200, {"schema": '"long"'})
+    assert client.schema(7) == "long"
+
+
 def test_registry_down_is_tried_again():
     client = SchemaRegistry("http://127.0.0.1:1", timeout=2)
     with pytest.raises(SchemaRegistryDown) as caught:
