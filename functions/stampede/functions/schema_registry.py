@@ -8,7 +8,6 @@ import urllib3
 from stampede.alerts import schemas
 from stampede.errors import SchemaRegistryDown, Undecodable
 
-
 PAUSE_SECONDS = 5.0  # until a registry that did not answer is asked again
 
 
