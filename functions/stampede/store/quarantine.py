@@ -57,7 +57,8 @@ class Quarantine:
         self._faults: dict[tuple[str, int | None], tuple[Fault, float]] = {}
         self._logged: set[tuple[str, int | None, str]] = set()
         self._lock = threading.Lock()
-        _ALL.add(self)
+        with _ALL_LOCK:
+            _ALL.add(self)
 
     def add(self, fault: Fault) -> None:
         """Leave out what a fault names. It is logged the first time."""
@@ -107,9 +108,14 @@ class Quarantine:
 
     def _count(self) -> None:
         """Set the metric: the objects that any table of that name in this process leaves out."""
-        keys = {key for one in _ALL if one.table == self.table for key, _ in list(one._faults)}
+        with _ALL_LOCK:
+            quarantines = list(_ALL)
+        keys = {
+            key for one in quarantines if one.table == self.table for key, _ in list(one._faults)
+        }
         metrics.QUARANTINED_OBJECTS.labels(self.table).set(len(keys))
 
 
 # A process may have several `Table`s of one table: the metric counts an object once.
 _ALL: "WeakSet[Quarantine]" = WeakSet()
+_ALL_LOCK = threading.Lock()  # one thread may make a table while another counts

@@ -1,5 +1,7 @@
 """An object named like a run that cannot be read or verified costs only itself."""
 
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from stampede.store import quarantine
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
+from stampede.store.quarantine import Quarantine
 from stampede.store.run_format import GROUP_ROWS
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS
@@ -345,3 +348,32 @@ def test_a_run_that_was_cut_since_it_was_listed_costs_only_itself() -> None:
     assert one.lookup(["000003", "005000"])["object_id"].to_pylist() == ["000003"]
     assert list(one.quarantined()) == [key]
     assert list(one.lacking(["005000"])) == [key]
+
+
+def test_tables_are_made_while_others_count_their_faults() -> None:
+    """As in a process that serves many requests: a count must not fail because of a new table."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    kept: list[Quarantine] = []
+    errors: list[RuntimeError] = []
+
+    def make() -> None:
+        kept.extend(Quarantine("made") for _ in range(2000))
+
+    def count() -> None:
+        counted = Quarantine("made")
+        try:
+            for _ in range(300):
+                counted.keep([])
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=target) for target in (make, count, make, count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
