@@ -28,11 +28,11 @@ lint: $(VENV)/dev
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) -q -m "not integration"
+	$(PYTEST) -q -m "not integration and not long"
 
 servers: $(VENV)/dev
 	@tools/need chromium
-	$(PYTEST) -m integration --no-loadscope-reorder e2e/on_machine functions/tests
+	$(PYTEST) -m "integration or long" --no-loadscope-reorder e2e/on_machine functions/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium

@@ -66,4 +66,5 @@ def test_everything_else_is_served(harm: Callable[[MemoryObjects], None]) -> Non
     if harm is bad_runs:
         for name in ("cutouts", "detections", "thumbnails"):
             labels = {"table": name}
-            assert REGISTRY.get_sample_value("stampede_quarantined_objects", labels) == 1
+            # Other stores of this process may count too.
+            assert (REGISTRY.get_sample_value("stampede_quarantined_objects", labels) or 0) >= 1
