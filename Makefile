@@ -4,8 +4,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Run two tests at a time: they mostly wait for servers.
-PYTEST := $(BIN)/python -m pytest --durations 12 --numprocesses 2 --dist loadfile
+# Run several tests at a time: they mostly wait, for servers or for a time to pass.
+PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
 .PHONY: help demo test check lint units servers e2e e2e-up e2e-down simulate faults fuzz bench release format lock clean
@@ -28,11 +28,11 @@ lint: $(VENV)/dev
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) -q -m "not integration and not long"
+	$(PYTEST) --numprocesses 4 -q -m "not integration and not long"
 
 servers: $(VENV)/dev
 	@tools/need chromium
-	$(PYTEST) -m "integration or long" --no-loadscope-reorder e2e/on_machine functions/tests
+	$(PYTEST) --numprocesses 2 -m "integration or long" --no-loadscope-reorder e2e/on_machine functions/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium

@@ -208,7 +208,8 @@ def version(row: Row) -> tuple:
     return tuple(ordered(row[name]) for name in DETECTIONS.compared)
 
 
-TestProtocol = Protocol.TestCase
+# `tests.store.simulation` has a short form of the same kind of search.
+TestProtocol = pytest.mark.long(Protocol.TestCase)
 TestProtocol.settings = settings(
     max_examples=80,
     stateful_step_count=20,
