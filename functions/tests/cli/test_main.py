@@ -104,7 +104,7 @@ def test_ingest_of_nothing(run, tmp_path: Path) -> None:
 
 
 def test_simulate_to_nowhere(run) -> None:
-    assert "cannot write to s3://bucket" in run("simulate", "--to", "s3://bucket").one_line()
+    assert "cannot write to 's3://bucket'" in run("simulate", "--to", "s3://bucket").one_line()
     assert "give kafka://127.0.0.1:9092" in run("simulate", "--to", "127.0.0.1:9092").one_line()
     assert "codec must be one of" in run("simulate", "--to", "x", "--codec", "zip").one_line()
 

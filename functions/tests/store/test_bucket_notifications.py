@@ -51,7 +51,7 @@ def test_remove_is_harmless_without_a_bucket(new_bucket: Settings) -> None:
 def test_it_makes_and_reports_what_is_missing(ceph: LocalCeph, new_bucket: Settings) -> None:
     bucket, topic, *notifications = run(new_bucket)
     assert re.fullmatch(r"bucket new-\S+: made", bucket)
-    assert re.fullmatch(r"topic stampede-new-\S+: made, pushes to http://127.0.0.1:9/.*", topic)
+    assert re.fullmatch(r"topic stampede-new-\S+: made, pushes to http://127.0.0.1:9; .*", topic)
     assert [re.sub(", for.*", "", line) for line in notifications] == [
         f"notification stampede-{name}: made" for name in NAMES
     ]

@@ -197,3 +197,21 @@ def test_an_expected_number_that_is_damaged_is_named() -> None:
         objects.put("expected/files-1", damaged)
         with pytest.raises(Damaged, match="expected/files-1 does not hold a number"):
             ledger.expected(objects)
+
+
+def test_no_part_and_no_flipped_bit_of_an_expected_number_passes_for_a_number() -> None:
+    objects = MemoryObjects()
+    ledger.expect(objects, "files-1", 12)
+    stored = objects.get("expected/files-1")
+    parts = [stored[:size] for size in range(len(stored))]
+    flips = [
+        bytes(byte ^ (1 << bit) if at == place else byte for at, byte in enumerate(stored))
+        for place in range(len(stored))
+        for bit in range(8)
+    ]
+    for damaged in parts + flips:
+        objects.put("expected/files-1", damaged)
+        with pytest.raises(Damaged, match="expected/files-1"):
+            ledger.expected(objects)
+    objects.put("expected/files-1", b"12")  # of an earlier version
+    assert ledger.expected(objects) == {("files-1", 0): (0, 12)}
