@@ -1,4 +1,4 @@
-"""A running `stampede up`, and the counts that `stampede audit` prints."""
+"""`stampede up`, `read` at its second site, and the counts that `stampede audit` prints."""
 
 import re
 import time
@@ -9,7 +9,9 @@ from typing import Self
 import psutil
 
 from e2e.commands import READY_SECONDS, BackgroundCommand, CommandResult, run, until
+from stampede.settings import Settings
 from stampede_local.ports import free_port
+from stampede_local.process import is_ready
 
 STORED_SECONDS = 400.0  # timeout; allows for a slow and busy machine
 
@@ -64,6 +66,26 @@ class StampedeUp(BackgroundCommand):
             time.sleep(1)
         assert "nothing is missing" in audit.output
         return audit
+
+
+class SecondSiteRead(BackgroundCommand):
+    """`stampede serve read` at the second site, without access to the first."""
+
+    def __init__(self, log: Path, settings: Settings) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(
+            *(log, "serve", "read"),
+            STAMPEDE_PORT=str(port),
+            STAMPEDE_STORE=settings.replica,
+            STAMPEDE_ACCESS_KEY=settings.replica_access_key,
+            STAMPEDE_SECRET_KEY=settings.replica_secret_key.get_secret_value(),
+        )
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        until(lambda: is_ready(self.url) or self.child.poll() is not None, READY_SECONDS)
+        return self
 
 
 def process_name(command: list[str]) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from e2e.http import get
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.faults import FAULTS
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from tests.support import stored_alerts
@@ -29,9 +28,8 @@ class Sent:
         """Pass alerts on and remember them."""
         for number, alert in enumerate(alerts):
             if alert.fault is not None:
-                for table, status in zip(self.refused, FAULTS[alert.fault], strict=True):
-                    if status >= 400:
-                        self.refused[table].add(alert.body)
+                for table in stored_alerts.refused_by(alert.fault):
+                    self.refused[table].add(alert.body)
             else:
                 self.ids.add(alert.alert_id)
                 images = stored_alerts.cutouts_of([alert])

@@ -10,11 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.commands import READY_SECONDS, BackgroundCommand, run, until
+from e2e.commands import run, until
 from e2e.faults.alerts import Sent
 from e2e.faults.inject import Injector
 from e2e.faults.proxy import Proxy
-from e2e.stampede_up import StampedeUp, stored_counts
+from e2e.faults.up import with_ports
+from e2e.stampede_up import SecondSiteRead, StampedeUp, stored_counts
 from stampede.cli.running import running
 from stampede.cli.simulate import paced
 from stampede.settings import Settings
@@ -24,7 +25,6 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import THUMBNAILS
 from stampede.store.tables import Table
 from stampede_local.ports import free_port
-from stampede_local.process import is_ready
 from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts
 
@@ -53,26 +53,6 @@ class FaultyUp(StampedeUp):
             E2E_PROXIES=json.dumps(proxies),
         )
         self.arguments = ("e2e.faults.up", *self.arguments)
-
-
-class SecondSiteRead(BackgroundCommand):
-    """`stampede serve read` at the second site, without access to the first."""
-
-    def __init__(self, log: Path, settings: Settings) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            *(log, "serve", "read"),
-            STAMPEDE_PORT=str(port),
-            STAMPEDE_STORE=settings.replica,
-            STAMPEDE_ACCESS_KEY=settings.replica_access_key,
-            STAMPEDE_SECRET_KEY=settings.replica_secret_key.get_secret_value(),
-        )
-
-    def __enter__(self) -> "SecondSiteRead":
-        super().__enter__()
-        until(lambda: is_ready(self.url) or self.child.poll() is not None, READY_SECONDS)
-        return self
 
 
 def campaign(plan: Plan, directory: Path) -> dict[str, int]:
@@ -170,10 +150,4 @@ def _mended(data: Path) -> bool:
 
 def _direct(settings: Settings, proxies: dict[int, int]) -> Settings:
     """The settings with the stores' own ports in place of the proxies'."""
-    update = {}
-    for name in ("store", "replica"):
-        address = getattr(settings, name)
-        for port, proxy in proxies.items():
-            address = address.replace(f"127.0.0.1:{proxy}/", f"127.0.0.1:{port}/")
-        update[name] = address
-    return settings.model_copy(update=update)
+    return with_ports(settings, {proxy: port for port, proxy in proxies.items()})

@@ -6,7 +6,7 @@
 import json
 import os
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stampede.settings import Settings
@@ -24,16 +24,20 @@ def _through_proxies(start: Callable[..., Settings]) -> Callable[..., Settings]:
     ports = json.loads(os.environ["E2E_PROXIES"])
 
     def proxied(*arguments: Any) -> Settings:
-        settings = start(*arguments)
-        update = {}
-        for name in ("store", "replica"):
-            address = getattr(settings, name)
-            for port, proxy in ports.items():
-                address = address.replace(f"127.0.0.1:{port}/", f"127.0.0.1:{proxy}/")
-            update[name] = address
-        return settings.model_copy(update=update)
+        return with_ports(start(*arguments), ports)
 
     return proxied
+
+
+def with_ports(settings: Settings, ports: Mapping[Any, int]) -> Settings:
+    """The settings with other ports of the stores: `ports` has the new one of each."""
+    update = {}
+    for name in ("store", "replica"):
+        address = getattr(settings, name)
+        for port, other in ports.items():
+            address = address.replace(f"127.0.0.1:{port}/", f"127.0.0.1:{other}/")
+        update[name] = address
+    return settings.model_copy(update=update)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, product
 from pathlib import Path
-from typing import Self
 
 import pytest
 
-from e2e.commands import READY_SECONDS, BackgroundCommand, run, until
+from e2e.commands import run, until
 from e2e.http import get
-from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
+from e2e.stampede_up import STORED_SECONDS, SecondSiteRead, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
 from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
-from stampede.settings import Settings
-from stampede.simulator.faults import FAULTS
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write
@@ -30,7 +27,6 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import THUMBNAILS
 from stampede.store.tables import Table
 from stampede_local.ports import free_port
-from stampede_local.process import is_ready
 from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts
 
@@ -56,9 +52,8 @@ class Sent:
     def record(self, alerts: Iterator[SimulatedAlert]) -> Iterator[SimulatedAlert]:
         for number, alert in enumerate(alerts):
             if alert.fault is not None:
-                for table, status in zip(self.refused, FAULTS[alert.fault], strict=True):
-                    if status >= 400:
-                        self.refused[table].add(alert.body)
+                for table in stored_alerts.refused_by(alert.fault):
+                    self.refused[table].add(alert.body)
             else:
                 self.good.add((alert.survey, alert.alert_id))
                 if any(alert.fits.values()):
@@ -143,23 +138,3 @@ def assert_sample_is_stored(read: str, sent: Sent, simulator: Simulator) -> None
     for alert in sent.sample:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
         assert picture == thumbnail([alert.fits[kind] for kind in KINDS]).png
-
-
-class SecondSiteRead(BackgroundCommand):
-    """`stampede serve read` at the second site, without access to the first."""
-
-    def __init__(self, log: Path, settings: Settings) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        super().__init__(
-            *(log, "serve", "read"),
-            STAMPEDE_PORT=str(port),
-            STAMPEDE_STORE=settings.replica,
-            STAMPEDE_ACCESS_KEY=settings.replica_access_key,
-            STAMPEDE_SECRET_KEY=settings.replica_secret_key.get_secret_value(),
-        )
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        until(lambda: is_ready(self.url) or self.child.poll() is not None, READY_SECONDS)
-        return self

@@ -9,7 +9,6 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 from stampede.deadletters.stored import AlertCheck
 from stampede.events.record import Record
@@ -60,12 +59,7 @@ class KafkaAudit:
     def __enter__(self) -> "KafkaAudit":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kafka.close()
 
     def expected(self) -> dict[PartitionId, Interval]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -149,12 +148,7 @@ class KafkaTopics:
     def __enter__(self) -> "KafkaTopics":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.simulator.faults import FAULTS
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.store.objects import Objects
@@ -28,6 +29,12 @@ class Letter(NamedTuple):
     code: str
     reason: str
     data: bytes
+
+
+def refused_by(fault: str) -> list[str]:
+    """The tables whose function refuses an alert with that fault."""
+    answers = zip(("cutouts", "detections"), FAULTS[fault], strict=True)
+    return [table for table, status in answers if status >= 400]
 
 
 def cutouts_of(alerts: Iterable[SimulatedAlert]) -> Cutouts:
