@@ -33,8 +33,9 @@ PING_SECONDS = {"compact": 20.0, "reconcile": 60.0}  # between events to each fu
 
 
 def up(plan: SystemPlan, console: Console) -> None:
-    """Start everything and show it until SIGTERM or Ctrl-C."""
-    with running_system(plan, console) as system, stopping() as stop:
+    """Start everything and show it until SIGTERM or Ctrl-C, which also end it while it starts."""
+    with stopping() as stop, suppress(KeyboardInterrupt), running_system(plan, console) as system:
+        stop.starting = False
         show(system, console, stop)
 
 
@@ -95,13 +96,24 @@ def watch(
             yield views.get(timeout=0.2)
 
 
+class Stop(threading.Event):
+    """What SIGTERM and Ctrl-C set. While the system starts, they raise KeyboardInterrupt too."""
+
+    starting = True
+
+    def signalled(self, *_: object) -> None:
+        """Handle a signal: an installation or a start ends at once, all else by `wait`."""
+        self.set()
+        if self.starting:
+            raise KeyboardInterrupt
+
+
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set, instead of killing or raising."""
-    stop = threading.Event()
+def stopping() -> Iterator[Stop]:
+    """A `Stop`, in force for SIGTERM and Ctrl-C until the block ends."""
+    stop = Stop()
     before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, stop.signalled) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
         yield stop
