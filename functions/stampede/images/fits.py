@@ -22,6 +22,8 @@ from stampede.errors import StampedeError
 BLOCK, CARD = 2880, 80
 MAX_BYTES = MOST_IMAGE_BYTES
 """Largest FITS file to unpack: a few bytes of gzip can expand to gigabytes."""
+MOST_HEADER = 100 * BLOCK
+"""Longest header to read, in bytes: 3,600 cards. Those of cutouts have one or two blocks."""
 MOST_VALUE = 1e30
 """Pixels beyond this have no value: ZTF writes -3.4e38, the lowest number of its type, for none."""
 
@@ -147,20 +149,23 @@ def trim(data: bytes) -> bytes:
 def _first_image(fits: bytes) -> Hdu:
     at = 0
     while at < len(fits):
-        hdu = _hdu(fits, at)
+        hdu = hdu_at(fits, at)
         if hdu.is_image:
             return hdu
         at = hdu.stop + -hdu.stop % BLOCK
     raise BadImage("the FITS file holds no two-dimensional image")
 
 
-def _hdu(fits: bytes, start: int) -> Hdu:
-    """The HDU at `start`; card values are text without quotes."""
+def hdu_at(fits: bytes, start: int) -> Hdu:
+    """The HDU at `start`; card values are text without quotes.
+
+    Raises `BadImage` if there is none, it is cut short, or its header is longer than `MOST_HEADER`.
+    """
     header: dict[str, str] = {}
     at = start
     while True:
         card = fits[at : at + CARD]
-        if len(card) < CARD:
+        if len(card) < CARD or at - start >= MOST_HEADER:
             raise BadImage("the FITS header does not end")
         at += CARD
         key = card[:8].rstrip()

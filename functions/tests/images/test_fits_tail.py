@@ -1,0 +1,183 @@
+import gzip
+import io
+import time
+from io import BytesIO
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from astropy.io import fits as astropy_fits
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.alerts import schemas
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
+from stampede.images.fits import BLOCK
+from stampede.images.fits_tail import Layouts, split
+from tests.support import made_alerts
+from tests.support.fits_files import fits_file, lsst, source, ztf
+
+real = pytest.mark.skipif(
+    not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"
+)
+RUBIN = lsst(source(size=30))
+
+
+def parts(files) -> list[tuple[bytes | None, bytes | None]]:
+    """The heads and tails; they are checked to be valid, and to give the files back."""
+    array = files if isinstance(files, pa.Array) else pa.array(files, pa.binary())
+    heads, tails = split(array)
+    for one in (heads, tails):
+        one.validate(full=True)
+        assert one.type == pa.binary_view()
+        assert one.is_null().equals(array.is_null())
+    both = list(zip(heads.to_pylist(), tails.to_pylist(), strict=True))
+    for (head, tail), file in zip(both, array.to_pylist(), strict=True):
+        assert file is None or head + tail == file
+    return both
+
+
+def last_hdu(file: bytes) -> int:
+    """Where the last HDU begins, as astropy says; the file's length if it has only one."""
+    with astropy_fits.open(BytesIO(file)) as hdus:
+        return hdus[-1].fileinfo()["hdrLoc"] if len(hdus) > 1 else len(file)
+
+
+@st.composite
+def fits_files(draw) -> bytes:
+    """One to four HDUs: images of any type and size, tables, HDUs without data."""
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    hdus = []
+    for number in range(draw(st.integers(1, 4))):
+        shape = tuple(draw(st.lists(st.integers(1, 30), max_size=3)))
+        kind = draw(st.sampled_from(["u1", "i2", "i4", "i8", "f4", "f8"]))
+        pixels = rng.integers(0, 99, shape).astype(kind) if shape else None
+        if number and draw(st.booleans()):
+            column = astropy_fits.Column("a", "PE()", array=np.array([[1.0], [2.0, 3.0]], object))
+            hdus.append(astropy_fits.BinTableHDU.from_columns([column]))
+        else:
+            hdus.append((astropy_fits.ImageHDU if number else astropy_fits.PrimaryHDU)(pixels))
+        for key in range(draw(st.integers(0, 40))):
+            hdus[-1].header[f"KEY{key}"] = key
+    return fits_file(*hdus)
+
+
+@given(st.lists(fits_files(), min_size=1, max_size=4))
+def test_a_tail_is_what_astropy_takes_for_the_last_hdu(files):
+    for file in files:  # alone: two of one layout may differ behind their first image
+        assert Layouts().cut(memoryview(file)) == last_hdu(file)
+    parts(files)
+
+
+JUNK = st.binary(max_size=40) | st.sampled_from([b"SIMPLE" * 1000, RUBIN[:-1], RUBIN + b"?"])
+DAMAGED = st.builds(
+    lambda at, piece: RUBIN[:at] + piece + RUBIN[at + len(piece) :],
+    st.integers(0, len(RUBIN) - 1) | st.integers(0, 12 * 80),
+    st.binary(min_size=1, max_size=20) | st.sampled_from([b"99999999", b"END".ljust(80), b"-"]),
+)
+ANYTHING = st.none() | JUNK | DAMAGED | fits_files() | st.just(ztf(source())) | st.just(RUBIN)
+
+
+@given(st.lists(ANYTHING, max_size=8), st.integers(0, 3), st.integers(0, 3))
+def test_head_and_tail_give_back_any_bytes(files, before, after):
+    array = pa.array(files, pa.binary())
+    parts(array.slice(before, max(0, len(array) - before - after)))
+    parts(array)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [b"", b"x", ztf(source()), gzip.compress(RUBIN), RUBIN[:3000], RUBIN + b"?", b"SIMPLE" * 999],
+    ids=["empty", "short", "ztf", "gzipped", "cut short", "too long", "no header"],
+)
+def test_what_is_not_a_whole_fits_file_has_no_tail(file):
+    assert parts([file, None, RUBIN])[0] == (file, b"")
+
+
+def test_a_single_hdu_has_no_tail():
+    file = fits_file(astropy_fits.PrimaryHDU(source()))
+    assert parts([file]) == [(file, b"")]
+
+
+def test_no_files():
+    assert parts([]) == []
+    assert parts([None]) == [(None, None)]
+    assert parts([b"", None]) == [(b"", b""), (None, None)]
+
+
+def test_another_type_is_refused():
+    with pytest.raises(TypeError, match="string, not binary"):
+        split(pa.array(["SIMPLE"]))
+
+
+def test_files_of_a_known_layout_are_cut_without_walking_their_headers(monkeypatch):
+    layouts = Layouts()
+    assert layouts.cut(memoryview(RUBIN)) == last_hdu(RUBIN)
+    monkeypatch.setattr("stampede.images.fits_tail.hdu_at", None)  # to call it would fail
+    assert layouts.cut(memoryview(lsst(source(size=30, seed=2)))) == last_hdu(RUBIN)
+
+
+def test_a_damaged_file_does_not_spoil_its_layout():
+    layouts = Layouts()
+    damaged = bytearray(RUBIN)
+    damaged[last_hdu(RUBIN)] = 0
+    assert layouts.cut(memoryview(bytes(damaged))) == len(RUBIN)
+    assert layouts.cut(memoryview(RUBIN)) == last_hdu(RUBIN)
+
+
+def test_another_file_of_the_same_layout_is_walked_if_no_hdu_begins_at_the_known_place():
+    long, short = (astropy_fits.ImageHDU(np.zeros(size, "u1")) for size in (3000, 10))
+    first = fits_file(astropy_fits.PrimaryHDU(), long, short)
+    second = fits_file(astropy_fits.PrimaryHDU(), short, long)
+    layouts = Layouts()
+    for file in (first, second, first):
+        assert layouts.cut(memoryview(file)) == last_hdu(file)
+
+
+def test_layouts_are_bounded(monkeypatch):
+    monkeypatch.setattr("stampede.images.fits_tail.MOST_LAYOUTS", 3)
+    layouts = Layouts()
+    for size in range(1, 9):
+        file = lsst(source(size=size))
+        assert layouts.cut(memoryview(file)) == last_hdu(file)
+    assert len(layouts._cuts) <= 3
+
+
+def test_an_endless_header_costs_little():
+    endless = fits_file(astropy_fits.PrimaryHDU())[: 5 * 80].ljust(8 << 20)
+    started = time.perf_counter()
+    assert parts([endless]) == [(endless, b"")]
+    assert time.perf_counter() - started < 0.5
+
+
+@real
+@pytest.mark.real
+def test_real_cutouts_of_rubin_are_cut_before_their_psf():
+    files = real_rubin_cutouts()
+    assert len(files) >= 24
+    for file, (head, tail) in zip(files, parts(files), strict=True):
+        assert len(head) == last_hdu(file) < len(file)
+        assert b"PSFIMAGE" in tail[:BLOCK]
+
+
+@real
+@pytest.mark.real
+def test_real_stamps_of_ztf_have_no_tail():
+    records = [next(fastavro.reader(io.BytesIO(body))) for body in made_alerts.real_alerts()[5:]]
+    stamps = [record["cutoutScience"]["stampData"] for record in records]
+    assert parts(stamps) == [(stamp, b"") for stamp in stamps]
+    parts([gzip.decompress(stamp) for stamp in stamps])
+
+
+def real_rubin_cutouts() -> list[bytes]:
+    """The cutouts of all real Rubin alerts."""
+    records = []
+    for body in made_alerts.real_alerts()[:5]:
+        schema = schemas.parsed(rubin_schemas()[int.from_bytes(body[1:5], "big")])
+        records.append(fastavro.schemaless_reader(io.BytesIO(body[5:]), schema))
+    for path in sorted(made_alerts.REAL.glob("lsst-detectors/*.avro")):
+        with path.open("rb") as file:
+            records += fastavro.reader(file)
+    names = ("cutoutDifference", "cutoutScience", "cutoutTemplate")
+    return [record[name] for record in records for name in names if record[name]]
