@@ -7,6 +7,7 @@ runs in a mount and a pid namespace that end with it: nothing stays mounted.
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,8 @@ from images.archive import write_layer
 from images.context import Context
 from images.dockerfile import Copy, Env, Run, Stage
 from images.world import COPY, DEBIAN, PATH, RUN, files, outside
+
+_DEBIAN = re.compile(r"debian:(?P<suite>[a-z]+)-slim(@sha256:[0-9a-f]{64})?")
 
 
 class Layer(NamedTuple):
@@ -145,12 +148,12 @@ class Builder:
             return self._make(key, doing, COPY, {**variables, "SEEN": seen})
 
     def _debian(self, name: str) -> Image:
-        system, _, version = name.partition(":")
-        if system != "debian" or not version.endswith("-slim"):
-            raise ValueError(f"FROM {name}: without a registry only debian:SUITE-slim can be made")
-        suite = version.removesuffix("-slim")
+        """Debian's slim image, from today's packages. Its digest is part of the layer's key alone.
+
+        So a new digest makes a new base here too.
+        """
         layer = self._make(
-            _key(name, DEBIAN), f"FROM {name}", DEBIAN, {"SUITE": suite, **outside()}
+            _key(name, DEBIAN), f"FROM {name}", DEBIAN, {"SUITE": debian_suite(name), **outside()}
         )
         return Image((layer,), {"PATH": PATH})
 
@@ -199,6 +202,17 @@ class Builder:
             yield scratch
         finally:
             shutil.rmtree(scratch)
+
+
+def debian_suite(name: str) -> str:
+    """The suite of Debian whose slim image this is. Raises `ValueError` if it is another image."""
+    found = _DEBIAN.fullmatch(name)
+    if not found:
+        raise ValueError(
+            f"FROM {name}: without a registry only debian:SUITE-slim can be made, "
+            "with or without @sha256:DIGEST"
+        )
+    return found["suite"]
 
 
 def _key(*parts: str) -> str:
