@@ -1,4 +1,4 @@
-"""The Dockerfiles of this project: one base, named by its digest, which tools/image can make too."""
+"""The Dockerfiles: one base, named by its digest, which tools/image can make too."""
 
 import importlib
 from pathlib import Path
