@@ -1,13 +1,24 @@
 """The clock. The code in `alerts` does not read the clock: its callers pass the time."""
 
 import time
+from datetime import UTC, datetime
 
 from stampede.timescale import MJD_TAI_OF_1970
 
 
 def now_mjd() -> float:
     """The present time, MJD TAI in days."""
-    return MJD_TAI_OF_1970 + time.time() / 86400
+    return mjd(now())
+
+
+def mjd(when: datetime) -> float:
+    """A time as MJD TAI in days."""
+    return MJD_TAI_OF_1970 + when.timestamp() / 86400
+
+
+def now() -> datetime:
+    """The present time by this machine's clock, in UTC."""
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 class Stopwatch:

@@ -93,6 +93,15 @@ class Overloaded(StampedeError):
     name, status = "overloaded", 429
 
 
+class ClockWrong(StampedeError):
+    """The clocks of this machine and of the object store differ: set the wrong one.
+
+    What must not be done at a wrong time, such as deleting by age, is not done.
+    """
+
+    name, status = "clock-wrong", 500
+
+
 class Damaged(StampedeError):
     """An object is lost or is not what was stored under its key: check the disks.
 

@@ -87,6 +87,11 @@ RECONCILE_FOUND = Gauge(
     "stampede_reconcile_found_objects", "Objects to repair that the last pass found", ["what"]
 )
 RECONCILE_REPAIRED = Counter("stampede_reconcile_repaired_objects_total", "Repaired", ["what"])
+CLOCK_DIFFERENCE = Gauge(
+    "stampede_clock_difference_seconds",
+    "Seconds that the clock of a store is ahead of this process's, as of the last retention",
+    ["site"],
+)
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 
 READ_SECONDS = Histogram(

@@ -170,6 +170,9 @@ class Settings(BaseSettings):
     cutout_days: int | None = Field(
         None, ge=0, description="days after their night that cutouts are kept; unset: for ever"
     )
+    retention_nights: int = Field(
+        3, ge=1, description="most nights whose cutouts one pass of `reconcile` deletes"
+    )
 
     # -- commands that use a running system: `audit`, `ingest`, `simulate`, `deadletters`
     functions: dict[str, str] = Field(

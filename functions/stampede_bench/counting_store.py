@@ -66,6 +66,10 @@ class CountingStore:
         """See `Objects.forget_uploads`."""
         return self.inner.forget_uploads(before)
 
+    def now(self) -> datetime:
+        """See `Objects.now`."""
+        return self.inner.now()
+
     def _count(self, operation: str, size: int = 0) -> None:
         self.requests[operation] += 1
         self.bytes[operation] += size

@@ -9,17 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import product, takewhile
+from itertools import chain, islice, product
 
 import structlog
 
 from stampede import metrics
-from stampede.clock import now_mjd
+from stampede.clock import mjd, now_mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError
 from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
+from stampede.functions.retention import checked_time, nights_past
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
@@ -33,6 +34,7 @@ log = structlog.get_logger()
 
 MOST_RESENT = 500  # events sent in one pass; the next pass finds the rest again
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
+SITES = ("store", "replica")
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
 
 
@@ -169,21 +171,23 @@ class Reconciler:
 
     def _delete_expired(self) -> None:
         """Delete packs past their retention, at every site."""
-        days, today = self._settings.cutout_days, now_mjd()
+        days, most = self._settings.cutout_days, self._settings.retention_nights
         if days is None:
             return
+        times = [checked_time(site, name) for site, name in zip(self._sites, SITES, strict=False)]
         for site, spec in product(self._sites, (CUTOUT_PACKS, THUMBNAIL_PACKS)):
-            # Nights have five digits, so keys are in the order of nights. A night before MJD 0 and
-            # an object that is no pack may come first; neither may end the search.
-            packs = (p for p in site.list(f"{spec.prefix}/") if night_of(p.key) is not None)
-            for info in takewhile(lambda info: expired(info.key, days, today), packs):
+            due = nights_past(site, spec, days, mjd(min(times)))
+            for info in chain.from_iterable(islice(due, most if self._repair else None)):
                 self._delete("expired", site, info.key)
+            for later in islice(due, 1):
+                log.warning("more nights are past their retention: the next pass goes on", at=most)
+                self._findings.add("expired", later[0].key, repaired=False)
 
     def _delete_leftovers(self) -> None:
         """Abort interrupted uploads; delete runs of the second site that a merge has replaced."""
         if self._repair:
-            before = self._now - timedelta(hours=UPLOAD_HOURS)
             for site in self._sites:
+                before = site.now() - timedelta(hours=UPLOAD_HOURS)
                 for _ in range(site.forget_uploads(before)):
                     self._findings.add("cut-off", "an upload")
         for site in self._sites[1:]:

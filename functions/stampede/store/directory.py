@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.objects import ObjectInfo
@@ -87,6 +88,13 @@ class DirectoryObjects:
                         path.unlink()
                         forgotten += 1
         return forgotten
+
+    def now(self) -> datetime:
+        """See `Objects.now`; the time that the file system gives a new file."""
+        with _failing("its clock"):
+            self.root.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self.root) as file:
+                return datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
 
     def _walk(self, below: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
         try:

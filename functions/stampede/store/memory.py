@@ -70,6 +70,10 @@ class MemoryObjects:
         """See `Objects.forget_uploads`; there are none."""
         return 0
 
+    def now(self) -> datetime:
+        """See `Objects.now`."""
+        return self._clock()
+
     def _put(self, key: str, data: bytes, etag: str) -> None:
         with self._lock:
             if key not in self._objects:

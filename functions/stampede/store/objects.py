@@ -61,6 +61,9 @@ class Objects(Protocol):
         A killed process leaves such uploads. No listing shows them, but they take space.
         """
 
+    def now(self) -> datetime:
+        """The time by the store's own clock, in UTC, to a second or better."""
+
 
 def find(objects: Objects, key: str) -> ObjectInfo | None:
     """An object's size, etag and time; None if the store has none. Raises `StoreDown`."""

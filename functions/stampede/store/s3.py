@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -151,6 +152,20 @@ class S3Objects:
                     )
                     forgotten += 1
         return forgotten
+
+    def now(self) -> datetime:
+        """See `Objects.now`; the `Date` of an answer.
+
+        The request is not signed: a store refuses signatures of a clock that differs from its own,
+        and any answer has a date.
+        """
+        with self._errors("its clock"):
+            answer = self._pool.request("HEAD", f"{self.endpoint}/{self.bucket}", redirect=False)
+            date = answer.headers.get("Date", "")
+            try:
+                return parsedate_to_datetime(date).replace(tzinfo=UTC)  # HTTP dates are in GMT
+            except ValueError:
+                raise OSError(f"its answer has the date {date!r}") from None
 
     def close(self) -> None:
         """Close the idle connections."""

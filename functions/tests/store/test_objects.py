@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from stampede.errors import NotFound, SetupError, StoreDown
 from stampede.settings import Settings
@@ -232,6 +233,19 @@ def test_a_bucket_forgets_what_a_killed_process_left(bucket: Settings) -> None:
     objects = S3Objects(first_site(bucket))
     objects._minio._create_multipart_upload(objects.bucket, "packs/a b", {})
     forgets_one(objects)
+
+
+def test_a_store_tells_its_time(objects: Objects) -> None:
+    """The stores of this test run on this machine."""
+    before = list(objects.list(""))
+    assert abs(objects.now() - datetime.now(UTC)) < timedelta(seconds=10)
+    assert list(objects.list("")) == before
+
+
+@pytest.mark.integration
+def test_a_store_tells_its_time_to_who_may_not_use_it(bucket: Settings) -> None:
+    stranger = bucket.model_copy(update={"secret_key": SecretStr("wrong")})
+    assert abs(open_objects(stranger).now() - datetime.now(UTC)) < timedelta(seconds=10)
 
 
 def test_memory_takes_its_time_from_the_clock() -> None:

@@ -41,6 +41,9 @@ class Forwarding:
     def forget_uploads(self, before: datetime) -> int:
         return self.inner.forget_uploads(before)
 
+    def now(self) -> datetime:
+        return self.inner.now()
+
 
 class BeforeGet(Forwarding):
     """Calls `action(key, start)` before each GET. The action may record, wait or raise."""

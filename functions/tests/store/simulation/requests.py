@@ -89,6 +89,9 @@ class Connection:
     def forget_uploads(self, before: datetime) -> int:
         return 0
 
+    def now(self) -> datetime:
+        return self._site.now()
+
     def _page(self, prefix: str, after: str) -> tuple[list[ObjectInfo], str, bool]:
         """A page of a listing, where the next one starts, and whether there is one."""
         chance = self._scheduler.chance

@@ -1,0 +1,54 @@
+"""Retention: which packs are old enough to be deleted, by a clock that two machines agree on.
+
+Nothing brings a deleted image back. So the age of a pack is counted by the clock of the store that
+holds it, and only if this machine's clock does not contradict it.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import groupby, takewhile
+
+import structlog
+
+from stampede import clock, metrics
+from stampede.errors import ClockWrong
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.packs import expired, night_of
+from stampede.store.schema import PackSpec
+
+MOST_DIFFERENCE = timedelta(minutes=10)
+"""Far more than clocks that are set by the network differ; S3 itself refuses 15 minutes."""
+
+log = structlog.get_logger()
+
+
+def checked_time(site: Objects, name: str) -> datetime:
+    """The time by the clock of a store, in UTC; `name` is that of the site in log and metrics.
+
+    Raises `ClockWrong` if this machine's clock differs by more than `MOST_DIFFERENCE`, `StoreDown`.
+    """
+    here, there = clock.now(), site.now()
+    metrics.CLOCK_DIFFERENCE.labels(name).set((there - here).total_seconds())
+    if abs(there - here) <= MOST_DIFFERENCE:
+        return there
+    message = (
+        f"nothing is deleted by its age: it is {there:%Y-%m-%d %H:%M:%S} UTC by the clock of the "
+        f"{name}, and {here:%Y-%m-%d %H:%M:%S} by this machine's"
+    )
+    log.error("clocks differ", site=name, store=there.isoformat(), here=here.isoformat())
+    raise ClockWrong(message)
+
+
+def nights_past(
+    site: Objects, spec: PackSpec, days: int, now_mjd: float
+) -> Iterator[list[ObjectInfo]]:
+    """The packs of each night that ended more than `days` ago, the earliest night first.
+
+    `now_mjd` is MJD TAI. Raises `StoreDown`.
+    """
+    # Nights have five digits, so keys are in the order of nights. A night before MJD 0 and
+    # an object that is no pack may come first; neither may end the search.
+    packs = (info for info in site.list(f"{spec.prefix}/") if night_of(info.key) is not None)
+    past = takewhile(lambda info: expired(info.key, days, now_mjd), packs)
+    for _, of_night in groupby(past, lambda info: night_of(info.key)):
+        yield list(of_night)

@@ -1,0 +1,120 @@
+"""Retention deletes by a clock that two machines agree on, and a few nights at a time."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stampede import metrics
+from stampede.errors import ClockWrong
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.thumbnails import Thumbnails
+from stampede.settings import Settings
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from tests.support.two_sites import TODAY, environment, put_all, second_ceph, sites
+
+__all__ = ["second_ceph", "sites"]  # fixtures
+
+WRONG_CLOCK = "import time\nright = time.time\ntime.time = lambda: right() + {seconds}\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two sites that are directories, with packs of six nights; four are past their retention."""
+    made = Settings(
+        store=f"file://{tmp_path}/first",
+        replica=f"file://{tmp_path}/second",
+        grace_seconds=0,
+        cutout_days=30,
+        reconcile="retention",
+    )
+    fill(made)
+    return made
+
+
+def fill(settings: Settings) -> None:
+    for number, days in enumerate((34, 33, 32, 31, 30, 0)):
+        for site in (open_objects(settings), open_replica(settings)):
+            pack = put_all(site, range(2 * number, 2 * number + 2), TODAY - days)
+        Thumbnails(settings).make(pack.key)
+
+
+def nights(objects: Objects, prefix: str = "packs") -> list[int]:
+    """The nights that have packs, in days before today."""
+    return sorted({TODAY - int(info.key.split("/")[1]) for info in objects.list(f"{prefix}/")})
+
+
+def reconcile(settings: Settings, directory: Path, seconds: float) -> tuple[int, str]:
+    """`stampede reconcile` on a machine whose clock is that many seconds ahead."""
+    (directory / "wrong").mkdir(exist_ok=True)
+    (directory / "wrong" / "sitecustomize.py").write_text(WRONG_CLOCK.format(seconds=seconds))
+    env = os.environ | {f"STAMPEDE_{k}": v for k, v in environment(settings).items()}
+    env["PYTHONPATH"] = os.pathsep.join([str(directory / "wrong"), *sys.path])
+    command = [sys.executable, "-m", "stampede", "reconcile", "--data", str(directory / "none")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("years", [-3, 3])
+def test_a_wrong_clock_deletes_nothing(settings: Settings, tmp_path: Path, years: int) -> None:
+    status, text = reconcile(settings, tmp_path, years * 365.25 * 86400)
+    assert status != 0
+    assert "nothing is deleted by its age" in text
+    assert "clocks differ" in text
+    for site in (open_objects(settings), open_replica(settings)):
+        assert nights(site) == [0, 30, 31, 32, 33, 34]
+    status, text = reconcile(settings, tmp_path, 300)
+    assert "clocks differ" not in text
+    assert nights(open_objects(settings)) == [0, 30, 31]
+
+
+@pytest.mark.integration
+def test_a_wrong_clock_deletes_nothing_from_ceph(sites: Settings, tmp_path: Path) -> None:
+    chosen = {"cutout_days": 30, "reconcile": "retention"}
+    made = Settings(**(sites.model_dump(exclude_unset=True) | chosen))
+    fill(made)
+    status, text = reconcile(made, tmp_path, 3 * 365.25 * 86400)
+    assert status != 0
+    assert "clocks differ" in text
+    assert nights(open_objects(made)) == [0, 30, 31, 32, 33, 34]
+    reconcile(made, tmp_path, 0)
+    assert nights(open_objects(made)) == nights(open_replica(made)) == [0, 30, 31]
+
+
+def test_the_function_refuses_and_shows_the_difference(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> float:
+        [family] = metrics.CLOCK_DIFFERENCE.collect()
+        return {sample.labels["site"]: sample.value for sample in family.samples}["store"]
+
+    ahead = time.time() + 86400
+    monkeypatch.setattr("stampede.clock.time.time", lambda: ahead)
+    with pytest.raises(ClockWrong, match="by the clock of the store"):
+        Reconciler(settings).run()
+    assert -86401 < shown() < -86300
+    monkeypatch.undo()
+    Reconciler(settings).run()
+    assert abs(shown()) < 60
+
+
+def test_a_pass_deletes_a_few_nights_the_earliest_first(settings: Settings) -> None:
+    few = settings.model_copy(update={"retention_nights": 1})
+    objects, second = open_objects(settings), open_replica(settings)
+    for left in ([0, 30, 31, 32, 33], [0, 30, 31, 32], [0, 30, 31], [0, 30]):
+        found = []
+        Reconciler(few, found.append).run()
+        assert nights(objects) == nights(second) == nights(objects, "thumbnails") == left
+        # A pass that left some says so.
+        assert any(not each.repaired for each in found) == (31 in left)
+    assert Reconciler(few).run() == {}
+
+
+def test_a_dry_run_names_all_nights(settings: Settings) -> None:
+    few = settings.model_copy(update={"retention_nights": 1})
+    assert Reconciler(few).run(repair=False) == {"expired": 12}
+    assert nights(open_objects(settings)) == [0, 30, 31, 32, 33, 34]
