@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -83,9 +84,10 @@ def compact(
     report = Report()
     table.refresh()
     sweep = Sweep(table, now, grace)
-    for part in sweep.unneeded():
-        table.objects.delete(part.key)
-        report.deleted.append(part.key)
+    # Those in quarantine first: a run that names one of them may itself be an input.
+    for key in chain(sweep.unreadable(), (part.key for part in sweep.unneeded())):
+        table.objects.delete(key)
+        report.deleted.append(key)
         progress(report)
     report.damaged |= sweep.holders.damaged
     table.refresh()

@@ -65,6 +65,18 @@ class Sweep:
                 if abandoned[run]:
                     yield part
 
+    def unreadable(self) -> Iterator[str]:
+        """The keys of objects that cannot be read and are inputs as in `unneeded`.
+
+        Their bytes prove nothing, but their names do: a merge reads all of an input, and lists its
+        name only if it was whole then. Delete each object before taking the next.
+        """
+        readable = {part.key for part in self._parts}
+        for key in self._table.quarantined():
+            name = RunName.parse(key)
+            if name and key not in readable and self.merged(name.run):
+                yield key
+
     def merged(self, name: str) -> bool:
         """Whether a run that has been complete for the grace holds the run of that name."""
         return any(self.holders.stand(run) for run in self.settled.get(name, ()))
@@ -157,6 +169,7 @@ def _unneeded_copies(first: Table, second: Table, now: datetime, grace: timedelt
     }
     if held and not all(sweep.holders.present(run) for run in shared):
         held = set()
+    yield from sweep.unreadable()
     for part in parts:
         if part.name.whole in held or sweep.merged(part.name.run):
             yield part.key

@@ -234,6 +234,19 @@ def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
 
 
+def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings: Settings) -> None:
+    objects, second = open_objects(settings), open_replica(settings)
+    for number in range(4):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
+    second.put(keys(second, "tables/cutouts/")[0], b"garbage " * 100)
+    assert one_pass(settings, "replica", "leftovers")[0] == {"not-replicated": 1}
+    assert one_pass(settings, "leftovers")[0] == {"superseded": 4}
+    assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+
+
 def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: Path) -> None:
     objects = open_objects(settings)
     for number in range(4):

@@ -130,6 +130,42 @@ def test_inputs_stay_while_the_merged_run_is_damaged() -> None:
     assert rows_at(store) == 400
 
 
+@pytest.mark.parametrize("damage", [b"", b"garbage " * 100])
+def test_an_input_that_cannot_be_read_goes_with_the_others(damage: bytes) -> None:
+    store = filled()
+    swept(store)
+    inputs = [info.key for info in store.list("tables/detections/0000-")]
+    store.put(inputs[3], damage)
+    assert not swept(store, grace=timedelta(minutes=5)).deleted
+    assert set(swept(store).deleted) == set(inputs)
+    assert rows_at(store) == 400
+    assert not Table(store, DETECTIONS, threads=1).quarantined()
+
+
+@pytest.mark.parametrize("how", ["damaged", "lost", "half-written", "no merge"])
+def test_an_object_that_cannot_be_read_stays_unless_a_merged_run_holds_its_rows(how: str) -> None:
+    store = filled()
+    [bad, *_] = [info.key for info in store.list("tables/detections/0000-")]
+    whole = store.get(bad)
+    if how == "half-written":
+        with pytest.raises(StoreDown, match="crashed"):
+            swept(Watched(store, crash_at=4))
+    elif how != "no merge":
+        swept(store)
+        [first, *_] = parts_of_merged(store)
+        if how == "damaged":
+            flipped = bytearray(store.get(first))
+            flipped[100] ^= 4
+            store.put(first, bytes(flipped))
+        else:
+            store.delete(first)
+    store.put(bad, b"garbage " * 100)
+    assert bad not in swept(store, fanout=9).deleted
+    assert store.get(bad) == b"garbage " * 100
+    store.put(bad, whole)
+    assert rows_at(store) == 400
+
+
 def test_a_half_written_run_is_deleted_once_others_hold_its_rows() -> None:
     store = filled()
     with pytest.raises(StoreDown, match="crashed"):
@@ -160,6 +196,8 @@ def test_nothing_that_others_lack_is_ever_deleted(seed: int) -> None:
             number += 1
         elif act < 0.4:
             store.delete(dice.choice(keys))
+        elif act < 0.5:
+            store.put(dice.choice(keys), b"garbage " * 100)
         before = stored_rows(store)
         seen = Omitting(store, *dice.sample(keys, min(len(keys), dice.randrange(3))))
         crash_at = dice.choice([None, None, 1, 3, 9])
