@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.functions import ALERT_FUNCTIONS
 from stampede.store import ledger
+from stampede.store.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.open import open_objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
@@ -46,12 +47,13 @@ class Status:
     def __init__(self, system: System) -> None:
         self._system = system
         self._objects = open_objects(system.settings)
+        self._letters = DeadLetterOffsets(self._objects)
         self._tables = {name: Table(self._objects, spec) for name, spec in TABLES.items()}
         self._before: dict[str, tuple[float, float]] = {}
 
     def entries(self) -> list[ledger.Entry]:
         """The ledger in the store now. Raises `StoreDown`."""
-        accounts = ledger.accounts(self._objects, self._tables)
+        accounts = ledger.accounts(self._objects, self._tables, self._letters)
         return ledger.entries(accounts, ledger.expected(self._objects, {}))
 
     def read(self) -> View:

@@ -19,7 +19,7 @@ from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.events.record import extension_headers
 from stampede.store.checked_parquet import open_file, read_file, write
 from stampede.store.coverage import COVERAGE
-from stampede.store.ledger import DEAD_LETTERS
+from stampede.store.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.runs import digest
 from stampede.store.schema import TABLES

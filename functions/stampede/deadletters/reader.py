@@ -14,8 +14,8 @@ from stampede.deadletters.dead_letter import (
 )
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.events.event import Position, coverage_of_positions
-from stampede.store import ledger
 from stampede.store.coverage import Coverage
+from stampede.store.dead_letter_offsets import DEAD_LETTERS, read_coverage
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.schema import TABLES
 
@@ -72,8 +72,9 @@ EVERY_LETTER = DeadLetterFilter()
 class DeadLetterReader:
     """The selected dead letters of a store, listed when the reader is made.
 
-    An object that is gone or damaged does not hide the others: the reader skips it, and `check`
-    names it. Raises `SetupError` for a filter that no letter can match, and `StoreDown`.
+    An object that is damaged does not hide the others: the reader skips it, and `check` names it.
+    Of one that is purged or merged meanwhile, the reader finds the letters that stayed. Raises
+    `SetupError` for a filter that no letter can match, and `StoreDown`.
     """
 
     def __init__(self, objects: Objects, letter_filter: DeadLetterFilter = EVERY_LETTER) -> None:
@@ -83,9 +84,8 @@ class DeadLetterReader:
         self._objects = objects
         self._filter = letter_filter
         self._offsets = letter_filter.offsets()
-        prefix = f"{table}/" if table else ""
-        infos = objects.list(f"{ledger.DEAD_LETTERS}{prefix}")
-        self._infos = sorted(infos, key=lambda info: (info.modified, info.key), reverse=True)
+        self._prefix = f"{DEAD_LETTERS}{table}/" if table else DEAD_LETTERS
+        self._infos = self._list()
         self._skipped: dict[str, str] = {}
         self._not_found = set(letter_filter.ids or ())
 
@@ -109,14 +109,26 @@ class DeadLetterReader:
 
         Raises `StoreDown`.
         """
-        for info in self._infos:
-            try:
-                rows = self._rows(info)
-            except (Damaged, NotFound) as error:
-                self._skipped[info.key] = error.message
-                continue
-            if rows is not None:
-                yield info, rows
+        done: set[str] = set()
+        infos = self._infos
+        while infos:
+            gone: dict[str, str] = {}
+            for info in infos:
+                done.add(info.key)
+                try:
+                    rows = self._rows(info)
+                except NotFound as error:
+                    gone[info.key] = error.message
+                    continue
+                except Damaged as error:
+                    self._skipped[info.key] = error.message
+                    continue
+                if rows is not None:
+                    yield info, rows
+            # What stayed of purged or merged objects is in objects that are listed now.
+            listed = {info.key: info for info in self._list()} if gone else {}
+            self._skipped |= {key: why for key, why in gone.items() if key in listed}
+            infos = [info for key, info in listed.items() if key not in done]
 
     def check(self) -> None:
         """Raise an error that names what was not read. Call it after reading all letters.
@@ -133,13 +145,18 @@ class DeadLetterReader:
         if self._not_found:
             raise NotFound(f"there is no dead letter {', '.join(sorted(self._not_found))}")
 
+    def _list(self) -> list[ObjectInfo]:
+        """The objects of the selected table or of all, newest first."""
+        infos = self._objects.list(self._prefix)
+        return sorted(infos, key=lambda info: (info.modified, info.key), reverse=True)
+
     def _rows(self, info: ObjectInfo) -> pa.Table | None:
         """The rows of an object; None if its footer shows that it has no selected offset."""
         table = table_of_key(info.key)
         if self._offsets is not None:
             selected = self._offsets.get(table, Coverage())
             try:
-                held = ledger.read_coverage(self._objects, info)
+                held = read_coverage(self._objects, info)
             except Damaged:
                 return read_rows(self._objects, info)  # raises an error that names the damage
             if selected - held == selected:

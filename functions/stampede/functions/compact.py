@@ -1,4 +1,4 @@
-"""compact: merges small runs into larger ones, so that lookups stay cheap.
+"""compact: merges small runs into larger ones, and small objects of dead letters.
 
 It keeps no state: a pass lists the runs, merges those that are due, and may die at any time.
 """
@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from stampede import metrics
+from stampede.deadletters.merge import merge_letters
 from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
 from stampede.store.open import open_objects
@@ -21,7 +22,7 @@ log = structlog.get_logger()
 
 
 def compact_tables(settings: Settings) -> None:
-    """Make one pass over every table."""
+    """Make one pass over every table and its dead letters."""
     objects = open_objects(settings)
     for spec in (TABLES | DERIVED).values():
         begin = time.perf_counter()
@@ -47,6 +48,9 @@ def compact_tables(settings: Settings) -> None:
             damaged=len(report.damaged),
             milliseconds=round(1000 * (time.perf_counter() - begin)),
         )
+    for name in TABLES:
+        if merged := merge_letters(objects, name):
+            log.info("merged dead letters", table=name, objects=merged)
 
 
 def set_metrics(table: Table, report: Report) -> None:

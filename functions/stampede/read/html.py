@@ -23,7 +23,7 @@ SHOWN, EXAMINED = 6, 60
 async def front_page(request: Request) -> Response:
     """`/`: what is stored, and a form to find it."""
     service = service_of(request)
-    page = await service.run(service.ledger.page)
+    page = await service.run_ledger(service.ledger.page)
     return _html(pages.front_page(page.entries))
 
 

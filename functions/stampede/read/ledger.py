@@ -13,7 +13,7 @@ from stampede.store.coverage import topic_key
 async def get_ledger(request: Request) -> Response:
     """Per table and topic partition: the offsets that are stored, dead-lettered and missing."""
     service = service_of(request)
-    page = await service.run(service.ledger.page)
+    page = await service.run_ledger(service.ledger.page)
     return JSONResponse(as_json(page), headers={"Cache-Control": "no-cache"})
 
 

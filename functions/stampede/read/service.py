@@ -79,7 +79,8 @@ class ReadService:
     query are parsed, which takes several times their bytes.
 
     Small queries and large ones have threads and tables of their own, so that a small query
-    never waits behind a large one.
+    never waits behind a large one. The ledger has a thread too: its first reading takes a request
+    for each object of dead letters.
     """
 
     settings: Settings
@@ -92,6 +93,7 @@ class ReadService:
     bulk_bytes: Budget
     parsing: asyncio.Lock
     ledger: LedgerCache
+    run_ledger: ThreadRunner
 
     @classmethod
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
@@ -108,11 +110,12 @@ class ReadService:
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
             LedgerCache(lookup),
+            ThreadRunner(1, "ledger"),
         )
 
     def close(self) -> None:
         """Stop the threads."""
-        for part in (self.run, self.run_bulk, self.lookup, self.bulk_lookup):
+        for part in (self.run, self.run_bulk, self.run_ledger, self.lookup, self.bulk_lookup):
             part.close()
 
 

@@ -10,18 +10,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from stampede.errors import Damaged, NotFound
-from stampede.store.checked_parquet import PARQUET_ERRORS, check_footer
-from stampede.store.coverage import COVERAGE, Coverage, Interval, PartitionId, split_topic_key
-from stampede.store.footers import metadata_of
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.errors import Damaged
+from stampede.store.coverage import Coverage, Interval, PartitionId, split_topic_key
+from stampede.store.dead_letter_offsets import DeadLetterOffsets
+from stampede.store.objects import Objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
 
-DEAD_LETTERS = "deadletters/"
 EXPECTED = "expected/"  # the number of alerts of each source that is not a Kafka topic
 NUMBER = re.compile(b"[0-9]{1,18}")
-TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far less than its alerts
 
 
 class Account(NamedTuple):
@@ -92,13 +89,21 @@ class Entry(NamedTuple):
         return sum(high - low for low, high in self.in_flight)
 
 
-def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dict[str, Account]:
-    """The account of every table, from the store's present state. Raises `StoreDown`."""
+def accounts(
+    objects: Objects,
+    tables: Mapping[str, Table] | None = None,
+    letters: DeadLetterOffsets | None = None,
+) -> dict[str, Account]:
+    """The account of every table, from the store's present state. Raises `StoreDown`.
+
+    Give the same `tables` and `letters` again, and only what is new is read.
+    """
     by_table = {}
+    letters = letters or DeadLetterOffsets(objects)
     for name, spec in TABLES.items():
         # Dead letters first: one may be purged as soon as its alert is stored, never before.
         quarantined: dict[str, str] = {}
-        dead = dead_lettered(objects, name, quarantined)
+        dead = letters.of_table(name, quarantined)
         table = tables[name] if tables else Table(objects, spec)
         table.refresh()
         stored, skipped = table.coverage().split()
@@ -110,48 +115,6 @@ def accounts(objects: Objects, tables: Mapping[str, Table] | None = None) -> dic
             skipped | skipped_before_dead,
         )
     return by_table
-
-
-def dead_lettered(
-    objects: Objects, table: str, quarantined: dict[str, str] | None = None
-) -> Coverage:
-    """The offsets of a table's dead letters. Raises `StoreDown`.
-
-    An object that cannot be read or verified does not count. It is added to `quarantined`, by key
-    with the reason. List twice: a concurrent purge may copy the letters that stay to a key this
-    listing has passed, then delete the original.
-    """
-    coverages: dict[str, Coverage] = {}
-    for _ in range(2):
-        for info in objects.list(f"{DEAD_LETTERS}{table}/"):
-            if info.key in coverages:
-                continue
-            try:
-                coverages[info.key] = read_coverage(objects, info)
-            except NotFound:
-                continue
-            except Damaged as error:
-                if quarantined is not None:
-                    quarantined[info.key] = error.message
-    return Coverage.union(coverages.values())
-
-
-def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
-    """The coverage in the footer of a pack or of an object of dead letters.
-
-    Raises `NotFound`, `StoreDown`, and `Damaged` if the footer is not as it was written.
-    """
-    tail = objects.get(info.key, max(0, info.size - TAIL))
-    size = int.from_bytes(tail[-8:-4], "little")
-    if size + 8 > len(tail):
-        tail = objects.get(info.key)
-    footer = tail[-8 - size : -8]
-    try:
-        metadata = metadata_of(footer)
-        check_footer(info.key, footer, metadata)
-        return Coverage.from_json(metadata.metadata[COVERAGE])
-    except PARQUET_ERRORS as error:
-        raise Damaged(f"{info.key} does not have a footer with coverage: {error}") from None
 
 
 def expect(objects: Objects, topic: str, count: int) -> None:

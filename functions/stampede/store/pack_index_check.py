@@ -5,7 +5,7 @@ from itertools import islice
 
 from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
-from stampede.store.ledger import read_coverage
+from stampede.store.dead_letter_offsets import read_coverage
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import read_pack, read_rows
 from stampede.store.schema import CUTOUTS, TableSpec

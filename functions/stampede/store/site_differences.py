@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stampede.errors import Damaged
 from stampede.store import ledger
+from stampede.store.dead_letter_offsets import DEAD_LETTERS, dead_lettered, read_coverage
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, Objects
@@ -79,7 +80,7 @@ class LostAtFirst:
         key = info.key
         if key.startswith(("packs/", "thumbnails/")):
             return night_of(key) is not None and not self._expired(key)
-        if key.startswith(ledger.DEAD_LETTERS):
+        if key.startswith(DEAD_LETTERS):
             return self._letters_lost(info)
         spec = table_of(key)
         if spec:
@@ -98,11 +99,11 @@ class LostAtFirst:
         if name not in ALL_TABLES:
             return False
         try:
-            letters = ledger.read_coverage(self._second, info)
+            letters = read_coverage(self._second, info)
         except Damaged:
             return False
         table, _ = self._of(name)
-        return bool(letters - table.coverage() - ledger.dead_lettered(self._first, name))
+        return bool(letters - table.coverage() - dead_lettered(self._first, name))
 
     def _run_lost(self, name: str, info: ObjectInfo) -> bool:
         """A run is deleted only when other runs hold its coverage and its rows."""

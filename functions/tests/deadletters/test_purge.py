@@ -12,6 +12,7 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
 from stampede.events.event import Event
 from stampede.store import ledger
+from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
 from tests.support.dead_letters import event, ids, put_letters, put_run, stored_alerts
@@ -44,7 +45,7 @@ def test_a_purge_removes_stored_letters_only(objects) -> None:
     before = ledger.entries(ledger.accounts(objects))
     assert purge_stored(objects) == Purged(3, 4)
     assert ledger.entries(ledger.accounts(objects)) == before
-    assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(4, 6)]
+    assert dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(4, 6)]
     keys = {info.key for info in objects.list("deadletters/")}
     assert {all_stored, partly_stored} & keys == set()
     assert {none_stored, other_table} < keys
@@ -142,7 +143,7 @@ def test_the_ledger_misses_nothing_during_a_purge(at: int) -> None:
     for n in range(6):
         put_letters(objects, event(n), event(10 + n), event(20 + n))
     objects.at = at
-    held = ledger.dead_lettered(objects, "cutouts")
+    held = dead_lettered(objects, "cutouts")
     assert objects.at == -1
     assert set(range(10, 16)) | set(range(20, 26)) <= {
         n for start, end in held.intervals("alerts", 0) for n in range(start, end)

@@ -19,7 +19,7 @@ from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
 from tests.support.dead_letters import event, ids, put_letters, put_run
-from tests.support.watched_objects import BeforeGet
+from tests.support.watched_objects import BeforeGet, Failing
 
 
 @pytest.fixture
@@ -104,10 +104,17 @@ def test_a_damaged_object_is_named_and_hides_no_other(objects, key: str, data: b
     assert [info.key for info in objects.list("deadletters/")] == [key]
 
 
-def test_an_object_deleted_since_the_listing_is_named(objects) -> None:
+def test_an_object_deleted_since_the_listing_hides_no_other(objects) -> None:
     key, other = put_letters(objects, event(1)), put_letters(objects, event(2))
     reader = DeadLetterReader(objects)
     objects.delete(key)
+    assert [letter.object.key for letter in reader.letters()] == [other]
+    reader.check()
+
+
+def test_an_object_that_is_listed_and_not_there_is_named(objects) -> None:
+    key, other = put_letters(objects, event(1)), put_letters(objects, event(2))
+    reader = DeadLetterReader(Failing(objects, NotFound, lambda name, _: name == key))
     assert [letter.object.key for letter in reader.letters()] == [other]
     with pytest.raises(Damaged, match=key):
         reader.check()

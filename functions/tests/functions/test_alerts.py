@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.deadletters.dead_letter import reason_of
-from stampede.store import ledger
+from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
@@ -277,8 +277,8 @@ def test_dead_letters_keep_bytes_attributes_and_reason(serve) -> None:
     attributes = json.loads(row["attributes"])
     assert attributes["knativeerrordest"] == "http://cutouts/"
     assert attributes["kafkaheaderx"] == "1"
-    assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
-    assert ledger.dead_lettered(objects, "detections").intervals("alerts", 0) == [(8, 9)]
+    assert dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
+    assert dead_lettered(objects, "detections").intervals("alerts", 0) == [(8, 9)]
 
 
 @pytest.mark.integration
@@ -286,7 +286,7 @@ def test_an_alert_too_large_for_a_function_is_still_a_dead_letter(serve) -> None
     served = serve("deadletters", MAX_ALERT_BYTES=1000)
     assert served.post(7, bytes(5_000_000), "/cutouts").status == 204
     objects = open_objects(served.settings)
-    assert ledger.dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
+    assert dead_lettered(objects, "cutouts").intervals("alerts", 0) == [(7, 8)]
 
 
 @pytest.mark.integration

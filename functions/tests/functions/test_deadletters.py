@@ -19,6 +19,7 @@ from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.source import connections
 from stampede.settings import Settings
 from stampede.store import ledger
+from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
@@ -175,7 +176,7 @@ async def test_refused_repaired_replayed_stored_purged(
     assert [letter["offset"] for letter in system.listed()] == [8]
     entry = system.entry()
     assert (entry.stored, entry.dead_lettered, entry.missing) == (8, 1, [])
-    assert ledger.dead_lettered(objects, "cutouts").intervals("ztf-alerts", 3) == [(8, 9)]
+    assert dead_lettered(objects, "cutouts").intervals("ztf-alerts", 3) == [(8, 9)]
 
 
 def oracle_record(message: bytes) -> dict:

@@ -227,3 +227,28 @@ def test_a_small_query_does_not_wait_for_large_ones():
 def test_an_empty_store_is_no_error(path):
     for read in serving(make_app(Settings(), MemoryObjects())):
         assert read(path).status in (200, 404)
+
+
+def test_the_ledger_holds_up_no_light_curve():
+    """Dead letters are many objects, and whoever looks at the ledger waits for them."""
+    inner = MemoryObjects()
+    store_alert(inner, 1, 1)
+    store_dead_letters(inner, "cutouts", Coverage.of({("ztf", 0): [12]}))
+    unblocked = threading.Event()
+
+    def wait(key: str, start: int) -> None:
+        if key.startswith("deadletters/"):
+            unblocked.wait(60)
+
+    for read in serving(make_app(Settings(), BeforeGet(inner, wait))):
+        with ThreadPoolExecutor(2 * SMALL_THREADS) as pool:
+            pages = [
+                pool.submit(Reader(read.url), path) for path in ("/v1/ledger", "/") * SMALL_THREADS
+            ]
+            try:
+                light_curve = read("/v1/objects/Z1/lightcurve", timeout=20)
+                assert len(light_curve.json()["detections"]) == 1
+                assert not any(page.done() for page in pages)
+            finally:
+                unblocked.set()
+            assert [page.result().status for page in pages] == [200] * len(pages)

@@ -19,7 +19,7 @@ from stampede.errors import Damaged
 from stampede.store import packs
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
-from stampede.store.ledger import read_coverage
+from stampede.store.dead_letter_offsets import read_coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.raw import write_raw
 from stampede.store.run_format import GROUP_ROWS

@@ -10,9 +10,11 @@ from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.functions.deadletters import write_letters
 from stampede.store import ledger
 from stampede.store.coverage import Coverage
+from stampede.store.dead_letter_offsets import DeadLetterOffsets, dead_lettered
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
+from tests.support.watched_objects import Watched
 
 TOPIC = "alerts"
 
@@ -67,10 +69,23 @@ def test_each_table_has_an_account_of_its_own(objects) -> None:
 def test_the_offset_of_a_dead_letter_of_any_size_is_read(objects) -> None:
     """Only the end of the object is read, unless the footer is longer than that."""
     store_dead(objects, "cutouts", letter(1, size=3_000_000))
-    assert ledger.dead_lettered(objects, "cutouts") == covering(p0=[1])
+    assert dead_lettered(objects, "cutouts") == covering(p0=[1])
     # Every second offset: thousands of intervals make a long footer.
     store_dead(objects, "cutouts", *(letter(offset, size=1) for offset in range(0, 6000, 2)))
-    assert len(ledger.dead_lettered(objects, "cutouts")) == 3001
+    assert len(dead_lettered(objects, "cutouts")) == 3001
+
+
+def test_the_offsets_of_an_object_are_read_once(objects) -> None:
+    for offset in range(20):
+        store_dead(objects, "cutouts", letter(offset))
+    watched = Watched(objects)
+    offsets = DeadLetterOffsets(watched)
+    assert offsets.of_table("cutouts") == covering(p0=list(range(20)))
+    assert watched.count("get") == 20
+    store_dead(objects, "cutouts", letter(20))
+    objects.delete(next(objects.list("deadletters/cutouts/")).key)
+    assert len(offsets.of_table("cutouts")) == 20
+    assert watched.count("get") == 21
 
 
 def test_the_same_letters_make_the_same_object(objects) -> None:
