@@ -3,6 +3,7 @@
 __all__ = [
     "dead_letter",
     "display",
+    "merge",
     "purge",
     "reader",
     "replay",

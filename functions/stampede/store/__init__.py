@@ -9,6 +9,7 @@ __all__ = [
     "conformance",
     "copy",
     "coverage",
+    "dead_letter_offsets",
     "holders",
     "ledger",
     "memory",
