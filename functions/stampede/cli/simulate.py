@@ -39,7 +39,7 @@ def simulate(
     alerts: Annotated[int, typer.Option(min=1, help="how many messages")] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="another seed, another sky")] = 1,
     lsst_share: Annotated[float, typer.Option(min=0, max=1, help="the rest is ZTF's")] = 0.5,
-    objects: Annotated[int, typer.Option(min=1, help="objects in a field")] = 100,
+    objects: Annotated[int, typer.Option(min=1, help="objects in a field, on one detector")] = 100,
     nights: Annotated[
         int, typer.Option(min=1, max=340, help="nights that a field is observed")
     ] = 60,

@@ -24,9 +24,14 @@ def card(key: str, value: str | int | float | bool, comment: str = "") -> bytes:
         case int():
             text = f"{value:>20}"
         case _:
-            text = f"{value:>20.13f}"
+            text = real(value)
     end = f" / {comment}" if comment else ""
     return f"{key:<8}= {text}{end}".ljust(80).encode("ascii")
+
+
+def real(number: float) -> str:
+    """The value of a card, as wcslib writes it: 14 digits, 20 columns."""
+    return f"{number:>20.14G}"
 
 
 def block(cards: list[bytes]) -> bytes:
@@ -126,88 +131,6 @@ class Scene:
         science = self.light + np.float32(flux) * self.star
         science += self.pixel_noise * noise(self.seed, self.size, rng)
         return science, science - self.template
-
-
-# -- LSST: PRIMARY, UNCERT and PSFIMAGE, as real packets have them
-
-PSF_SIZE = {"science": 41, "difference": 41, "template": 53}
-WCS = ("CRPIX1", "CRPIX2", "PC1_1", "PC1_2", "PC2_1", "PC2_2", "CRVAL1", "CRVAL2")
-
-
-@cache
-def lsst_header(size: int) -> tuple[bytes, tuple[int, ...]]:
-    """The primary header for that size, and the offsets of the values of `WCS` in it."""
-    cards = [
-        card("SIMPLE", True, "conforms to FITS standard"),
-        *size_cards((size, size), -32),
-        card("EXTEND", True),
-        card("BUNIT", "nJy"),
-        card("WCSAXES", 2, "Number of coordinate axes"),
-        *(card(key, 0.0) for key in WCS),
-        card("CDELT1", 1.0),
-        card("CDELT2", 1.0),
-        card("CUNIT1", "deg"),
-        card("CUNIT2", "deg"),
-        card("CTYPE1", "RA---TAN"),
-        card("CTYPE2", "DEC--TAN"),
-        card("RADESYS", "ICRS"),
-    ]
-    header = block(cards)
-    return header, tuple(header.index(f"{key:<8}=".encode()) + 10 for key in WCS)
-
-
-@cache
-def lsst_tail(size: int, psf_size: int, fwhm: float) -> tuple[bytes, bytes]:
-    """The header of UNCERT, and all of PSFIMAGE."""
-    uncert = block(
-        [
-            card("XTENSION", "IMAGE"),
-            *size_cards((size, size), -32),
-            card("PCOUNT", 0),
-            card("GCOUNT", 1),
-            card("UTYPE", "VarianceUncertainty"),
-            card("EXTNAME", "UNCERT"),
-        ]
-    )
-    middle = (psf_size - 1) / 2
-    # 64 bits wide but computed in 32, so that it compresses like real ones (15 KB in all).
-    profile = psf(psf_size, fwhm, middle + 0.03, middle - 0.07).astype("f8")
-    image = block(
-        [
-            card("XTENSION", "IMAGE"),
-            *size_cards(profile.shape, -64),
-            card("PCOUNT", 0),
-            card("GCOUNT", 1),
-            card("EXTNAME", "PSFIMAGE"),
-        ]
-    )
-    return uncert, image + data(profile)
-
-
-def lsst_fits(
-    kind: str,
-    image: np.ndarray,
-    variance: np.ndarray,
-    fwhm: float,
-    position: tuple[float, float, float, float],
-    pc: tuple[float, float, float, float],
-) -> bytes:
-    """A cutout as Rubin sends it.
-
-    Parameters
-    ----------
-    position
-        x and y of the source (pixels, counted from 0) and its ra and dec (degrees).
-    pc
-        Degrees per pixel: PC1_1, PC1_2, PC2_1, PC2_2 of the world coordinate system.
-    """
-    header, starts = lsst_header(len(image))
-    x, y, ra, dec = position
-    written = bytearray(header)
-    for start, value in zip(starts, (x + 1, y + 1, *pc, ra, dec), strict=True):
-        written[start : start + 20] = f"{value:>20.13f}".encode()
-    uncert, psf_image = lsst_tail(len(image), PSF_SIZE[kind], fwhm)
-    return b"".join((written, data(image), uncert, data(variance), psf_image))
 
 
 # -- ZTF: one image of 63 x 63 pixels, no coordinates, gzipped

@@ -8,7 +8,7 @@ import numpy as np
 
 from stampede.alerts.container import varint
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
-from stampede.simulator import cutouts
+from stampede.simulator import cutouts, lsst_cutouts
 from stampede.simulator.packets import (
     NULL,
     SOME,
@@ -23,7 +23,6 @@ from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Po
 
 FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
 KINDS = ("difference", "science", "template")  # in the order of the packet
-FWHM = 3.6  # pixels
 PROCESSING = 0.002  # days from exposure to alert
 SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
 
@@ -66,10 +65,12 @@ class RubinObject:
         size = int(rng.choice(SIZES))
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
         host = 0.0 if self.moves else measurements.host
-        self.scene = cutouts.Scene(seed, size, host, LSST.depth, FWHM, offset, rng)
+        self.scene = cutouts.Scene(seed, size, host, LSST.depth, lsst_cutouts.FWHM, offset, rng)
         scale, angle = LSST.pixel / 3600, rng.uniform(0, 2 * math.pi)
         c, s = scale * math.cos(angle), scale * math.sin(angle)
-        self.pc = (-c, s, s, c)
+        self.pc, self.angle = (-c, s, s, c), math.degrees(angle)
+        # Of the pixel at the lower left of the cutouts: objects are all over the detector.
+        self.corner = 100 + number * 2_654_435_761 % 3800, 100 + number * 40_503 % 3700
 
     def point(self, i: int, forced: bool) -> Point:
         """The expected point of exposure `i`."""
@@ -126,8 +127,8 @@ class RubinObject:
                 "exposureTime": LSST.exposure,
                 "raErr": LSST.jitter / 3600,
                 "decErr": LSST.jitter / 3600,
-                "x": 2000.0 + self.scene.x,
-                "y": 2000.0 + self.scene.y,
+                "x": self.corner[0] + self.scene.x,
+                "y": self.corner[1] + self.scene.y,
                 "isNegative": point.flux < 0,
                 "snr": abs(point.flux / point.flux_err),
                 "apFlux": point.flux,
@@ -238,12 +239,17 @@ class RubinObject:
         assert own.dec is not None
         science, difference = self.scene.images(own.flux, self.rng)
         images = {"difference": difference, "science": science, "template": self.scene.template}
+        assert own.visit is not None
+        assert own.detector is not None
+        psfs = lsst_cutouts.psf_images(self.scene.seed, own.visit, own.detector)
         sky = float(self.scene.pixel_noise) ** 2
-        position = (self.scene.x, self.scene.y, own.ra, own.dec)
+        coordinates = (self.scene.x + 1, self.scene.y + 1, *self.pc, own.ra, own.dec)
         fits: dict[str, bytes | None] = {}
         for kind, image in images.items():
-            variance = sky + np.abs(image) * np.float32(0.01 * sky**0.5)
-            fits[kind] = cutouts.lsst_fits(kind, image, variance, FWHM, position, self.pc)
+            variance = sky + np.abs(image) * np.float32(0.03 * sky**0.5)
+            fits[kind] = lsst_cutouts.fits(
+                image, variance, psfs[kind], self.corner, self.angle, coordinates
+            )
         return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng)
 
 

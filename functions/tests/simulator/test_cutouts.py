@@ -1,16 +1,26 @@
 import gzip
 import io
 import warnings
+from collections import Counter, defaultdict
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from astropy.io import fits
 from astropy.wcs import WCS
 
+from stampede.simulator import lsst_cutouts
+from stampede.simulator.cutouts import gzipped
 from stampede.simulator.simulator import Simulator
+from tests.support import made_alerts
 from tests.support.avro_reading import decode
 
 SIZES = {"science": 34_560, "difference": 34_560, "template": 43_200}  # of real cutouts, 30 x 30
+PSF = {"science": 17_280, "difference": 17_280, "template": 25_920}
+KINDS = tuple(SIZES)
+needs_real = pytest.mark.skipif(
+    not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +31,10 @@ def lsst():
 @pytest.fixture(scope="module")
 def ztf():
     return list(Simulator(5, lsst_share=0, objects=10, null_cutouts=0).alerts(60))
+
+
+def zstd(file):
+    return pa.Codec("zstd", 1).compress(file, asbytes=True)
 
 
 def images(alert):
@@ -50,14 +64,58 @@ def test_lsst_coordinates_point_to_the_source(lsst):
         source = decode("lsst", alert.body)["diaSource"]
         for kind in ("science", "difference"):
             with fits.open(io.BytesIO(alert.fits[kind])) as hdus:
-                wcs, image = WCS(hdus[0].header), hdus[0].data
+                header, wcs, image = hdus[0].header, WCS(hdus[0].header), hdus[0].data
+            corner = header["CUTMINX"], header["CUTMINY"]
+            on_detector = np.array([source["x"], source["y"]], "f4") - corner
+            assert on_detector == pytest.approx(wcs.wcs.crpix - 1, abs=1e-3)
             x, y = wcs.all_world2pix(source["ra"], source["dec"], 0)
-            assert tuple(wcs.wcs.ctype) == ("RA---TAN", "DEC--TAN")
             assert np.allclose(np.hypot(*wcs.pixel_scale_matrix) * 3600, 0.2)
             if kind == "difference" and abs(source["snr"]) > 30:
                 assert np.hypot(*(centre(np.sign(source["psfFlux"]) * image) - (x, y))) < 1
                 checked += 1
     assert checked > 10
+
+
+def test_alerts_of_a_visit_and_detector_share_their_psfs(lsst):
+    tails, alerts = defaultdict(set), Counter()
+    for alert in lsst:
+        tail = {kind: image[-PSF[kind] :] for kind, image in alert.fits.items()}
+        assert tail["science"] == tail["difference"]
+        exposure = alert.points[0].visit, alert.points[0].detector
+        tails[exposure].add((tail["science"], tail["template"]))
+        alerts[exposure] += 1
+    assert {len(pairs) for pairs in tails.values()} == {1}
+    assert len(set.union(*tails.values())) == len(tails) > 3
+    assert max(alerts.values()) >= 20
+
+
+@needs_real
+@pytest.mark.real
+def test_lsst_cutouts_have_the_cards_of_real_ones(lsst):
+    def cards(file):
+        written = lsst_cutouts.WRITTEN
+        with fits.open(io.BytesIO(file)) as hdus:
+            return [
+                [(c.keyword, c.comment, None if c.keyword in written else c.value) for c in h.cards]
+                for h in (hdu.header for hdu in hdus)
+            ]
+
+    alert = next(one for one in lsst if len(one.fits["science"]) == SIZES["science"])
+    theirs = made_alerts.real_rubin_cutouts()[0]
+    for kind in KINDS:
+        assert cards(alert.fits[kind]) == cards(theirs[kind])
+
+
+@needs_real
+@pytest.mark.real
+@pytest.mark.parametrize("compress", [gzipped, zstd], ids=["gzip", "zstd"])
+def test_lsst_cutouts_take_the_space_of_real_ones(lsst, compress):
+    def ratio(alerts):
+        files = [b"".join(alert[kind] for kind in KINDS) for alert in alerts]
+        return sum(len(compress(file)) for file in files) / sum(map(len, files))
+
+    small = [one.fits for one in lsst if len(one.fits["science"]) == SIZES["science"]]
+    assert ratio(small) == pytest.approx(ratio(made_alerts.real_rubin_cutouts()), rel=0.05)
 
 
 def centre(image):

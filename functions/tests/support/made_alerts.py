@@ -10,6 +10,7 @@ from pathlib import Path
 import fastavro
 
 from stampede.alerts import schemas
+from stampede.alerts.columns import KINDS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
@@ -133,3 +134,17 @@ def ztf_alert(candid=2430301980815015000, codec: str = "null", **changes) -> byt
 def real_alerts() -> list[bytes]:
     rubin = [gzip.decompress(path.read_bytes()) for path in sorted(REAL.glob("lsst/*.avro.gz"))]
     return rubin + [path.read_bytes() for path in sorted(REAL.glob("ztf*/*.avro"))]
+
+
+def real_rubin_cutouts() -> list[dict[str, bytes]]:
+    """The FITS files of each real Rubin alert that has all three; the last three share no visit."""
+    records = []
+    for path in sorted(REAL.glob("lsst/*.avro.gz")):
+        body = gzip.decompress(path.read_bytes())
+        schema = schemas.parsed(rubin_schemas()[int.from_bytes(body[1:5], "big")])
+        records.append(fastavro.schemaless_reader(io.BytesIO(body[5:]), schema))
+    for path in sorted(REAL.glob("lsst-detectors/*.avro")):
+        with path.open("rb") as file:
+            records += fastavro.reader(file)
+    cutouts = [{kind: one[f"cutout{kind.title()}"] for kind in KINDS} for one in records]
+    return [files for files in cutouts if all(files.values())]
