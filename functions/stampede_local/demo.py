@@ -13,7 +13,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from stampede.cli.audit import entries_of, report
+from stampede.cli.audit import entries_of
+from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
 from stampede.ingest import files
 from stampede.simulator.simulator import Simulator

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.audit import entries_of, report
+from stampede.cli.audit import entries_of
+from stampede.cli.ledger_report import report
 from stampede.cli.options import DATA, Data, progress_console, results_console
 from stampede.errors import SetupError
 

@@ -1,53 +1,78 @@
-"""What `stampede audit` prints of objects: damaged, lost, in quarantine."""
+"""What `stampede audit` finds and prints of objects: damaged, lost, in quarantine."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from stampede.functions.deep_audit import Result
+    from stampede.functions.scrub import Fault
     from stampede.settings import Settings
 
 
-def report_objects(settings: Settings, console: Console) -> int:
-    """Print the objects in quarantine and the packs that are lost; return the exit status.
+class Checked(NamedTuple):
+    """How many rows of a table of locations were held to the packs that they name."""
+
+    table: str
+    rows: int
+    all_rows: int
+
+
+class FoundObjects(NamedTuple):
+    """Objects that are in quarantine or lost, and what was looked at."""
+
+    faults: list[Fault]
+    checked: list[Checked]
+
+
+def find_objects(settings: Settings) -> FoundObjects:
+    """The objects in quarantine and the packs that are lost. Raises `StoreDown`.
 
     Of a large table only some rows are checked: `--deep` checks all.
     """
     from stampede.clock import now_mjd
     from stampede.functions.restore import quarantined
+    from stampede.functions.scrub import Fault
     from stampede.store.open import open_objects
     from stampede.store.packs import expired
     from stampede.store.references import check_packs
     from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS
 
-    objects, bad = open_objects(settings), []
-    for key, why in quarantined(objects).items():
-        bad.append(f"in quarantine: {key}: {why}")
+    objects, checked = open_objects(settings), []
+    faults = [
+        Fault("store", key, f"in quarantine: {why}") for key, why in quarantined(objects).items()
+    ]
     for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
         check = check_packs(
             objects, spec, lambda key: expired(key, settings.cutout_days, now_mjd())
         )
-        bad += [f"lost: {key}, into which rows point" for key in check.lost]
-        if check.rows < check.all_rows:
-            share = f"{check.rows:,} of {check.all_rows:,} rows of {spec.locations.name}"
+        faults += [Fault("store", key, "lost: rows point to it") for key in check.lost]
+        checked.append(Checked(spec.locations.name, check.rows, check.all_rows))
+    return FoundObjects(faults, checked)
+
+
+def report_objects(found: FoundObjects, console: Console) -> None:
+    """Print them, and of which tables not every row was checked."""
+    for table, rows, all_rows in found.checked:
+        if rows < all_rows:
+            share = f"{rows:,} of {all_rows:,} rows of {table}"
             console.print(f"packs were checked for {share}; --deep checks all", highlight=False)
-    for line in bad:
+    for fault in found.faults:
+        line = f"{fault.key}: {fault.why}"
         console.print(line, style="bold red", highlight=False, markup=False, soft_wrap=True)
-    return 1 if bad else 0
 
 
-def report_deep(settings: Settings, names: list[str], repair: bool, console: Console) -> int:
-    """Read everything, print what is wrong and what was mended; return the exit status."""
-    from stampede.functions.deep_audit import deep_audit
+def show_progress(name: str, objects: int, size: int) -> None:
+    """Show on stderr how far `--deep` is."""
+    line = f"{name}: {objects:,} objects, {size / 1e9:,.2f} GB"
+    print(line, file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n", flush=True)
 
-    def progress(name: str, objects: int, size: int) -> None:
-        line = f"{name}: {objects:,} objects, {size / 1e9:,.2f} GB"
-        print(line, file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n", flush=True)
 
-    result = deep_audit(settings, names, repair, progress)
+def report_deep(result: Result, console: Console) -> None:
+    """Print what is wrong, what was mended, and what was read."""
     left = {fault[:2] for fault in result.left}
     for fault in sorted({*result.faults, *result.left}):
         mended = fault[:2] not in left
@@ -61,6 +86,5 @@ def report_deep(settings: Settings, names: list[str], repair: bool, console: Con
         console.print(line, highlight=False)
     if left:
         console.print(f"{len(left):,} objects are damaged or lost", style="bold red")
-        return 1
-    console.print("everything reads as it was stored", style="green")
-    return 0
+    else:
+        console.print("everything reads as it was stored", style="green")

@@ -42,7 +42,7 @@ def test_a_lost_pack_is_named_and_mended(settings: Settings) -> None:
     objects.delete(pack)
     status, text = audit(settings)
     assert status == 1
-    assert f"lost: {pack}" in text
+    assert f"{pack}: lost: rows point to it" in text
     status, text = audit(settings, "--deep")
     assert status == 1
     assert f"damaged at store: {pack}: lost" in text

@@ -1,0 +1,59 @@
+"""`stampede audit --json`: docs/how-to/audit-in-a-program.md describes every field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stampede.cli.object_reports import FoundObjects
+    from stampede.functions.audit import MissingObjects
+    from stampede.functions.deep_audit import Result
+    from stampede.store.ledger import Entry
+
+
+def audit_json(
+    site: str,
+    status: int,
+    entries: Sequence[Entry],
+    found: FoundObjects | None = None,
+    missing: Sequence[MissingObjects] = (),
+    warnings: Sequence[str] = (),
+) -> str:
+    """The ledger of a site, the objects found damaged or lost, and what the second site lacks."""
+    from stampede.store.ledger_json import entry_json
+
+    return _document(
+        {
+            "site": site,
+            "complete": status == 0,
+            "ledger": [entry_json(entry) for entry in entries],
+            "objects": [fault._asdict() | {"mended": False} for fault in found.faults]
+            if found
+            else [],
+            "packs_checked": [checked._asdict() for checked in found.checked] if found else [],
+            "not_replicated": [each._asdict() for each in missing],
+            "warnings": list(warnings),
+        }
+    )
+
+
+def deep_json(site: str, result: Result) -> str:
+    """What `--deep` read, and each object that is or was not as it should be."""
+    left = {fault[:2] for fault in result.left}
+    return _document(
+        {
+            "site": site,
+            "complete": not left,
+            "read": {name: totals._asdict() for name, totals in result.totals.items()},
+            "objects": [
+                fault._asdict() | {"mended": fault[:2] not in left}
+                for fault in sorted({*result.faults, *result.left})
+            ],
+        }
+    )
+
+
+def _document(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, indent=2)

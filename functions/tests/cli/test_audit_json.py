@@ -1,0 +1,145 @@
+"""`stampede audit --json`: one document with stable fields, and the exit status of the tables."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stampede.functions.reconcile import Reconciler
+from stampede.settings import Settings
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
+from tests.functions.test_audit import produce
+from tests.functions.test_kafka_audit import commit
+from tests.support.two_sites import put_all
+
+ENTRY = {
+    "table": str,
+    "topic": str,
+    "topic_id": (str, type(None)),
+    "partition": int,
+    "low": int,
+    "high": int,
+    "received": int,
+    "stored": dict,
+    "dead_lettered": dict,
+    "missing": dict,
+    "in_flight": dict,
+    "not_messages": int,
+    "faults": list,
+    "notes": list,
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    made = Settings(store=f"file://{tmp_path}/first", replica=f"file://{tmp_path}/second")
+    put_all(open_objects(made), range(4))
+    put_all(open_objects(made), range(4, 8))
+    return made
+
+
+@pytest.fixture
+def document(run, settings: Settings):
+    """Run `audit --json`: the exit status and the document; the table must have that status too."""
+
+    def go(*options: str, **env: str) -> tuple[int, dict]:
+        env = {"STAMPEDE_STORE": settings.store, "STAMPEDE_REPLICA": settings.replica, **env}
+        result = run("audit", *options, "--json", **env)
+        found = json.loads(result.out)
+        assert found["complete"] == (result.status == 0)
+        for entry in found.get("ledger", ()):
+            assert entry.keys() == ENTRY.keys()
+            assert all(isinstance(entry[name], kind) for name, kind in ENTRY.items())
+        if "--repair" not in options:
+            assert run("audit", *options, **env).status == result.status
+        return result.status, found
+
+    return go
+
+
+def lose_points(objects: Objects) -> list[int]:
+    """Delete a run of `detections`; the offsets it held."""
+    run = Table(objects, DETECTIONS).runs()[0]
+    objects.delete(run.key)
+    return list(run.coverage.intervals("alerts", 0)[0])
+
+
+def test_a_store_that_lacks_nothing(document) -> None:
+    status, found = document()
+    assert status == 0
+    assert (found["site"], found["objects"], found["warnings"]) == ("store", [], [])
+    assert [(e["table"], e["received"], e["missing"]) for e in found["ledger"]] == [
+        (table, 8, {"count": 0, "intervals": []}) for table in ("cutouts", "detections")
+    ]
+    assert found["packs_checked"][0] == {"table": "cutouts", "rows": 24, "all_rows": 24}
+
+
+def test_missing_offsets(document, settings: Settings) -> None:
+    lost = lose_points(open_objects(settings))
+    status, found = document()
+    assert status == 1
+    [entry] = [e for e in found["ledger"] if e["table"] == "detections"]
+    assert entry["missing"] == {"count": 4, "intervals": [lost]}
+    assert (entry["stored"], entry["high"]) == ({"count": 4}, 8)
+
+
+def test_objects_that_are_lost_or_damaged(document, settings: Settings) -> None:
+    objects = open_objects(settings)
+    [pack, _] = [info.key for info in objects.list("packs/")]
+    objects.delete(pack)
+    bad = f"tables/detections/0001-{32 * 'a'}.parquet"
+    objects.put(bad, b"not Parquet at all")
+    status, found = document()
+    assert status == 1
+    assert {each["key"] for each in found["objects"]} == {pack, bad}
+    assert {(each["site"], each["mended"]) for each in found["objects"]} == {("store", False)}
+    assert all(each["why"] for each in found["objects"])
+
+
+def test_the_second_site(document, settings: Settings) -> None:
+    status, found = document("--site", "replica")
+    assert status == 1
+    packs = next(each for each in found["not_replicated"] if each["kind"] == "packs")
+    assert (packs["objects"], len(packs["examples"])) == (2, 2)
+    assert packs["bytes"] > 1000
+    Reconciler(settings.model_copy(update={"reconcile": "replica"})).run()
+    status, found = document("--site", "replica", STAMPEDE_STORE="http://127.0.0.1:1/away")
+    assert (status, found["site"], found["not_replicated"]) == (0, "replica", [])
+    assert "proves by itself" in found["warnings"][0]
+
+
+def test_deep(document, settings: Settings) -> None:
+    Reconciler(settings.model_copy(update={"reconcile": "replica"})).run()
+    objects = open_objects(settings)
+    [pack, _] = [info.key for info in objects.list("packs/")]
+    objects.put(pack, objects.get(pack)[:-9])
+    status, found = document("--deep")
+    assert status == 1
+    assert [(each["key"], each["mended"]) for each in found["objects"]] == [(pack, False)]
+    status, found = document("--deep", "--site", "both", "--repair")
+    assert status == 0
+    assert {each["mended"] for each in found["objects"]} == {True}
+    assert found["read"].keys() == {"store", "replica"}
+    assert found["read"]["replica"]["objects"] == 6
+    assert found["read"]["replica"]["bytes"] > 1000
+    assert document("--deep", "--site", "both")[1]["objects"] == []
+
+
+def test_an_error_prints_no_document(run) -> None:
+    line = run("audit", "--json", STAMPEDE_STORE="http://127.0.0.1:1/stampede").one_line()
+    assert "http://127.0.0.1:1" in line
+
+
+@pytest.mark.integration
+def test_what_kafka_has_and_the_source_has_not_delivered(document, kafka, topic) -> None:
+    there = Settings(kafka=kafka.bootstrap, group=topic)
+    produce(there, topic, {0: 6})
+    commit(there, topic, {0: 0})
+    status, found = document(topic, STAMPEDE_KAFKA=kafka.bootstrap, STAMPEDE_GROUP=topic)
+    assert status == 0
+    [entry, _] = [e for e in found["ledger"] if e["partition"] == 0]
+    assert entry["in_flight"] == {"count": 6, "intervals": [[0, 6]]}
+    assert len(entry["topic_id"]) == 22
