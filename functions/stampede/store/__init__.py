@@ -12,6 +12,7 @@ __all__ = [
     "dead_letter_offsets",
     "holders",
     "ledger",
+    "ledger_json",
     "memory",
     "objects",
     "open",
