@@ -128,6 +128,7 @@ def test_a_release_that_only_reads_needs_no_key() -> None:
         "thumbnails",
         "compact",
         "reconcile",
+        "scrub",
         "notifications",
     ]
     off = ",".join(f"functions.{name}.enabled=false" for name in functions)

@@ -137,6 +137,13 @@ def test_without_a_second_site_its_rule_is_missing() -> None:
     assert alerts == {path.stem for path in RULES} - {"StampedeSecondSiteBehind"}
 
 
+def test_without_scrub_its_rule_is_missing() -> None:
+    made = rendered("full", "--set", "functions.scrub.enabled=false")
+    (rules,) = (each for each in made if each["kind"] == "PrometheusRule")
+    alerts = {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
+    assert alerts == {path.stem for path in RULES} - {"StampedeNotScrubbed"}
+
+
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_a_dashboard_is_valid(path: Path) -> None:
     board = json.loads(path.read_text())

@@ -234,12 +234,12 @@ def test_senders_of_events_are_bound_to_the_broker(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_timers_trigger_compact_and_reconcile(case: str) -> None:
+def test_timers_trigger_passes(case: str) -> None:
     triggered = {
         each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
         for each in objects(case, "PingSource").values()
     }
-    assert triggered == {"compact", "reconcile"}
+    assert triggered == {"compact", "reconcile", "scrub"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -280,4 +280,4 @@ def test_only_writers_of_the_second_site_have_its_keys(case: str) -> None:
     for name, service in functions(case).items():
         (container,) = service["spec"]["template"]["spec"]["containers"]
         knows = "STAMPEDE_REPLICA" in environment(container)
-        assert knows == (SITES[case] == 2 and name in ("replicate", "reconcile")), name
+        assert knows == (SITES[case] == 2 and name in ("replicate", "reconcile", "scrub")), name

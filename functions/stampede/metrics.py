@@ -94,6 +94,28 @@ CLOCK_DIFFERENCE = Gauge(
 )
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 
+SCRUBBED_OBJECTS = Counter("stampede_scrubbed_objects_total", "Objects read to verify", ["site"])
+SCRUBBED_BYTES = Counter("stampede_scrubbed_bytes_total", "Bytes read to verify", ["site"])
+SCRUB_FOUND = Counter(
+    "stampede_scrub_found_objects_total", "Objects found damaged or lost by reading", ["site"]
+)
+SCRUB_MENDED = Counter(
+    "stampede_scrub_mended_objects_total", "Objects restored from the other site", ["site"]
+)
+SCRUB_DAMAGED = Gauge(
+    "stampede_scrub_damaged_objects",
+    "Objects that are damaged or lost as of the last pass",
+    ["site"],
+)
+SCRUB_ROUND_AGE = Gauge(
+    "stampede_scrub_round_age_seconds",
+    "Time since every object was read, as of the last pass; at first since the first pass",
+    ["site"],
+)
+SCRUB_INTERVAL = Gauge(
+    "stampede_scrub_interval_seconds", "From the beginning of one whole round to the next"
+)
+
 READ_SECONDS = Histogram(
     "stampede_read_seconds",
     "From a read request to the end of its answer",

@@ -201,6 +201,12 @@ class Settings(BaseSettings):
         2.0, description="each pass checks the packs stored in this many last days"
     )
 
+    # -- `scrub`, which reads the whole store again and again
+    scrub_seconds: float = Field(120.0, gt=0, description="how long one pass of `scrub` reads")
+    scrub_days: float = Field(
+        30.0, ge=0, description="days from the beginning of one whole round of `scrub` to the next"
+    )
+
     # -- reading
     cache_bytes: int = Field(256 * MIB, description="bytes of index blocks that `read` caches")
     refresh_seconds: float = Field(2.0, description="age at which a listing of runs is renewed")

@@ -12,7 +12,7 @@ _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}
 
 NO_STORE = {"source", "broker", "notifications"}
 """Functions that pass events on and never use a store."""
-BOTH_SITES = {"replicate", "reconcile"}
+BOTH_SITES = {"replicate", "reconcile", "scrub"}
 """Functions that use the second site too."""
 
 Environment = dict[str, str]

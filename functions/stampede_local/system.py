@@ -30,6 +30,7 @@ from stampede_local.process import Process, is_ready, wait_until
 from stampede_local.servers import USUAL_PORTS, LocalServers
 from stampede_local.supervisor import State, Supervisor
 
+SCRUB_SECONDS = 5  # of reading in each pass: this machine has other work
 FUNCTIONS = (*ALERT_FUNCTIONS, "deadletters", "compact", "read")
 READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processes
 # The highest stage stops first: the sources of events, then the functions, then the servers.
@@ -149,13 +150,14 @@ class System:
     # -- functions
 
     def _start_broker(self) -> None:
-        """Start the broker, the functions that subscribe to it, and `reconcile`."""
+        """Start the broker, the functions that subscribe to it, `reconcile` and `scrub`."""
         subscribers = environment.subscribers_of(self.settings)
         for function in subscribers.values():
             self._start_function(function)
         urls = {subscriber: self.urls[function] for subscriber, function in subscribers.items()}
         self._start_function("broker", {"STAMPEDE_SUBSCRIBERS": json.dumps(urls)})
         self._start_function("reconcile", {"K_SINK": self.urls["broker"]})
+        self._start_function("scrub", {"STAMPEDE_SCRUB_SECONDS": str(SCRUB_SECONDS)})
 
     def _start_notifications(self, listening: socket.socket) -> None:
         """Start the receiver of Ceph's notifications on a socket that listens already."""

@@ -29,7 +29,11 @@ from stampede_local.system import System
 
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0
-PING_SECONDS = {"compact": 20.0, "reconcile": 60.0}  # between events to each function
+PING_SECONDS = {
+    "compact": 20.0,
+    "reconcile": 60.0,
+    "scrub": 60.0,
+}  # between events to each function
 
 
 def up(plan: SystemPlan, console: Console) -> None:
@@ -124,7 +128,7 @@ def stopping() -> Iterator[Stop]:
 
 @contextmanager
 def timer(system: System) -> Iterator[None]:
-    """Send `compact` and `reconcile` an event at intervals, like PingSources on a cluster."""
+    """Send the functions that make passes an event at intervals, like PingSources on a cluster."""
     stop = threading.Event()
 
     def ping(name: str, seconds: float) -> None:

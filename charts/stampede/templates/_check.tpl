@@ -61,4 +61,9 @@
 {{- fail (printf "functions.%s.timeoutSeconds is %v: Knative would abort requests during a flush, which may take %v s" $name $function.timeoutSeconds $flush) -}}
 {{- end -}}
 {{- end -}}
+{{- $scrub := .Values.functions.scrub -}}
+{{- $seconds := $scrub.settings.scrub_seconds | default .Values.settings.scrub_seconds | default 120 -}}
+{{- if lt (float64 $scrub.timeoutSeconds) (mulf 2 (float64 $seconds)) -}}
+{{- fail (printf "functions.scrub.timeoutSeconds is %v: Knative would abort passes, which read for %v s and then check references" $scrub.timeoutSeconds $seconds) -}}
+{{- end -}}
 {{- end }}

@@ -10,8 +10,8 @@ def serve(
         str,
         typer.Argument(
             help="cutouts, lightcurves, deadletters, thumbnails, replicate, compact, reconcile, "
-            "read: a function; source, which sends Kafka's alerts to one; notifications, which "
-            "sends the store's to the broker; or broker, which sends them to the functions"
+            "scrub, read: a function; source, which sends Kafka's alerts to one; notifications, "
+            "which sends the store's to the broker; or broker, which sends them to the functions"
         ),
     ],
 ) -> None:

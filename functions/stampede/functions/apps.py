@@ -85,6 +85,13 @@ def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
     return pass_app(name, settings, Reconciler(settings).run)
 
 
+def scrub_app(name: str, settings: Settings) -> EventEndpoint:
+    """`scrub`: an event starts a pass that reads a share of every site."""
+    from stampede.functions.scrub_rounds import scrub_sites
+
+    return pass_app(name, settings, partial(scrub_sites, settings))
+
+
 def read_app(_: str, settings: Settings) -> ASGIApp:
     """`read`: cutouts and light curves over HTTP."""
     from stampede.read import app
@@ -114,6 +121,7 @@ APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
     "compact": compact_app,
     "replicate": replicate_app,
     "reconcile": reconcile_app,
+    "scrub": scrub_app,
     "notifications": notifications_app,
     "broker": broker_app,
     "read": read_app,

@@ -1,7 +1,7 @@
 """`stampede audit --deep`: scrubs the sites, mends them from each other, and says what is left."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from stampede.clock import now_mjd
@@ -87,17 +87,22 @@ def _differences(settings: Settings) -> list[Fault]:
 
 def _mend(settings: Settings, faults: Sequence[Fault]) -> None:
     if settings.replica:
-        restorer = Restorer(
-            open_objects(settings),
-            open_replica(settings),
-            Findings(True, lambda finding: None),
-            True,
-            lambda key: expired(key, settings.cutout_days, now_mjd()),
-        )
-        try:
-            for key in sorted({fault.key for fault in faults}):
-                restorer.mend_key(key)
-        finally:
-            restorer.close()
+        mend_keys(settings, {fault.key for fault in faults})
     chosen = settings.model_copy(update={"reconcile": MENDING})
     Reconciler(chosen).run(everything=True)
+
+
+def mend_keys(settings: Settings, keys: Iterable[str]) -> None:
+    """Copy each of these objects from the site where it is whole. Raises `StoreDown`."""
+    restorer = Restorer(
+        open_objects(settings),
+        open_replica(settings),
+        Findings(True, lambda finding: None),
+        True,
+        lambda key: expired(key, settings.cutout_days, now_mjd()),
+    )
+    try:
+        for key in sorted(keys):
+            restorer.mend_key(key)
+    finally:
+        restorer.close()

@@ -5,27 +5,28 @@ and held to its name and its checksums; each pack to the rows that locate its im
 of a table of locations to the pack that it names. Memory grows by 16 B a pack, no more.
 """
 
-from array import array
+import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-import numpy as np
 import pyarrow.compute as pc
 import structlog
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.functions.pack_rows import LOST, ListedPacks, lost_packs
+from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.packs import night_of, read_pack
-from stampede.store.runs import digest
 from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec
 from stampede.store.tables import Table
-from stampede.store.verification import foreign, verify
+from stampede.store.verification import foreign, table_of, verify
 
 log = structlog.get_logger()
 
+GROUP = 64  # objects listed at once
 AT_ONCE = 4  # objects read at once; a pack is held in memory
 _PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
 
@@ -47,7 +48,7 @@ class Totals(NamedTuple):
 
 
 class Scrub:
-    """Reads one site.
+    """Reads one site: `run`, or the others as a context manager.
 
     Parameters
     ----------
@@ -72,38 +73,77 @@ class Scrub:
         self._site, self._objects, self._expired = site, objects, expired
         self._report, self._progress = report, progress
         self._tables: Mapping[str, Table] = {}
-        self._names, self._sizes = array("Q"), array("q")  # of the packs
 
     def run(self) -> Totals:
         """Read everything. Raises `StoreDown`."""
-        self._tables = {name: Table(self._objects, spec) for name, spec in ALL_TABLES.items()}
-        try:
-            for table in self._tables.values():
-                table.refresh()
-            totals = self._read_all()
-            for table in self._tables.values():
-                self._check_rows(table)
-                for key, why in table.quarantined().items():
-                    self._fault(key, why)
-            return totals
-        finally:
-            for table in self._tables.values():
-                table.close()
+        with self:
+            return self.read_on("", math.inf)[0]
 
-    def _read_all(self) -> Totals:
+    def __enter__(self) -> Self:
+        self._tables = {name: Table(self._objects, spec) for name, spec in ALL_TABLES.items()}
+        for table in self._tables.values():
+            table.refresh()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for table in self._tables.values():
+            table.close()
+
+    def read_on(self, after: str, deadline: float) -> tuple[Totals, str | None]:
+        """Read the objects whose keys sort after `after`, at least a few, until the deadline.
+
+        The deadline is one of `time.monotonic`. Returns what was read, and the last key; None
+        instead of a key at the end. Raises `StoreDown`.
+        """
+        totals, last, parts = self._read_all(after, deadline)
+        if parts:
+            packs = ListedPacks(self._objects)
+            for table in self._tables.values():
+                for key, why in lost_packs(table, parts, packs, self._expired):
+                    self._fault(key, why)
+        for key, why in self._quarantined().items():
+            self._fault(key, why)
+        return totals, last
+
+    def look_again(self, keys: Iterable[str]) -> None:
+        """Report which of these objects, found damaged or lost before, are so still."""
+        left_out = self._quarantined()
+        for key in sorted(keys):
+            info = find(self._objects, key)
+            if info:
+                self._read(info)
+            elif night_of(key) is not None and not self._expired(key):
+                self._fault(key, LOST)
+            elif key in left_out:
+                self._fault(key, left_out[key])
+
+    def _quarantined(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for table in self._tables.values():
+            found |= table.quarantined()
+        return found
+
+    def _read_all(self, after: str, deadline: float) -> tuple[Totals, str | None, set[str]]:
+        """What was read, the last key or None at the end, and the parts of runs among it."""
         count: Counter[str] = Counter()
-        infos = self._objects.list("")
+        parts = set[str]()
+        infos = self._objects.list("", after)
+        last: str | None = None
         with ThreadPoolExecutor(AT_ONCE, "scrub") as pool:
-            while group := list(islice(infos, 16 * AT_ONCE)):
+            while group := list(islice(infos, GROUP)):
                 for info, known in zip(group, pool.map(self._read, group), strict=True):
                     count["foreign"] += not known
                     count["objects"] += 1
                     count["bytes"] += info.size
-                    if known and night_of(info.key) is not None:
-                        self._names.append(_number(info.key))
-                        self._sizes.append(info.size)
+                    if table_of(info.key):
+                        parts.add(info.key)
                 self._progress(count["objects"], count["bytes"])
-        return Totals(count["objects"], count["bytes"], count["foreign"])
+                last = group[-1].key
+                if time.monotonic() >= deadline and len(group) == GROUP:
+                    break
+            else:
+                last = None
+        return Totals(count["objects"], count["bytes"], count["foreign"]), last, parts
 
     def _read(self, info: ObjectInfo) -> bool:
         """Verify one object; False if it is none of the store's."""
@@ -139,48 +179,6 @@ class Scrub:
             if where[:2] != [row["offset"], row["length"]] or row["crc32"] not in (None, where[2]):
                 raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
 
-    def _check_rows(self, table: Table) -> None:
-        """Find rows that point to packs that are not there, or beyond their end."""
-        if "pack" not in table.spec.schema.names:
-            return
-        order = np.argsort(np.frombuffer(self._names or array("Q", [0]), np.uint64))
-        names = np.frombuffer(self._names or array("Q", [0]), np.uint64)[order]
-        sizes = np.frombuffer(self._sizes or array("q", [0]), np.int64)[order]
-        lost: set[str] = set()
-        for key, end in self._ends(table):
-            number = np.uint64(_number(key))
-            at = min(int(np.searchsorted(names, number)), len(names) - 1)
-            if key in lost or (names[at] == number and end <= sizes[at]):
-                continue
-            if not self._expired(key):
-                lost.add(key)
-                there = names[at] == number
-                self._fault(key, "rows point beyond its end" if there else "lost: rows point to it")
-
-    def _ends(self, table: Table) -> Iterator[tuple[str, int]]:
-        """For each row group the packs that it names, and where their last image in it ends."""
-        for part in table.runs():
-            try:
-                file = table.reader.open(part)
-                for group in file.numbers:
-                    [rows] = file.read([group])
-                    rows = rows.filter(pc.is_valid(rows["pack"])).select(
-                        ["pack", "offset", "length"]
-                    )
-                    ends = pc.add(rows["offset"], rows["length"])
-                    by_pack = rows.append_column("end", ends).group_by("pack")
-                    found = by_pack.aggregate([("end", "max")])
-                    yield from zip(
-                        found["pack"].to_pylist(), found["end_max"].to_pylist(), strict=True
-                    )
-            except (NotFound, Damaged):  # merged meanwhile, or named already
-                continue
-
     def _fault(self, key: str, why: str) -> None:
         log.error("damaged", site=self._site, key=key, why=why)
         self._report(Fault(self._site, key, why))
-
-
-def _number(key: str) -> int:
-    """64 bits of a digest of a key: of ten million packs, two share theirs once in 4e5 stores."""
-    return int(digest(key)[:16], 16)

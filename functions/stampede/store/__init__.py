@@ -25,6 +25,7 @@ __all__ = [
     "runs",
     "s3",
     "schema",
+    "scrub_state",
     "site_differences",
     "sweep",
     "tables",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from stampede.errors import Damaged, NotFound
+from stampede.store import scrub_state
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.objects import ObjectInfo, Objects, find
@@ -66,9 +67,10 @@ class Replica:
     def copy(self, key: str) -> Copied:
         """Copy one object, and before it the packs it points into.
 
-        Does nothing if the object is gone or past its retention. Raises `StoreDown`, `Damaged`.
+        Does nothing if the object is gone, past its retention, or belongs to the first site alone.
+        Raises `StoreDown`, `Damaged`.
         """
-        if self._expired(key):
+        if self._expired(key) or key.startswith(scrub_state.PREFIX):
             return Copied(0, False)
         try:
             if is_run(key):
@@ -109,7 +111,8 @@ class Replica:
             while other and other.key < info.key:
                 other = next(at_target_in_order, None)
             at_target = other if other and other.key == info.key else None
-            if not (is_run(info.key) or self._expired(info.key) or same(info, at_target)):
+            stays = info.key.startswith(scrub_state.PREFIX) or self._expired(info.key)
+            if not (is_run(info.key) or stays or same(info, at_target)):
                 yield info
 
     def _listed_runs(self) -> list[RunInfo]:

@@ -19,6 +19,7 @@ from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
 from stampede.store.runs import RunInfo, RunName, digest, prefix
 from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec, TableSpec
+from stampede.store.scrub_state import digest_of
 
 _NAMED = re.compile(r"(alerts|deadletters)/.+/([0-9a-f]{32})\.parquet")
 _PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
@@ -87,6 +88,8 @@ def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
         return _check_run
     if _EXPECTED.fullmatch(key):
         return _check_number
+    if digest_of(key):
+        return _check_state
     raise Damaged(f"{key} is not the name of an object of the store")
 
 
@@ -105,6 +108,11 @@ def _check_digest(objects: Objects, info: ObjectInfo) -> None:
 
 def _check_number(objects: Objects, info: ObjectInfo) -> None:
     parse_expected(info.key, _whole(objects, info))
+
+
+def _check_state(objects: Objects, info: ObjectInfo) -> None:
+    if digest_of(info.key) != digest(_whole(objects, info)):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
 
 
 def _whole(objects: Objects, info: ObjectInfo) -> bytes:

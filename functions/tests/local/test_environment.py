@@ -25,7 +25,7 @@ def test_a_process_gets_the_keys_that_it_needs(function: str, monkeypatch) -> No
         monkeypatch.setenv(name, value)
     settings = Settings()
     first = function not in ("source", "broker", "notifications")
-    second = function in ("replicate", "reconcile")
+    second = function in ("replicate", "reconcile", "scrub")
     keys = (settings.access_key, settings.secret_key.get_secret_value())
     assert keys == (("first-key", "first-secret") if first else ("", ""))
     keys = (settings.replica_access_key, settings.replica_secret_key.get_secret_value())

@@ -1,0 +1,85 @@
+"""Finds rows of tables of locations that point to packs that are lost, or beyond their end."""
+
+from array import array
+from collections.abc import Callable, Container, Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+
+from stampede.errors import Damaged, NotFound
+from stampede.store.objects import Objects, find
+from stampede.store.runs import digest
+from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS
+from stampede.store.tables import Table
+
+LOST = "lost: rows point to it"
+
+
+class ListedPacks:
+    """The packs of both kinds in a listing and their sizes, in 16 B each."""
+
+    def __init__(self, objects: Objects) -> None:
+        names, sizes = array("Q", [0]), array("q", [0])
+        for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
+            for info in objects.list(f"{spec.prefix}/"):
+                names.append(_number(info.key))
+                sizes.append(info.size)
+        order = np.argsort(np.frombuffer(names, np.uint64))
+        self._names = np.frombuffer(names, np.uint64)[order]
+        self._sizes = np.frombuffer(sizes, np.int64)[order]
+
+    def reach(self, key: str, end: int) -> bool:
+        """Whether a pack is listed and has at least `end` bytes."""
+        number = np.uint64(_number(key))
+        at = min(int(np.searchsorted(self._names, number)), len(self._names) - 1)
+        return bool(self._names[at] == number and end <= self._sizes[at])
+
+
+def lost_packs(
+    table: Table, parts: Container[str], packs: ListedPacks, expired: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
+    """The packs into which rows of these parts point in vain: key and reason.
+
+    Parameters
+    ----------
+    parts
+        Keys of parts of runs; those that are not live are left out.
+    expired
+        Whether an object of that key is past its retention.
+
+    Raises `StoreDown`.
+    """
+    if "pack" not in table.spec.schema.names:
+        return
+    lost: set[str] = set()
+    for key, end in _ends(table, parts):
+        if key in lost or packs.reach(key, end) or expired(key):
+            continue
+        # A listing may omit a key, or be older than the pack.
+        info = find(table.objects, key)
+        if info is None or end > info.size:
+            lost.add(key)
+            yield key, "rows point beyond its end" if info else LOST
+
+
+def _ends(table: Table, parts: Container[str]) -> Iterator[tuple[str, int]]:
+    """For each row group the packs that it names, and where their last image in it ends."""
+    for part in table.runs():
+        if part.key not in parts:
+            continue
+        try:
+            file = table.reader.open(part)
+            for group in file.numbers:
+                [rows] = file.read([group])
+                rows = rows.filter(pc.is_valid(rows["pack"])).select(["pack", "offset", "length"])
+                ends = pc.add(rows["offset"], rows["length"])
+                by_pack = rows.append_column("end", ends).group_by("pack")
+                found = by_pack.aggregate([("end", "max")])
+                yield from zip(found["pack"].to_pylist(), found["end_max"].to_pylist(), strict=True)
+        except (NotFound, Damaged):  # merged meanwhile, or named already
+            continue
+
+
+def _number(key: str) -> int:
+    """64 bits of a digest of a key: of ten million packs, two share theirs once in 4e5 stores."""
+    return int(digest(key)[:16], 16)

@@ -1,0 +1,89 @@
+"""scrub: reads the whole store again and again, a bounded time at each event of a timer.
+
+A pass goes on where the last one ended (`store.scrub_state`). What it finds damaged or lost is
+restored from the other site at once, if there is one. What is left is looked at again in each pass.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+
+from stampede import metrics
+from stampede.clock import now_mjd
+from stampede.functions.deep_audit import mend_keys
+from stampede.functions.scrub import Fault, Scrub, Totals
+from stampede.settings import Settings
+from stampede.store import scrub_state
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import expired
+from stampede.store.scrub_state import ScrubState
+
+log = structlog.get_logger()
+
+
+def scrub_sites(settings: Settings) -> None:
+    """Make one pass over each site. Raises `StoreDown`, `SetupError`."""
+    home = open_objects(settings)
+    sites = {"store": home}
+    if settings.replica:
+        sites["replica"] = open_replica(settings)
+    for name, site in sites.items():
+        _pass(settings, name, home, site, settings.scrub_seconds / len(sites))
+
+
+def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: float) -> None:
+    now, interval = home.now(), timedelta(days=settings.scrub_days)
+    state = scrub_state.load(home, name) or ScrubState(began=now, complete=now)
+    if state.due(now, interval):
+        state = replace(state, began=now, after="", done=False)
+    deadline, known = time.monotonic() + seconds, {key for key, _ in state.left}
+    totals, last, found = Totals(0, 0, 0), None, list[Fault]()
+    with _scrub(settings, name, site, found) as scrub:
+        if not state.done:
+            totals, last = scrub.read_on(state.after, deadline)
+        scrub.look_again(known - _keys(found))
+    left = found
+    if found and settings.replica:
+        mend_keys(settings, _keys(found))
+        left = list[Fault]()
+        with _scrub(settings, name, site, left) as scrub:
+            scrub.look_again(_keys(found))
+    ended = not state.done and last is None
+    state = replace(
+        state,
+        complete=home.now() if ended else state.complete,
+        after=last or "",
+        done=state.done or ended,
+        left=tuple(sorted({fault.key: fault.why for fault in left}.items())),
+    )
+    scrub_state.save(home, name, state)
+    mended = _keys(found) - _keys(left)
+    metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
+    metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
+    metrics.SCRUB_FOUND.labels(name).inc(len(_keys(found) - known))
+    metrics.SCRUB_MENDED.labels(name).inc(len(mended))
+    metrics.SCRUB_DAMAGED.labels(name).set(len(state.left))
+    metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
+    metrics.SCRUB_INTERVAL.set(interval.total_seconds())
+    log.info(
+        "scrubbed",
+        site=name,
+        objects=totals.objects,
+        bytes=totals.bytes,
+        mended=sorted(mended),
+        left=len(state.left),
+        round_ended=state.done,
+    )
+
+
+def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
+    days = settings.cutout_days
+    return Scrub(name, site, lambda key: expired(key, days, now_mjd()), found.append)
+
+
+def _keys(faults: Iterable[Fault]) -> set[str]:
+    return {fault.key for fault in faults}

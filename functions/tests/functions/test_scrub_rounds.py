@@ -1,0 +1,236 @@
+"""scrub: bounded passes read everything, mend damage, and go on where the last one ended."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from stampede import metrics
+from stampede.functions import scrub
+from stampede.functions.compact import compact_tables
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.replicate import make_replica
+from stampede.functions.scrub_rounds import scrub_sites
+from stampede.functions.thumbnails import Thumbnails
+from stampede.settings import Settings
+from stampede.store import scrub_state
+from stampede.store.directory import DirectoryObjects
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from tests.functions.test_reconcile import ping
+from tests.support.two_sites import environment, put_all, second_ceph, sites
+from tests.support.watched_objects import Watched
+
+__all__ = ["second_ceph", "sites"]  # fixtures
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A store whose passes read four objects each."""
+    monkeypatch.setattr(scrub, "GROUP", 4)
+    made = Settings(store=f"file://{tmp_path}/first", grace_seconds=0, fanout=4, scrub_seconds=1e-9)
+    fill(made)
+    return made
+
+
+@pytest.fixture
+def both(settings: Settings, tmp_path: Path) -> Settings:
+    """The same at two sites."""
+    made = settings.model_copy(update={"replica": f"file://{tmp_path}/second"})
+    Reconciler(made.model_copy(update={"reconcile": "replica"})).run()
+    return made
+
+
+def fill(settings: Settings) -> None:
+    """Six packs with thumbnails, and runs of two levels."""
+    objects = open_objects(settings)
+    for number in range(6):
+        pack = put_all(objects, range(4 * number, 4 * number + 4))
+        Thumbnails(settings).make(pack.key)
+        if number == 3:
+            compact_tables(settings)
+
+
+def keys(objects: Objects, prefix: str = "") -> list[str]:
+    return [info.key for info in objects.list(prefix) if not info.key.startswith("scrub/")]
+
+
+def value(metric, site: str = "store") -> float:
+    """Of this site in this process; 0 if there is none yet."""
+    [family] = metric.collect()
+    found = [each for each in family.samples if not each.name.endswith("_created")]
+    return sum(each.value for each in found if each.labels["site"] == site)
+
+
+def state(settings: Settings, site: str = "store") -> scrub_state.ScrubState:
+    found = scrub_state.load(open_objects(settings), site)
+    assert found is not None
+    return found
+
+
+def a_round(settings: Settings) -> int:
+    """Passes until the round has ended at every site; how many."""
+    names = ("store", "replica") if settings.replica else ("store",)
+    for number in range(1, 50):
+        scrub_sites(settings)
+        if all(state(settings, site).done for site in names):
+            return number
+    raise AssertionError("the round does not end")
+
+
+def test_passes_read_each_object_once_and_then_wait(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(open_objects(settings))
+    monkeypatch.setattr("stampede.functions.scrub_rounds.open_objects", lambda _: watched)
+    packs = keys(watched.inner, "packs/") + keys(watched.inner, "thumbnails/")
+    before = value(metrics.SCRUBBED_OBJECTS)
+    everything = keys(watched.inner)
+    watched.calls.clear()
+    assert a_round(settings) == -(-(len(everything) + 1) // 4)
+    read = [key for what, key in watched.calls if what == "get" and key in packs]
+    assert sorted(read) == sorted(packs)
+    states = len(list(watched.inner.list("scrub/")))
+    assert states == 1
+    read_now = value(metrics.SCRUBBED_OBJECTS) - before
+    assert len(everything) <= read_now <= len(everything) + 1  # the state lies among them
+    for _ in range(2):
+        scrub_sites(settings)
+    assert value(metrics.SCRUBBED_OBJECTS) - before == read_now
+    assert value(metrics.SCRUB_DAMAGED) == 0
+
+
+def test_the_next_round_begins_after_the_interval(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monthly = settings.model_copy(update={"scrub_days": 30})
+    a_round(monthly)
+    first, real = state(monthly), DirectoryObjects.now
+    ahead = timedelta()
+    monkeypatch.setattr(DirectoryObjects, "now", lambda self: real(self) + ahead)
+    ahead = timedelta(days=29)
+    scrub_sites(monthly)
+    assert state(monthly).began == first.began
+    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(29 * 86400, abs=300)
+    [sample] = next(iter(metrics.SCRUB_INTERVAL.collect())).samples
+    assert sample.value == 30 * 86400
+    ahead = timedelta(days=30, seconds=5)
+    scrub_sites(monthly)
+    assert not state(monthly).done
+    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(30 * 86400, abs=300)
+    a_round(monthly)
+    scrub_sites(monthly)
+    assert value(metrics.SCRUB_ROUND_AGE) < 300
+    # A clock that was years ahead does not stop the rounds.
+    ahead = timedelta()
+    scrub_sites(monthly)
+    assert not state(monthly).done
+
+
+@pytest.mark.parametrize("prefix", ["packs/", "tables/detections/0001", "tables/cutouts/0000"])
+def test_damage_is_counted_until_it_is_gone(settings: Settings, prefix: str) -> None:
+    objects = open_objects(settings)
+    key = keys(objects, prefix)[-1]
+    good = objects.get(key)
+    objects.put(key, good[:60] + b"!!" + good[62:])
+    a_round(settings)
+    assert [left for left, _ in state(settings).left] == [key]
+    assert value(metrics.SCRUB_DAMAGED) == 1
+    scrub_sites(settings)  # it reads no more, but looks at this one again
+    assert value(metrics.SCRUB_DAMAGED) == 1
+    objects.put(key, good)
+    scrub_sites(settings)
+    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert state(settings).left == ()
+
+
+def test_a_lost_pack_is_found(settings: Settings) -> None:
+    objects = open_objects(settings)
+    key = keys(objects, "packs/")[2]
+    good = objects.get(key)
+    objects.delete(key)
+    a_round(settings)
+    assert state(settings).left == ((key, "lost: rows point to it"),)
+    scrub_sites(settings)
+    assert value(metrics.SCRUB_DAMAGED) == 1
+    objects.put(key, good)
+    scrub_sites(settings)
+    assert value(metrics.SCRUB_DAMAGED) == 0
+
+
+@pytest.mark.parametrize("damaged_at", [0, 1])
+@pytest.mark.parametrize("how", ["flip", "delete"])
+def test_each_site_is_mended_from_the_other(both: Settings, damaged_at: int, how: str) -> None:
+    site = (open_objects(both), open_replica(both))[damaged_at]
+    damaged = [keys(site, prefix)[0] for prefix in ("packs/", "thumbnails/", "tables/detections/")]
+    if how == "delete":
+        damaged = damaged[:2]
+    good = {key: site.get(key) for key in damaged}
+    for key, data in good.items():
+        if how == "flip":
+            site.put(key, data[:60] + b"!!" + data[62:])
+        else:
+            site.delete(key)
+    name = ("store", "replica")[damaged_at]
+    mended = value(metrics.SCRUB_MENDED, name)
+    a_round(both)
+    assert {key: site.get(key) for key in damaged} == good
+    assert value(metrics.SCRUB_MENDED, name) - mended == len(damaged)
+    assert value(metrics.SCRUB_DAMAGED, name) == 0
+
+
+def test_its_state_stays_at_the_first_site(both: Settings) -> None:
+    a_round(both)
+    objects = open_objects(both)
+    states = [info.key for info in objects.list("scrub/")]
+    assert len(states) == 2
+    replica = make_replica(both)
+    for key in states:
+        assert not replica.copy(key).moved
+    assert not list(replica.missing())
+    replica.close()
+    assert Reconciler(both.model_copy(update={"reconcile": "restore,replica"})).run() == {}
+    assert not list(open_replica(both).list("scrub/"))
+
+
+@pytest.mark.parametrize("how", ["flip", "garbage", "delete"])
+def test_a_state_that_is_damaged_begins_a_new_round(settings: Settings, how: str) -> None:
+    objects = open_objects(settings)
+    scrub_sites(settings)
+    scrub_sites(settings)
+    [info] = objects.list("scrub/")
+    data = objects.get(info.key)
+    assert state(settings).after == keys(objects)[6]  # and the state itself
+    if how == "delete":
+        objects.delete(info.key)
+    else:
+        objects.put(info.key, data.replace(b"20", b"21", 1) if how == "flip" else b"garbage")
+    scrub_sites(settings)
+    assert state(settings).after == keys(objects)[3]
+    assert len(list(objects.list("scrub/"))) == 1
+
+
+def test_one_long_pass_is_a_whole_round(settings: Settings) -> None:
+    assert a_round(settings.model_copy(update={"scrub_seconds": 60})) == 1
+
+
+def test_a_timer_scrubs_two_ceph(serve, sites: Settings) -> None:
+    """The function as a process, on two real S3 endpoints."""
+    objects, second = open_objects(sites), open_replica(sites)
+    for number in range(3):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    Reconciler(sites.model_copy(update={"reconcile": "replica"})).run()
+    [key, *_] = keys(second, "packs/")
+    good = second.get(key)
+    second.put(key, good[:-9])
+    served = serve("scrub", **environment(sites), GRACE_SECONDS=0)
+    begin = time.monotonic()
+    assert ping(served) == 204
+    assert time.monotonic() - begin < 60
+    assert second.get(key) == good
+    text = served.http.request("GET", f"{served.url}/metrics").data.decode()
+    assert 'stampede_scrub_mended_objects_total{site="replica"} 1.0' in text
+    assert 'stampede_scrub_damaged_objects{site="replica"} 0.0' in text
+    assert 'stampede_scrubbed_objects_total{site="store"} 9.0' in text
+    assert state(sites, "replica").done
