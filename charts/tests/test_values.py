@@ -94,6 +94,14 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
         [f'sources={{"a": {{{SOURCE}, "kind": "kafka", "settings": {{"in_flight": 1}}}}}}'],
         "sources.a: options and settings apply to kind: container",
     ),
+    (
+        [f'sources={{"a": {{{SOURCE}, "kind": "kafka"}}}}'],
+        "sources.a: kind: kafka needs an epoch",
+    ),
+    (
+        [f'sources={{"a": {{{SOURCE}, "epoch": "1"}}}}'],
+        "sources.a: epoch applies to kind: kafka only",
+    ),
 ]
 
 

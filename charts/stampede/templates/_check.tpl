@@ -47,6 +47,9 @@
 {{- if or $source.options $source.settings -}}
 {{- fail (printf "sources.%s: options and settings apply to kind: container only, not to a KafkaSource" $name) -}}
 {{- end -}}
+{{- if not $source.epoch -}}
+{{- fail (printf "sources.%s: kind: kafka needs an epoch, any text, and another one whenever its topics are made anew: a KafkaSource does not know Kafka's id of a topic, so the offsets of the new topic would be taken for those of the old one" $name) -}}
+{{- end -}}
 {{- else if $source.epoch -}}
 {{- fail (printf "sources.%s: epoch applies to kind: kafka only; a source of kind container asks Kafka for the ids of its topics" $name) -}}
 {{- end -}}

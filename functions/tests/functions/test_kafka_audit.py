@@ -1,8 +1,10 @@
 """What `audit` learns from a real Kafka: the store is in memory."""
 
+import time
+
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.events.event import Position, coverage_of_positions
 from stampede.functions.audit import audit
@@ -54,6 +56,15 @@ def forget(settings: Settings, topic: str, partition: int, below: int) -> None:
 def of_partition(entries: list[Entry], number: int = 0, table: str = "cutouts") -> Entry:
     (entry,) = [e for e in entries if e.partition == number and e.table == table]
     return entry
+
+
+def first_offset(settings: Settings, topic: str) -> int:
+    """The offset of the first message; Kafka says that the partition begins at 0."""
+    with KafkaTopics(settings) as kafka:
+        assert kafka.watermarks([topic])[topic, 0][0] == 0
+        first = kafka.message(topic, 0, 0)
+    assert first is not None
+    return first.offset
 
 
 def test_what_is_not_yet_due_is_in_flight(objects, settings, topic) -> None:
@@ -151,6 +162,44 @@ def test_control_records_are_not_missing(objects, settings, topic) -> None:
     # The control record at the end is not in flight either.
     commit(settings, topic, {0: 14})
     assert not of_partition(audit(objects, settings, [topic])).in_flight
+
+
+def test_what_compaction_removed_is_not_missing(objects, settings, topic) -> None:
+    """A topic that keeps the newest message of each key: its offsets have gaps."""
+    compacted = f"{topic}-compacted"
+    config = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "min.compaction.lag.ms": "0",
+    }
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    admin.create_topics([NewTopic(compacted, 1, config=config)])[compacted].result(30)
+    producer = Producer({"bootstrap.servers": settings.kafka})
+
+    def produce_keys(*keys: str) -> None:
+        for key in keys:
+            producer.produce(compacted, b"alert", key, partition=0)
+        assert producer.flush(30) == 0
+        time.sleep(0.2)  # so that the next message begins a new segment; the last is never cleaned
+
+    produce_keys("a", "b", "c", "a", "b", "a", "d")  # offsets 2, 4, 5 and 6 stay
+    produce_keys("e")
+    produce_keys("f")
+    deadline = time.monotonic() + 120
+    while first_offset(settings, compacted) == 0:
+        assert time.monotonic() < deadline, "Kafka does not compact"
+        time.sleep(1)
+    key = topic_key(compacted, topic_id(settings, compacted))
+    store(objects, "cutouts", {(key, 0): [2, 4, 5, 6, 7, 8]})  # read after the compaction
+    store(objects, "detections", {(key, 0): [0, 1, 2, 3, 4, 6, 7]})  # read before it
+    cutouts, detections = audit(objects, settings, [compacted])
+    assert (cutouts.missing, cutouts.faults) == ([], ())
+    assert (cutouts.received, cutouts.stored, cutouts.not_messages) == (6, 6, 3)
+    assert detections.missing == [(5, 6), (8, 9)]
+    commit(settings, compacted, {0: 8})
+    detections = of_partition(audit(objects, settings, [compacted]), 0, "detections")
+    assert (detections.missing, detections.in_flight) == ([(5, 6)], [(8, 9)])
 
 
 def test_more_gaps_than_are_looked_at_count_as_missing(
