@@ -8,6 +8,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "columns.md"
 TABLES = (
     ("A point of a light curve", columns.DETECTION),
     ("A cutout", columns.CUTOUT),
+    ("A packet", columns.PACKET),
     ("A thumbnail", columns.THUMBNAIL),
 )
 

@@ -170,8 +170,14 @@ class Settings(BaseSettings):
     cutout_days: int | None = Field(
         None, ge=0, description="days after their night that cutouts are kept; unset: for ever"
     )
+    packet_days: int | None = Field(
+        None,
+        ge=0,
+        description="days after their night that packets (alerts as they came) are kept; 0: none "
+        "are stored; unset: for ever",
+    )
     retention_nights: int = Field(
-        3, ge=1, description="most nights whose cutouts one pass of `reconcile` deletes"
+        3, ge=1, description="most nights whose packs one pass of `reconcile` deletes, of each kind"
     )
 
     # -- commands that use a running system: `audit`, `ingest`, `simulate`, `deadletters`

@@ -20,6 +20,7 @@ BENCHMARKS = {
         "ingest", "alerts a second from Kafka to durable in both tables, and CPU time by process"
     ),
     "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
+    "packets": Benchmark("packets", "CPU time and bytes that packets add to `lightcurves`"),
     "checksums": Benchmark("checksums", "CPU time with checksums and without, in turn"),
     "replicate": Benchmark(
         "replicate", "MB/s to a second site at 0, 110 and 150 ms, HTTP and HTTPS, push and pull"

@@ -13,5 +13,6 @@ __all__ = [
     "framing",
     "groups",
     "image_tokens",
+    "packets",
     "schemas",
 ]

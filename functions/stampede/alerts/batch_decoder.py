@@ -54,11 +54,14 @@ class Decoded(NamedTuple):
         Per message None, or its error.
     raw
         With detections, the alerts in the survey's own columns, a table per schema.
+    groups
+        With detections, the good alerts of each schema, with their images.
     """
 
     rows: pa.Table
     faults: list[StampedeError | None]
     raw: list[RawAlerts]
+    groups: list[Group]
 
 
 class AlertIdentity(NamedTuple):
@@ -89,11 +92,12 @@ class Records(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What became of records of one schema: their rows, the alerts as sent, and errors."""
+    """What became of records of one schema: their rows, the alerts as sent, errors, and groups."""
 
     rows: pa.Table
     raw: list[RawAlerts]
     faults: Faults
+    groups: Sequence[Group] = ()
 
 
 Read = Callable[[Records, bool], Part]
@@ -216,7 +220,8 @@ class BatchDecoder:
         faults |= _faults(parts)
         rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
         raw = [alerts for part in parts for alerts in part.raw]
-        return Decoded(rows, [faults.get(number) for number in range(len(messages))], raw)
+        groups = [group for part in parts for group in part.groups]
+        return Decoded(rows, [faults.get(number) for number in range(len(messages))], raw, groups)
 
     def _sort(
         self, messages: Sequence[Bytes], care: Care, suspect: Suspect
@@ -295,8 +300,8 @@ class BatchDecoder:
             return Part(DETECTION.empty_table(), [], faults)
         rows, bad_points = detection_rows(group, self._times())
         group = group.without(bad_points)
-        raw = [raw_alerts(group)] if group.heads.num_rows else []
-        return Part(rows, raw, faults | bad_points)
+        groups = [group] if group.heads.num_rows else []
+        return Part(rows, [raw_alerts(group) for group in groups], faults | bad_points, groups)
 
     def _decode(
         self, records: Records, fields: Sequence[str], careful: bool

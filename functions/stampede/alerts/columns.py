@@ -3,11 +3,12 @@
 All code after the decoder uses these columns. Only the modules of `stampede.alerts.surveys` know
 the surveys' own names for them.
 
-An alert becomes rows of two schemas, and its cutouts become a row of a third:
+An alert becomes rows of these schemas:
 
 * `CUTOUT`, one row per cutout image (science, template, difference) of an alert;
 * `DETECTION`, one row per point of a light curve: the alert's own measurement and each row
   of the history in the alert;
+* `PACKET`, one row per alert: the message itself, without its images;
 * `THUMBNAIL`, one row per alert: its cutouts side by side as one small picture.
 
 Conventions: fluxes are AB flux densities in nanojansky, so that ``mag = 31.4 - 2.5 log10(flux)``
@@ -126,6 +127,43 @@ CUTOUT_LOCATION = pa.schema(
 CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind")
 CUTOUT_LOCATION_PRECEDENCE = ("pack", "offset")
 
+
+def cut_columns(kind: str) -> tuple[str, str]:
+    """The columns of a packet for one kind of cutout: where it was cut out, and its length."""
+    return f"{kind}_at", f"{kind}_length"
+
+
+_CUTS = [
+    field
+    for kind in KINDS
+    for field in (
+        _column(
+            cut_columns(kind)[0],
+            pa.int32(),
+            f"where in `packet` the {kind} cutout's bytes go; null if they were not cut out",
+            "byte",
+        ),
+        _column(cut_columns(kind)[1], pa.int32(), "how many bytes those are, as sent", "byte"),
+    )
+]
+_MESSAGE_CRC32 = _key("crc32", pa.uint32(), "CRC-32 of the whole message, images included")
+PACKET = pa.schema(
+    [
+        CUTOUT.field("alert_id"),
+        *_OBJECT,
+        _TIME_AND_POSITION[0],
+        _column("topic", pa.string(), "Kafka's topic; null if the alert did not come from Kafka"),
+        _column("partition", pa.int32(), "and its partition"),
+        _column("offset", pa.int64(), "and its offset there"),
+        _column("time", pa.timestamp("ms", "UTC"), "timestamp of the Kafka record"),
+        _column("key", pa.string(), "key of the Kafka record, as the event brought it"),
+        _column("headers", pa.string(), "headers of the Kafka record, as the event brought them"),
+        _key("packet", pa.binary(), "the message as it came, without the cutouts' bytes"),
+        *_CUTS,
+        _MESSAGE_CRC32,
+    ]
+)
+
 THUMBNAIL = pa.schema(
     [
         CUTOUT.field("alert_id"),
@@ -148,3 +186,18 @@ THUMBNAIL_LOCATION = pa.schema(
 )
 THUMBNAIL_KEY = ("alert_id", "survey")
 THUMBNAIL_PRECEDENCE = CUTOUT_LOCATION_PRECEDENCE
+
+# Location of a packet: the columns of the table `packets`. A page holds many packets.
+PACKET_LOCATION = pa.schema(
+    [
+        *(THUMBNAIL_LOCATION.field(name) for name in ("alert_id", "survey", "object_id", "mjd")),
+        THUMBNAIL_LOCATION.field("pack"),
+        _key("offset", pa.int64(), "where the page begins", "byte"),
+        _key("length", pa.int32(), "of the page", "byte"),
+        _key("row", pa.int32(), "number of the packet in its page"),
+        *_CUTS,
+        _MESSAGE_CRC32,
+    ]
+)
+PACKET_KEY = THUMBNAIL_KEY
+PACKET_PRECEDENCE = ("pack", "offset", "row")

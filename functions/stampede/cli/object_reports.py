@@ -33,22 +33,19 @@ def find_objects(settings: Settings) -> FoundObjects:
 
     Of a large table only some rows are checked: `--deep` checks all.
     """
-    from stampede.clock import now_mjd
     from stampede.functions.restore import quarantined
     from stampede.functions.scrub import Fault
     from stampede.store.open import open_objects
-    from stampede.store.packs import expired
     from stampede.store.references import check_packs
-    from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS
+    from stampede.store.retention import Retention
+    from stampede.store.schema import PACK_SPECS
 
     objects, checked = open_objects(settings), []
     faults = [
         Fault("store", key, f"in quarantine: {why}") for key, why in quarantined(objects).items()
     ]
-    for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
-        check = check_packs(
-            objects, spec, lambda key: expired(key, settings.cutout_days, now_mjd())
-        )
+    for spec in PACK_SPECS.values():
+        check = check_packs(objects, spec, Retention.of(settings).expired)
         faults += [Fault("store", key, "lost: rows point to it") for key in check.lost]
         checked.append(Checked(spec.locations.name, check.rows, check.all_rows))
     return FoundObjects(faults, checked)

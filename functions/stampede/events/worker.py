@@ -25,6 +25,7 @@ from stampede.alerts.care import Care
 from stampede.alerts.decoder import DecoderFailed
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.batching import Outcome
+from stampede.events.envelope import Envelope
 from stampede.events.event import Position, coverage_of_positions
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -54,6 +55,8 @@ class Batch(NamedTuple):
         them is to blame.
     skipped
         How many offsets just before each position are no messages; empty if none are.
+    envelopes
+        What else came with each message; empty if nothing did.
     """
 
     messages: Sequence[bytes | memoryview]
@@ -61,6 +64,7 @@ class Batch(NamedTuple):
     care: Care = Care.FAST
     suspect: Callable[[Sequence[int]], None] = _suspect_none
     skipped: Sequence[int] = ()
+    envelopes: Sequence[Envelope] = ()
 
     def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
         """The coverage of the messages without an error."""
@@ -111,6 +115,7 @@ class SpooledBatch(NamedTuple):
     positions: list[Position | None]
     care: Care
     skipped: list[int]
+    envelopes: list[Envelope]
 
 
 class BatchFailed(Exception):
@@ -193,8 +198,9 @@ def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exceptio
         spooled.path.unlink()  # now the file cannot outlive this process
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
-        _, _, positions, care, skipped = spooled
-        return _outcome(store, Batch(messages, positions, care, note.suspect, skipped))
+        _, _, positions, care, skipped, envelopes = spooled
+        batch = Batch(messages, positions, care, note.suspect, skipped, envelopes)
+        return _outcome(store, batch)
 
 
 def _outcome(store: BatchStorer, batch: Batch) -> StoredBatch | Exception:

@@ -21,6 +21,7 @@ from stampede import metrics
 from stampede.alerts.care import Care
 from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
+from stampede.events.envelope import envelope_of
 from stampede.events.event import Event
 from stampede.events.spool import Spool
 from stampede.events.worker import (
@@ -109,7 +110,8 @@ class Workers:
         with self._spooled(events) as (path, file):
             positions = [event.position for event in events]
             skipped = [event.skipped for event in events]
-            batch = SpooledBatch(path, sizes, positions, care, skipped)
+            envelopes = [envelope_of(event.attributes) for event in events]
+            batch = SpooledBatch(path, sizes, positions, care, skipped, envelopes)
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)

@@ -8,6 +8,7 @@ __all__ = [
     "decoding",
     "deep_audit",
     "findings",
+    "packets",
     "reconcile",
     "replicate",
     "restore",

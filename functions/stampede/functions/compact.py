@@ -15,7 +15,7 @@ from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
 from stampede.store.open import open_objects
 from stampede.store.runs import RunInfo
-from stampede.store.schema import DERIVED, TABLES
+from stampede.store.schema import ALL_TABLES, TABLES
 from stampede.store.tables import Table
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 def compact_tables(settings: Settings) -> None:
     """Make one pass over every table and its dead letters."""
     objects = open_objects(settings)
-    for spec in (TABLES | DERIVED).values():
+    for spec in ALL_TABLES.values():
         begin = time.perf_counter()
         table = Table(objects, spec)
         report = compact(

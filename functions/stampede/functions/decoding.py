@@ -13,8 +13,8 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.clock import now_mjd
 from stampede.errors import Overloaded
+from stampede.events.schema_registry import SchemaRegistry
 from stampede.events.worker import deadline
-from stampede.functions.schema_registry import SchemaRegistry
 from stampede.settings import Settings
 
 # Bytes decoded per second of CPU: the usual rate is 250 MB/s. A batch may take ten times as long

@@ -4,14 +4,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from stampede.clock import now_mjd
 from stampede.functions.findings import Findings
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.restore import Restorer
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs import expired
+from stampede.store.retention import Retention
 
 MENDING = "restore,packs,replica"  # steps of reconcile
 
@@ -62,7 +61,7 @@ def _scrub(
         totals[name] = Scrub(
             name,
             sites[name](settings),
-            lambda key: expired(key, settings.cutout_days, now_mjd()),
+            Retention.of(settings).expired,
             report,
             count,
         ).run()
@@ -99,7 +98,7 @@ def mend_keys(settings: Settings, keys: Iterable[str]) -> None:
         open_replica(settings),
         Findings(True, lambda finding: None),
         True,
-        lambda key: expired(key, settings.cutout_days, now_mjd()),
+        Retention.of(settings).expired,
     )
     try:
         for key in sorted(keys):

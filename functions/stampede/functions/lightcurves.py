@@ -1,16 +1,18 @@
 """lightcurves: turns alerts into points of light curves and adds them to the table.
 
 It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
-have no column in the table are stored beside it, under the survey's names.
+have no column in the table are stored beside it, under the survey's names, and so is the alert as
+it came, its packet: before the points, so that an offset which `detections` holds has its packet.
 """
 
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import make_batch_decoder
+from stampede.functions.packets import store_packets
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
-from stampede.store.schema import DETECTIONS
+from stampede.store.schema import DETECTIONS, PACKETS
 from stampede.store.tables import Table
 
 
@@ -18,6 +20,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
+    packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
     decoder = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
@@ -30,6 +33,9 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             objects.put(key, data)
             stored += len(data)
         watch.lap("raw")
+        if packets:
+            stored += store_packets(packets, batch, decoded.groups)
+        watch.lap("packets")
         if decoded.rows.num_rows:
             table.append(decoded.rows, batch.coverage(decoded.faults))
         watch.lap("run")

@@ -9,18 +9,18 @@ import pyarrow.compute as pc
 from stampede.errors import Damaged, NotFound
 from stampede.store.objects import Objects, find
 from stampede.store.runs import digest
-from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS
+from stampede.store.schema import PACK_SPECS
 from stampede.store.tables import Table
 
 LOST = "lost: rows point to it"
 
 
 class ListedPacks:
-    """The packs of both kinds in a listing and their sizes, in 16 B each."""
+    """The packs of all kinds in a listing and their sizes, in 16 B each."""
 
     def __init__(self, objects: Objects) -> None:
         names, sizes = array("Q", [0]), array("q", [0])
-        for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS):
+        for spec in PACK_SPECS.values():
             for info in objects.list(f"{spec.prefix}/"):
                 names.append(_number(info.key))
                 sizes.append(info.size)

@@ -14,7 +14,7 @@ from itertools import chain, islice, product
 import structlog
 
 from stampede import metrics
-from stampede.clock import mjd, now_mjd
+from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError
 from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
@@ -26,8 +26,15 @@ from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.pack_index_check import PackIndexCheck, index
-from stampede.store.packs import expired, night_of
-from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.packs import night_of
+from stampede.store.retention import Retention
+from stampede.store.schema import (
+    CUTOUT_PACKS,
+    PACK_SPECS,
+    PACKET_PACKS,
+    THUMBNAILS,
+    PackSpec,
+)
 from stampede.store.sweep import unneeded_at_second_site
 
 log = structlog.get_logger()
@@ -60,7 +67,11 @@ class Reconciler:
         if settings.replica:
             self._sites.append(open_replica(settings))
         self._grace = timedelta(seconds=settings.grace_seconds)
-        self._cutouts_check = PackIndexCheck(self._objects, CUTOUTS, self._add_damaged)
+        self._retention = Retention.of(settings)
+        self._index_checks = [
+            (spec, PackIndexCheck(self._objects, spec.locations, self._add_damaged))
+            for spec in (CUTOUT_PACKS, PACKET_PACKS)
+        ]
         self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
         steps = {
             "restore": self._restore,
@@ -106,8 +117,10 @@ class Reconciler:
     # -- the steps
 
     def _index_packs(self) -> None:
-        """Index packs that the table lacks: `cutouts` crashed between pack and run."""
-        for info in self._cutouts_check.lacking(self._packs()):
+        """Index packs that the table lacks: a function crashed between pack and run."""
+        for info in chain.from_iterable(
+            check.lacking(self._packs(spec)) for spec, check in self._index_checks
+        ):
             try:
                 if self._repair:
                     index(self._objects, info.key)
@@ -121,7 +134,7 @@ class Reconciler:
         """Send the events of packs without thumbnails again: their event was lost."""
         resender = Resender(self._settings) if self._repair and self._settings.sink else None
         refused = 0
-        for info in self._thumbnails_check.lacking(self._packs()):
+        for info in self._thumbnails_check.lacking(self._packs(CUTOUT_PACKS)):
             sent = False
             if resender and self._findings.counts["without-thumbnails"] < MOST_RESENT:
                 try:
@@ -143,7 +156,7 @@ class Reconciler:
     def _restorers(self) -> Iterator[Restorer]:
         for second in self._sites[1:]:
             restorer = Restorer(
-                self._objects, second, self._findings, self._repair, self._is_expired
+                self._objects, second, self._findings, self._repair, self._retention.expired
             )
             try:
                 yield restorer
@@ -171,12 +184,13 @@ class Reconciler:
 
     def _delete_expired(self) -> None:
         """Delete packs past their retention, at every site."""
-        days, most = self._settings.cutout_days, self._settings.retention_nights
-        if days is None:
+        most = self._settings.retention_nights
+        days = {name: self._retention.days(f"{name}/") for name in PACK_SPECS}
+        if all(each is None for each in days.values()):
             return
         times = [checked_time(site, name) for site, name in zip(self._sites, SITES, strict=False)]
-        for site, spec in product(self._sites, (CUTOUT_PACKS, THUMBNAIL_PACKS)):
-            due = nights_past(site, spec, days, mjd(min(times)))
+        for site, (name, spec) in product(self._sites, PACK_SPECS.items()):
+            due = nights_past(site, spec, days[name], mjd(min(times)))
             for info in chain.from_iterable(islice(due, most if self._repair else None)):
                 self._delete("expired", site, info.key)
             for later in islice(due, 1):
@@ -196,21 +210,18 @@ class Reconciler:
 
     # -- what the steps share
 
-    def _packs(self) -> Iterator[ObjectInfo]:
-        """The packs to check: recent ones, except those whose batch may still be in progress."""
+    def _packs(self, spec: PackSpec) -> Iterator[ObjectInfo]:
+        """The packs of a kind to check: recent ones, but not of batches that may be in progress."""
         latest = self._now - self._grace
         earliest = self._now - timedelta(days=self._settings.reconcile_days)
-        for info in self._objects.list(f"{CUTOUT_PACKS.prefix}/"):
+        for info in self._objects.list(f"{spec.prefix}/"):
             if (
                 night_of(info.key) is not None
-                and not expired(info.key, self._settings.cutout_days, now_mjd())
+                and not self._retention.expired(info.key)
                 and info.modified <= latest
                 and (self._everything or info.modified >= earliest)
             ):
                 yield info
-
-    def _is_expired(self, key: str) -> bool:
-        return expired(key, self._settings.cutout_days, now_mjd())
 
     def _add_damaged(self, key: str) -> None:
         mended = [restorer.mend_key(key) for restorer in self._restorers()]

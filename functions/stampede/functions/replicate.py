@@ -10,15 +10,14 @@ from typing import Self
 import structlog
 
 from stampede import metrics
-from stampede.clock import now_mjd
 from stampede.errors import Overloaded
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs import expired
 from stampede.store.replica import Replica
+from stampede.store.retention import Retention
 
 log = structlog.get_logger()
 
@@ -72,7 +71,7 @@ def make_replica(settings: Settings) -> Replica:
         open_objects(settings),
         open_replica(settings),
         settings.copies,
-        lambda key: expired(key, settings.cutout_days, now_mjd()),
+        Retention.of(settings).expired,
         settings.copy_bytes,
     )
 

@@ -40,12 +40,14 @@ def checked_time(site: Objects, name: str) -> datetime:
 
 
 def nights_past(
-    site: Objects, spec: PackSpec, days: int, now_mjd: float
+    site: Objects, spec: PackSpec, days: int | None, now_mjd: float
 ) -> Iterator[list[ObjectInfo]]:
     """The packs of each night that ended more than `days` ago, the earliest night first.
 
-    `now_mjd` is MJD TAI. Raises `StoreDown`.
+    Without `days` there are none. `now_mjd` is MJD TAI. Raises `StoreDown`.
     """
+    if days is None:
+        return
     # Nights have five digits, so keys are in the order of nights. A night before MJD 0 and
     # an object that is no pack may come first; neither may end the search.
     packs = (info for info in site.list(f"{spec.prefix}/") if night_of(info.key) is not None)

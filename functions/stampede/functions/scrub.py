@@ -19,8 +19,9 @@ import structlog
 from stampede.errors import Damaged, NotFound
 from stampede.functions.pack_rows import LOST, ListedPacks, lost_packs
 from stampede.store.objects import ObjectInfo, Objects, find
-from stampede.store.packs import night_of, read_pack
-from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec
+from stampede.store.pack_kinds import read_named, spec_of
+from stampede.store.packs import night_of
+from stampede.store.schema import ALL_TABLES, PackSpec
 from stampede.store.tables import Table
 from stampede.store.verification import foreign, table_of, verify
 
@@ -28,7 +29,6 @@ log = structlog.get_logger()
 
 GROUP = 64  # objects listed at once
 AT_ONCE = 4  # objects read at once; a pack is held in memory
-_PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
 
 
 class Fault(NamedTuple):
@@ -154,7 +154,7 @@ class Scrub:
             if night_of(info.key) is None:
                 verify(self._objects, info)
             else:
-                self._read_pack(info, _PACKS[info.key.partition("/")[0]])
+                self._read_pack(info, spec_of(info.key))
         except NotFound:  # merged or expired meanwhile
             pass
         except Damaged as error:
@@ -164,21 +164,23 @@ class Scrub:
     def _read_pack(self, info: ObjectInfo, spec: PackSpec) -> None:
         """Verify a pack, and hold the rows that point into it to its images."""
         data = self._objects.get(info.key)
-        pack, _ = read_pack(data, spec, info.key)
-        if pack.key != info.key:
-            raise Damaged(f"{info.key} does not hold the pack of that name: that is {pack.key}")
-        places = ["alert_id", "survey", *(["kind"] if spec is CUTOUT_PACKS else [])]
-        table = self._tables[spec.locations.name]
+        pack, _ = read_named(data, info.key)
+        places, table = spec.locations.key, self._tables[spec.locations.name]
         rows = table.lookup(pack.locations["alert_id"].unique().to_pylist())
         if not set(pack.locations["alert_id"].to_pylist()) <= set(rows["alert_id"].to_pylist()):
             raise Damaged(f"{info.key}: the table {spec.locations.name} lacks alerts of this pack")
         images = {tuple(row[name] for name in places): row for row in pack.locations.to_pylist()}
         for row in rows.filter(pc.equal(rows["pack"], info.key)).to_pylist():
             image = images.get(tuple(row[name] for name in places))
-            where = [image and image[name] for name in ("offset", "length", "crc32")]
-            if where[:2] != [row["offset"], row["length"]] or row["crc32"] not in (None, where[2]):
+            if image is None or not _agree(image, row):
                 raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
 
     def _fault(self, key: str, why: str) -> None:
         log.error("damaged", site=self._site, key=key, why=why)
         self._report(Fault(self._site, key, why))
+
+
+def _agree(image: dict, row: dict) -> bool:
+    """Whether a row locates an image as its pack does; that of an earlier version has no CRC-32."""
+    names = image.keys() - {"mjd"} - ({"crc32"} if row["crc32"] is None else set())  # may be NaN
+    return all(image[name] == row[name] for name in names)

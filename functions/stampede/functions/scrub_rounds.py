@@ -12,14 +12,13 @@ from datetime import timedelta
 import structlog
 
 from stampede import metrics
-from stampede.clock import now_mjd
 from stampede.functions.deep_audit import mend_keys
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.settings import Settings
 from stampede.store import scrub_state
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs import expired
+from stampede.store.retention import Retention
 from stampede.store.scrub_state import ScrubState
 
 log = structlog.get_logger()
@@ -81,8 +80,7 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
 
 
 def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
-    days = settings.cutout_days
-    return Scrub(name, site, lambda key: expired(key, days, now_mjd()), found.append)
+    return Scrub(name, site, Retention.of(settings).expired, found.append)
 
 
 def _keys(faults: Iterable[Fault]) -> set[str]:

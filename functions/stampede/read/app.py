@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from stampede import metrics
 from stampede.errors import StampedeError
 from stampede.read import (
+    alerts,
     bulk,
     cutouts,
     error_handlers,
@@ -120,8 +121,9 @@ ROUTES = [
     _route("/find", "pages", html.find, "id"),
     _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert"),
     _route("/alerts/{alert_id}", "pages", html.alert_page, "survey"),
-    _route("/v1/alerts/{alert_id}", "cutouts", cutouts.get_alert, "survey"),
+    _route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
+    _route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
     _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
     _route(
         "/v1/objects/{object_id}/lightcurve",

@@ -1,21 +1,19 @@
-"""Routes of an alert and its cutouts."""
+"""Route of an alert's cutouts."""
 
 from collections.abc import Callable
 from enum import StrEnum
-from math import isfinite
 from typing import Any
-from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from stampede.images import fits
 from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
-from stampede.read import notes, parameters
-from stampede.read.conditional import IMMUTABLE, Representation, etag, preferred
+from stampede.read import parameters
+from stampede.read.conditional import Representation, etag, preferred
 from stampede.read.errors import BadParameter
 from stampede.read.locations import CutoutLocation, of_kind
 from stampede.read.service import service_of
@@ -45,7 +43,7 @@ async def get_cutout(request: Request) -> Response:
     view = parameters.choice(query, "format", View, View.FITS)
     hdus = parameters.choice(query, "hdus", Hdus, Hdus.ALL)
     options = _png_options(query)
-    location = of_kind(await _locations(request), kind)
+    location = of_kind(await locations(request), kind)
     cutout, convert = _representation(request, location, view, hdus, options)
     if not_modified := cutout.not_modified(request):
         return not_modified
@@ -76,15 +74,7 @@ def _representation(
     return Representation(etag(*identity), "application/fits", headers), fits.unpack
 
 
-async def get_alert(request: Request) -> Response:
-    """What is stored of an alert."""
-    alert = as_json(await _locations(request))
-    if why := notes.incomplete():
-        alert["incomplete"] = why
-    return JSONResponse(alert, headers={"Cache-Control": IMMUTABLE})
-
-
-async def _locations(request: Request) -> list[CutoutLocation]:
+async def locations(request: Request) -> list[CutoutLocation]:
     """Where the cutouts of the requested alert are."""
     service = service_of(request)
     alert_id = parameters.alert_id(request.path_params["alert_id"])
@@ -92,28 +82,6 @@ async def _locations(request: Request) -> list[CutoutLocation]:
     if cached := service.lookup.cached_alert(alert_id, survey):  # see `lightcurves.FEW`
         return cached
     return await service.run(service.lookup.alert, alert_id, survey)
-
-
-def as_json(locations: list[CutoutLocation]) -> dict[str, object]:
-    """An alert as JSON: its survey, its object, and which cutouts it has."""
-    alert = locations[0]
-    url = f"/v1/alerts/{alert.alert_id}"
-    cutouts = {
-        location.kind: {"bytes": location.length, "href": f"{url}/cutouts/{location.kind}"}
-        if location.pack
-        else None
-        for location in locations
-    }
-    return {
-        "alert_id": str(alert.alert_id),
-        "survey": alert.survey,
-        "object_id": alert.object_id,
-        "mjd": alert.mjd if isfinite(alert.mjd) else None,
-        "cutouts": cutouts,
-        "thumbnail": f"{url}/thumbnail",
-        "lightcurve": f"/v1/objects/{quote(alert.object_id, safe='')}/lightcurve",
-        "page": f"/objects/{quote(alert.object_id, safe='')}?alert={alert.alert_id}",
-    }
 
 
 def _png_options(query: QueryParams) -> dict[str, Any]:

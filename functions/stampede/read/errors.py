@@ -38,7 +38,7 @@ class NoThumbnail(NotFound):
 
 
 class Gone(StampedeError):
-    """The image is past its retention and has been deleted."""
+    """The image or packet is past its retention and has been deleted."""
 
     name, status = "gone", 410
 
@@ -47,6 +47,18 @@ class DamagedImage(Damaged):
     """The store has lost the image, or has other bytes than were stored."""
 
     name, status = "damaged-image", 502
+
+
+class NoPacket(NotFound):
+    """The alert is stored, but not the message as it came."""
+
+    name = "no-packet"
+
+
+class DamagedPacket(Damaged):
+    """The store has lost the packet of an alert, or has other bytes than were stored."""
+
+    name, status = "damaged-packet", 502
 
 
 class UnknownObject(NotFound):

@@ -43,7 +43,8 @@ def _object_page(lookup: Lookup, object_id: str, axis: Axis, chosen: int | None)
     alerts = latest_alerts(lookup, object_id, detections, chosen)
     thumbnails = lookup.thumbnail_locations([locations[0].alert_id for locations in alerts])
     with_thumbnail = {(location.alert_id, location.survey) for location in thumbnails}
-    return pages.object_page(object_id, detections, alerts, axis, chosen, with_thumbnail)
+    packets = lookup.with_packet([locations[0].alert_id for locations in alerts])
+    return pages.object_page(object_id, detections, alerts, axis, chosen, with_thumbnail, packets)
 
 
 def latest_alerts(

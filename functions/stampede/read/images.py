@@ -12,6 +12,7 @@ import structlog
 from isal import isal_zlib
 
 from stampede import metrics
+from stampede.alerts.surveys import surveys
 from stampede.clock import now_mjd
 from stampede.errors import NotFound
 from stampede.images.fits import BadImage, unpack
@@ -57,6 +58,10 @@ class Images:
         if location.pack is None:
             raise no_such_cutout(location.alert_id, location.kind)
         return self.image(location)
+
+    def as_sent(self, location: CutoutLocation) -> bytes:
+        """The image of one cutout, byte for byte as the survey sent it. Raises as `fits`."""
+        return as_sent(location.survey, self.fits(location))
 
     def image(self, location: Location) -> bytes:
         """One image, verified.
@@ -124,6 +129,12 @@ class Images:
             retention = f"images are kept for {self._days} days"
             night = night_of(pack)
             raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
+
+
+def as_sent(survey: str, file: bytes) -> bytes:
+    """What a survey sent of an image, by its gzip file: that file, or what is packed in it."""
+    magic = {each.NAME: each.IMAGE_MAGIC for each in surveys()}[survey]
+    return file if file.startswith(magic) else unpack(file)
 
 
 def _fault(location: Location, data: bytes) -> str | None:

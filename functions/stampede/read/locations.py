@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +15,14 @@ GAP = 16 << 10
 would take 2 ms, in which about as many bytes arrive."""
 SPAN = 4 << 20
 """Most bytes in one request."""
+
+
+class _OfASurvey(Protocol):
+    @property
+    def survey(self) -> str: ...
+
+
+Located = TypeVar("Located", bound=_OfASurvey)
 
 
 class CutoutLocation(NamedTuple):
@@ -70,9 +78,14 @@ def of_one_alert(
     if not locations:
         where = f"of survey {survey} " if survey else ""
         raise UnknownAlert(f"no alert {alert_id} {where}is stored")
+    return by_kind(of_one_survey(locations, alert_id))
+
+
+def of_one_survey(locations: Sequence[Located], alert_id: int) -> Sequence[Located]:
+    """These locations of an alert. Raises `AmbiguousAlert` if more than one survey has it."""
     if len({location.survey for location in locations}) > 1:
         raise AmbiguousAlert("survey", f"alert {alert_id} is in more than one survey: add ?survey=")
-    return by_kind(locations)
+    return locations
 
 
 def of_kind(locations: Sequence[CutoutLocation], kind: str) -> CutoutLocation:

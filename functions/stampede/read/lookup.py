@@ -4,23 +4,30 @@ Every method blocks, except those whose name begins with ``cached``; routes run 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from stampede.read.errors import NoThumbnail, UnknownObject
+from stampede.errors import Damaged
+from stampede.read import notes
+from stampede.read.alert_fields import AlertFields
+from stampede.read.errors import Gone, NoPacket, NoThumbnail, UnknownObject
 from stampede.read.images import Images
 from stampede.read.locations import (
     CutoutLocation,
     ThumbnailLocation,
     cutout_locations,
     of_one_alert,
+    of_one_survey,
     thumbnail_locations,
 )
+from stampede.read.packets import PacketLocation, Packets, packet_locations
 from stampede.read.points import in_time
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.settings import Settings
 from stampede.store.objects import Objects
-from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
+from stampede.store.retention import Retention
+from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
 
 
@@ -30,23 +37,26 @@ class Lookup:
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
         self.images = Images(objects, settings.cutout_days)
-        # Five tables share the cache: two in each of the two lookups, and the table of thumbnails,
-        # which only small queries read.
+        self.packets = Packets(objects, self.images, Retention.of(settings))
+        self._alert_fields = AlertFields(settings)
+        # Six tables share the cache: two in each of the two lookups, and those of thumbnails and
+        # of packets, which only small queries read.
         age, stale = settings.refresh_seconds, settings.stale_seconds
 
         def table(spec: TableSpec, relist: bool) -> RefreshingTable:
-            whole = Table(objects, spec, settings.cache_bytes // 5)
+            whole = Table(objects, spec, settings.cache_bytes // 6)
             return RefreshingTable(whole, age, relist, stale)
 
         self.cutouts = table(CUTOUTS, relist_on_miss)
         self.detections = table(DETECTIONS, relist_on_miss)
         # Do not relist on a miss: without the thumbnail function every request would list.
         self.thumbnails = table(THUMBNAILS, relist=False)
+        self.packet_locations = table(PACKETS, relist_on_miss and settings.packet_days != 0)
 
     def close(self) -> None:
         """Stop the tables' threads."""
-        for refreshing in (self.cutouts, self.detections, self.thumbnails):
-            refreshing.table.close()
+        for each in (self.cutouts, self.detections, self.thumbnails, self.packet_locations):
+            each.table.close()
 
     def locations(
         self, alert_ids: Sequence[int], survey: str | None = None
@@ -79,6 +89,39 @@ class Lookup:
             if location.survey == alert.survey:
                 return location
         raise NoThumbnail(f"no thumbnail of alert {alert_id} has been drawn yet")
+
+    def packet(self, alert_id: int, survey: str | None = None) -> PacketLocation:
+        """Where the packet of one alert is. Raises what `alert` raises, and `NoPacket`."""
+        found = packet_locations(self.packet_locations.lookup([alert_id]), survey)
+        if not found:
+            self.alert(alert_id, survey)
+            raise NoPacket(f"alert {alert_id} was stored without its packet")
+        return of_one_survey(found, alert_id)[0]
+
+    def with_packet(self, alert_ids: Sequence[int]) -> set[tuple[int, str]]:
+        """Id and survey of those alerts whose packet is stored and kept."""
+        found = packet_locations(self.packet_locations.lookup(alert_ids)) if alert_ids else []
+        kept = (each for each in found if not self.packets.expired(each))
+        return {(location.alert_id, location.survey) for location in kept}
+
+    def fields(self, alert_id: int, survey: str) -> dict[str, Any] | None:
+        """All fields of an alert as JSON; None if its packet is not stored any more, or not yet.
+
+        A damaged packet is noted. Raises `StoreDown`, `SchemaRegistryDown`.
+        """
+        try:
+            packet = self.packet(alert_id, survey)
+            return self._alert_fields.of(self.packets.without_images(packet))
+        except (NoPacket, Gone):
+            return None
+        except Damaged:
+            notes.may_lack("the packet of this alert is damaged")
+            return None
+
+    def message(self, packet: PacketLocation) -> bytes:
+        """The message of an alert, byte for byte. Raises as `Packets.message`."""
+        cutouts = self.locations([packet.alert_id], packet.survey) if packet.cuts else ()
+        return self.packets.message(packet, cutouts)
 
     def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
         """The points of these objects, by object id, then time; withdrawn points too."""

@@ -119,6 +119,7 @@ class ShownAlert(NamedTuple):
     mjd: float
     sent: Collection[str]
     has_thumbnail: bool
+    has_packet: bool
     chosen: bool
 
 
@@ -129,6 +130,7 @@ def object_page(
     axis: Axis = Axis.FLUX,
     chosen: int | None = None,
     with_thumbnail: Collection[tuple[int, str]] = (),
+    with_packet: Collection[tuple[int, str]] = (),
 ) -> str:
     """The page of one object.
 
@@ -142,6 +144,8 @@ def object_page(
         Id of the alert to highlight; None for no alert.
     with_thumbnail
         Id and survey of the alerts that have a thumbnail. The page shows the cutouts of the others.
+    with_packet
+        Those of the alerts whose message is stored as it came. The page links to it.
     """
     rows = with_magnitudes(detections).to_pylist()
     measured = [row for row in rows if not (row["forced"] or row["limit"])]
@@ -158,6 +162,7 @@ def object_page(
                 first.mjd,
                 sent={location.kind for location in locations if location.pack},
                 has_thumbnail=(first.alert_id, first.survey) in with_thumbnail,
+                has_packet=(first.alert_id, first.survey) in with_packet,
                 chosen=first.alert_id == chosen,
             )
         )

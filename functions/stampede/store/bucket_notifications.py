@@ -30,7 +30,7 @@ from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3 import S3Objects
 
 # Everything that is stored. One notification for each prefix, so that one can be removed.
-PREFIXES = ("packs/", "thumbnails/", "tables/", "alerts/", "deadletters/")
+PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/")
 EVENTS = ["s3:ObjectCreated:*"]
 
 

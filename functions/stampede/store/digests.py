@@ -9,7 +9,7 @@ from stampede.store.objects import ObjectInfo
 
 # Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
 _NAMED = re.compile(
-    r"(?:(?:packs|thumbnails|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})\.parquet"
+    r"(?:(?:packs|thumbnails|packets|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})\.parquet"
 )
 _MD5 = re.compile(r"[0-9a-f]{32}")
 

@@ -7,8 +7,9 @@ from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import read_coverage
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.packs import read_pack, read_rows
-from stampede.store.schema import CUTOUTS, TableSpec
+from stampede.store.pack_kinds import read_named, spec_of
+from stampede.store.packs import read_rows
+from stampede.store.schema import TableSpec
 from stampede.store.tables import Table
 
 AT_ONCE = 256  # packs checked before the next are listed
@@ -76,11 +77,9 @@ class PackIndexCheck:
 
 
 def index(objects: Objects, key: str) -> None:
-    """Write the run of `cutouts` that locates the images of the pack at `key`.
+    """Write the run that locates what the pack at `key` holds.
 
     Raises `Damaged`, `NotFound`, `StoreDown`.
     """
-    pack, coverage = read_pack(objects.get(key), key=key)
-    if pack.key != key:
-        raise Damaged(f"{key} does not read as it was stored")
-    Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
+    pack, coverage = read_named(objects.get(key), key)
+    Table(objects, spec_of(key).locations, threads=1).append(pack.locations, coverage)

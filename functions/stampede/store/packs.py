@@ -26,7 +26,7 @@ from stampede.store.schema import CUTOUT_PACKS, PackSpec
 # the 2 GB that a page may have, even if each image is as large as an alert may be.
 _PAGE_ROWS = 32
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
-_KEY = re.compile(r"(packs|thumbnails)/(-?\d+)/[0-9a-f]{32}\.parquet")
+_KEY = re.compile(r"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{32}\.parquet")
 
 
 class Pack(NamedTuple):

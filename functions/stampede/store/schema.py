@@ -40,17 +40,19 @@ DETECTIONS = TableSpec(
 THUMBNAILS = TableSpec(
     "thumbnails", columns.THUMBNAIL_LOCATION, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
 )
+PACKETS = TableSpec(
+    "packets", columns.PACKET_LOCATION, columns.PACKET_KEY, columns.PACKET_PRECEDENCE
+)
 
 # The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
 TABLES = {spec.name: spec for spec in (CUTOUTS, DETECTIONS)}
-# The tables computed from those, which can be computed again.
-DERIVED = {spec.name: spec for spec in (THUMBNAILS,)}
-ALL_TABLES = TABLES | DERIVED
+# `thumbnails` can be computed again; the coverage of `detections` implies that of `packets`.
+ALL_TABLES = TABLES | {spec.name: spec for spec in (THUMBNAILS, PACKETS)}
 
 
 @dataclass(frozen=True)
 class PackSpec:
-    """A kind of pack: its rows, the column with the image, and the table of image locations."""
+    """A kind of pack: its rows, the column with the image or packet, and the table of locations."""
 
     rows: TableSpec
     image: str
@@ -74,3 +76,11 @@ THUMBNAIL_PACKS = PackSpec(
     "png",
     THUMBNAILS,
 )
+# Sorted so that packets which repeat each other's history lie side by side. All rows stay: those
+# of one message sent twice differ in their Kafka position.
+PACKET_PACKS = PackSpec(
+    TableSpec("packets", columns.PACKET, ("object_id", "mjd", "alert_id", "survey"), ()),
+    "packet",
+    PACKETS,
+)
+PACK_SPECS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS, PACKET_PACKS)}

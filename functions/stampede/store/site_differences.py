@@ -78,7 +78,7 @@ class LostAtFirst:
     def lost(self, info: ObjectInfo) -> bool:
         """Whether an object, which only the second site has, was lost at the first."""
         key = info.key
-        if key.startswith(("packs/", "thumbnails/")):
+        if key.startswith(("packs/", "thumbnails/", "packets/")):
             return night_of(key) is not None and not self._expired(key)
         if key.startswith(DEAD_LETTERS):
             return self._letters_lost(info)

@@ -14,15 +14,15 @@ from stampede.errors import Damaged, StoreDown
 from stampede.store.ledger import parse_expected
 from stampede.store.merge import is_sorted
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.packs import night_of, read_pack
+from stampede.store.pack_kinds import read_named
+from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
 from stampede.store.runs import RunInfo, RunName, digest, prefix
-from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAIL_PACKS, PackSpec, TableSpec
+from stampede.store.schema import ALL_TABLES, TableSpec
 from stampede.store.scrub_state import digest_of
 
 _NAMED = re.compile(r"(alerts|deadletters)/.+/([0-9a-f]{32})\.parquet")
-_PACKS = {spec.prefix: spec for spec in (CUTOUT_PACKS, THUMBNAIL_PACKS)}
 _EXPECTED = re.compile(r"expected/.+")
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
 
@@ -94,11 +94,7 @@ def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
 
 
 def _check_pack(objects: Objects, info: ObjectInfo) -> None:
-    spec: PackSpec = _PACKS[info.key.partition("/")[0]]
-    data = _whole(objects, info)
-    pack, _ = read_pack(data, spec, info.key)
-    if pack.key != info.key:
-        raise Damaged(f"{info.key} does not hold the pack of that name: that is {pack.key}")
+    read_named(_whole(objects, info), info.key)
 
 
 def _check_digest(objects: Objects, info: ObjectInfo) -> None:

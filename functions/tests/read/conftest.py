@@ -10,9 +10,12 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from tests.support.read_service import (
     BOTH,
+    ZTF_ALERT,
+    ZTF_OBJECT,
     Reader,
     draw,
     fill,
+    keep,
     sample_cutouts,
     sample_points,
     serving,
@@ -25,6 +28,7 @@ def store() -> MemoryObjects:
     coverage = Coverage.of({("ztf", 0): [1, 2, 5]})
     fill(objects, sample_cutouts(), sample_points(), coverage)
     draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
+    keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
     return objects
 
 

@@ -94,7 +94,7 @@ def test_cached_answers_do_not_wait_for_threads():
     unblocked = threading.Event()
     unblocked.set()
     objects = Watched(inner, lambda number: unblocked.wait(60) and None)
-    known = ("/v1/alerts/1", "/v1/objects/Z1/lightcurve")
+    known = ("/v1/objects/Z1/lightcurve", "/v1/objects/Z1/lightcurve?format=csv")
     for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
         first = [read(path).data for path in known]
         unblocked.clear()
@@ -114,6 +114,7 @@ def test_cached_answers_do_not_wait_for_threads():
 EXAMPLES = {
     "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
     "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
+    "/v1/alerts/{alert_id}/packet": f"/v1/alerts/{ZTF_ALERT}/packet",
     "/v1/alerts/{alert_id}/thumbnail": f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
     "/v1/objects/{object_id}/lightcurve": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
     "/objects/{object_id}": f"/objects/{LSST_OBJECT}",

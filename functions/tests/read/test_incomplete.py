@@ -17,7 +17,16 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
-from tests.support.read_service import Reader, fill, point, sample_cutouts, serving
+from tests.support.read_service import (
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    Reader,
+    fill,
+    keep,
+    point,
+    sample_cutouts,
+    serving,
+)
 
 HEADER = "stampede-incomplete"
 FOREIGN = f"tables/detections/0000-{'a' * 32}.parquet"
@@ -119,6 +128,7 @@ def test_large_queries_say_it_first_and_last(objects, read) -> None:
 
 def test_an_alert_is_not_immutable_while_its_answer_may_lack_something(objects, read) -> None:
     path = "/v1/alerts/1642404680815015001"
+    keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
     assert "immutable" in read(path).headers["cache-control"]
     objects.put(FOREIGN.replace("detections", "cutouts"), b"PAR1 and nothing else PAR1")
     got = read(path)

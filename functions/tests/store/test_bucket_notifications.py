@@ -14,7 +14,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from tests.support.ceph import minio_of
 
-NAMES = ["packs", "thumbnails", "tables", "alerts", "deadletters"]
+NAMES = ["packs", "thumbnails", "packets", "tables", "alerts", "deadletters"]
 
 
 def run(settings: Settings, to: str | None = "http://127.0.0.1:9/", **more: object) -> list[str]:

@@ -3,18 +3,21 @@
 import gzip
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 
 import pyarrow as pa
 import urllib3
 import uvicorn
 
-from stampede.alerts.columns import CUTOUT, DETECTION, KINDS
+from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
 from stampede.images.thumbnail import thumbnails
 from stampede.store.coverage import Coverage
+from stampede.store.packets import write_packets
 from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables import Table
+from tests.support import made_alerts
 from tests.support.fits_files import lsst, source, ztf
 
 NAN = float("nan")
@@ -104,6 +107,18 @@ def draw(objects, cutouts: list[dict], coverage: Coverage) -> None:
     pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
     objects.put(pack.key, memoryview(pack.data))
     Table(objects, THUMBNAILS).append(pack.locations, coverage)
+
+
+def keep(objects, alert_id: int, object_id: str, mjd: float) -> None:
+    """Store the packet of a ZTF alert without images."""
+    message = made_alerts.ztf_alert(alert_id)
+    row = {
+        **{"alert_id": alert_id, "survey": "ztf", "object_id": object_id, "mjd": mjd},
+        **{"packet": message, "crc32": zlib.crc32(message)},
+    }
+    pack = write_packets(pa.Table.from_pylist([row], PACKET), Coverage())
+    objects.put(pack.key, pack.data)
+    Table(objects, PACKETS).append(pack.locations, Coverage())
 
 
 def sample_cutouts() -> list[dict]:

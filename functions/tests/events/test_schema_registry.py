@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from stampede.errors import SchemaRegistryDown, Undecodable
-from stampede.functions.schema_registry import SchemaRegistry
+from stampede.events.schema_registry import SchemaRegistry
 from tests.support.schema_registry import SchemaRegistryServer
 
 ALERT = {"type": "record", "name": "alert", "fields": [{"name": "f0", "type": "long"}]}
@@ -59,7 +59,7 @@ def test_a_registry_that_is_down_is_asked_once_for_a_batch(registry, monkeypatch
         with pytest.raises(SchemaRegistryDown):
             client.schema(schema_id)
     assert registry.requested == ["/schemas/ids/7"]
-    monkeypatch.setattr("stampede.functions.schema_registry.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("stampede.events.schema_registry.PAUSE_SECONDS", 0)
     client = SchemaRegistry(registry.url)
     with pytest.raises(SchemaRegistryDown):
         client.schema(7)

@@ -1,0 +1,45 @@
+"""What a Kafka record has beside its value and its position, as its event brought it."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+HEADER = "kafkaheader"  # prefix of the attributes that hold a record's headers
+
+
+class Envelope(NamedTuple):
+    """Timestamp, key and headers of a Kafka record; None for what it did not have.
+
+    Attributes
+    ----------
+    time
+        RFC 3339, as in the event.
+    headers
+        JSON: an object with the text of each header by its name, in lower-case letters and digits.
+    """
+
+    time: str | None = None
+    key: str | None = None
+    headers: str | None = None
+
+    @property
+    def moment(self) -> datetime | None:
+        """The timestamp; None if the record had none."""
+        return None if self.time is None else datetime.fromisoformat(self.time.upper())
+
+
+def envelope_of(attributes: Mapping[str, str]) -> Envelope:
+    """The envelope in the attributes of an event."""
+    headers = {
+        name.removeprefix(HEADER): value
+        for name, value in attributes.items()
+        if name.startswith(HEADER)
+    }
+    if "datacontenttype" in attributes:
+        headers["content-type"] = attributes["datacontenttype"]
+    return Envelope(
+        attributes.get("time"),
+        attributes.get("partitionkey"),
+        json.dumps(headers, sort_keys=True) if headers else None,
+    )

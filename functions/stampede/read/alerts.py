@@ -1,0 +1,64 @@
+"""Routes of an alert: what is stored of it, and the message as the survey sent it."""
+
+from math import isfinite
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from stampede.read import notes, parameters
+from stampede.read.conditional import IMMUTABLE, REVALIDATE, Representation, etag
+from stampede.read.cutouts import locations
+from stampede.read.locations import CutoutLocation
+from stampede.read.service import service_of
+
+
+async def get_alert(request: Request) -> Response:
+    """What is stored of an alert, and all its fields as the survey sent them."""
+    service = service_of(request)
+    found = await locations(request)
+    fields = await service.run(service.lookup.fields, found[0].alert_id, found[0].survey)
+    alert = as_json(found, fields)
+    if why := notes.incomplete():
+        alert["incomplete"] = why
+    # The fields come a moment later than the cutouts, or go with their retention.
+    cache = REVALIDATE if fields is None else IMMUTABLE
+    return JSONResponse(alert, headers={"Cache-Control": cache})
+
+
+async def get_packet(request: Request) -> Response:
+    """The message that the survey sent, byte for byte."""
+    service = service_of(request)
+    alert_id = parameters.alert_id(request.path_params["alert_id"])
+    survey = parameters.survey(request.query_params)
+    location = await service.run(service.lookup.packet, alert_id, survey)
+    headers = {"Content-Disposition": f'attachment; filename="{alert_id}.avro"'}
+    tag = etag(location.pack, location.offset, location.row)
+    packet = Representation(tag, "application/avro", headers)
+    if not_modified := packet.not_modified(request):
+        return not_modified
+    return packet.respond(request, await service.run(service.lookup.message, location))
+
+
+def as_json(locations: list[CutoutLocation], fields: dict[str, object] | None) -> dict[str, object]:
+    """An alert as JSON: its survey, its object, which cutouts it has, and all its fields."""
+    alert = locations[0]
+    url = f"/v1/alerts/{alert.alert_id}"
+    cutouts = {
+        location.kind: {"bytes": location.length, "href": f"{url}/cutouts/{location.kind}"}
+        if location.pack
+        else None
+        for location in locations
+    }
+    return {
+        "alert_id": str(alert.alert_id),
+        "survey": alert.survey,
+        "object_id": alert.object_id,
+        "mjd": alert.mjd if isfinite(alert.mjd) else None,
+        "cutouts": cutouts,
+        "thumbnail": f"{url}/thumbnail",
+        "lightcurve": f"/v1/objects/{quote(alert.object_id, safe='')}/lightcurve",
+        "packet": None if fields is None else f"{url}/packet",
+        "page": f"/objects/{quote(alert.object_id, safe='')}?alert={alert.alert_id}",
+        "fields": fields,
+    }

@@ -1,0 +1,134 @@
+"""Packets: whole messages, put together from pages of packets and the images in packs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import structlog
+from isal import isal_zlib
+
+from stampede import metrics
+from stampede.alerts.columns import KINDS, cut_columns
+from stampede.alerts.packets import Cut, joined
+from stampede.errors import Damaged, NotFound
+from stampede.read.errors import DamagedPacket, Gone, NoPacket
+from stampede.read.images import Images
+from stampede.read.locations import CutoutLocation
+from stampede.store import pages
+from stampede.store.objects import Objects
+from stampede.store.packs import night_of
+from stampede.store.retention import Retention
+
+log = structlog.get_logger()
+
+
+class PacketLocation(NamedTuple):
+    """Where the packet of one alert is, and which images were cut out of it.
+
+    Attributes
+    ----------
+    offset, length
+        Of its page in `pack`.
+    row
+        Its number in that page.
+    crc32
+        Of the whole message.
+    """
+
+    alert_id: int
+    survey: str
+    object_id: str
+    mjd: float
+    pack: str
+    offset: int
+    length: int
+    row: int
+    crc32: int
+    cuts: tuple[Cut, ...]
+
+
+def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
+    """The locations in rows of the table `packets`; only those of `survey` unless it is None."""
+    fields = PacketLocation._fields[:-1]
+    return [
+        PacketLocation._make((*(row[name] for name in fields), cuts_of(row)))
+        for row in rows.to_pylist()
+        if survey in (None, row["survey"])
+    ]
+
+
+def cuts_of(row: dict) -> tuple[Cut, ...]:
+    """The cuts in a row of `columns.PACKET` or `columns.PACKET_LOCATION`."""
+    names = [(kind, *cut_columns(kind)) for kind in KINDS]
+    return tuple(
+        Cut(kind, row[at], row[length]) for kind, at, length in names if row[at] is not None
+    )
+
+
+class Packets:
+    """The packets of a store."""
+
+    def __init__(self, objects: Objects, images: Images, retention: Retention) -> None:
+        self._objects, self._images, self._retention = objects, images, retention
+
+    def message(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bytes:
+        """The message that the survey sent, byte for byte; `cutouts` are the alert's.
+
+        Raises
+        ------
+        Gone
+            Retention has deleted the packet, or an image of it.
+        NoPacket
+            The images are not stored yet.
+        DamagedImage, DamagedPacket
+            What is stored is not what was sent.
+        StoreDown
+            The store does not answer.
+        """
+        by_kind = {location.kind: location for location in cutouts}
+
+        def image(cut: Cut) -> bytes:
+            if cut.kind not in by_kind:
+                raise NoPacket(f"the cutouts of alert {packet.alert_id} are not stored yet")
+            return self._images.as_sent(by_kind[cut.kind])
+
+        message = joined(self._packet(packet), packet.cuts, image)
+        if isal_zlib.crc32(message) != packet.crc32:
+            raise _damaged(packet, "with its images it does not have its CRC-32")
+        return message
+
+    def expired(self, packet: PacketLocation) -> bool:
+        """Whether a packet is past its retention."""
+        return self._retention.expired(packet.pack)
+
+    def without_images(self, packet: PacketLocation) -> bytes:
+        """The message with zeros in place of its images. Raises as `message`."""
+        return joined(self._packet(packet), packet.cuts, lambda cut: bytes(cut.length))
+
+    def _packet(self, packet: PacketLocation) -> memoryview:
+        fault = ""
+        for _ in range(2):  # the second read tells a damaged object from a damaged answer
+            try:
+                page = self._objects.get(packet.pack, packet.offset, packet.length)
+                values = pages.values(page)
+                if packet.row < len(values):
+                    return values[packet.row]
+                fault = "its page has fewer packets"
+            except NotFound:
+                if self._retention.expired(packet.pack):
+                    days, night = self._retention.packet_days, night_of(packet.pack)
+                    retention = f"packets are kept for {days} days"
+                    raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
+                fault = "the pack is missing from the store"
+            except Damaged as error:
+                fault = error.message
+        raise _damaged(packet, fault)
+
+
+def _damaged(packet: PacketLocation, fault: str) -> DamagedPacket:
+    metrics.DAMAGED_IMAGES.inc()
+    log.error("a packet is damaged", pack=packet.pack, offset=packet.offset, fault=fault)
+    return DamagedPacket(
+        f"the packet of alert {packet.alert_id} in {packet.pack} is damaged: {fault}. "
+        "`stampede reconcile` restores the pack if the second site has it"
+    )

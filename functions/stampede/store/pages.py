@@ -1,0 +1,130 @@
+"""Pages of a Parquet column: where they lie in the file, and the values in the bytes of one.
+
+For a required BYTE_ARRAY column, PLAIN and compressed with ZSTD: so one ranged GET of a page gives
+all its values, and nothing else of the file is needed. A page begins with its header, a Thrift
+structure in the compact protocol (parquet.thrift, PageHeader).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from isal import isal_zlib
+
+from stampede.errors import Damaged
+
+_UNPACKED, _PACKED, _CRC, _DATA_PAGE = 2, 3, 4, 5  # numbers of the fields of a PageHeader
+_TRUE, _FALSE, _I32, _I64, _STRUCT = 1, 2, 5, 6, 12  # types in the compact protocol
+MOST_BYTES = 256 << 20  # of a page, unpacked: an alert may have 16 MB, and a page one more
+
+
+class Page(NamedTuple):
+    """Where a page lies in its file, with its header, and how many values it has."""
+
+    offset: int
+    length: int
+    values: int
+
+
+def pages(data: pa.Buffer, column: str) -> list[Page]:
+    """The pages of a column of a whole file, in order. Raises `Damaged`."""
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    number = metadata.schema.to_arrow_schema().get_field_index(column)
+    view = memoryview(data).cast("B")
+    found = []
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(number)
+        at = chunk.data_page_offset
+        end = at + chunk.total_compressed_size
+        while at < end:
+            header, body = _header(view[at:end])
+            length = body + header[_PACKED]
+            found.append(Page(at, length, header[_DATA_PAGE]))
+            at += length
+    return found
+
+
+def values(page: bytes) -> list[memoryview]:
+    """The values in the bytes of one page. Raises `Damaged`."""
+    header, body = _header(memoryview(page))
+    packed = page[body : body + header[_PACKED]]
+    if len(packed) != header[_PACKED] or header.get(_CRC) != _signed(isal_zlib.crc32(packed)):
+        raise Damaged("the page does not have its checksum")
+    if not 0 <= header[_UNPACKED] <= MOST_BYTES:
+        raise Damaged(f"the page would unpack to {header[_UNPACKED]:,} bytes")
+    try:
+        unpacked = pa.Codec("zstd").decompress(packed, header[_UNPACKED])
+        return list(_split(memoryview(unpacked).cast("B"), header[_DATA_PAGE]))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Damaged(f"the page cannot be unpacked: {error}") from None
+
+
+def _split(data: memoryview, count: int) -> Iterator[memoryview]:
+    """The values of a page in the encoding PLAIN: each after its length in 4 bytes."""
+    at = 0
+    for _ in range(count):
+        begin = at + 4
+        at = begin + int.from_bytes(data[begin - 4 : begin], "little")
+        if at > len(data):
+            raise ValueError("its values are cut off")
+        yield data[begin:at]
+
+
+def _signed(number: int) -> int:
+    """32 bits as Thrift's i32."""
+    return number - (1 << 32) if number >> 31 else number
+
+
+def _header(data: memoryview) -> tuple[dict[int, int], int]:
+    """The numbers in a page's header, and where it ends; `_DATA_PAGE` is the number of values.
+
+    Raises `Damaged`.
+    """
+    try:
+        fields, end = _struct(data, 0)
+        unpacked, packed, count = fields[_UNPACKED], fields[_PACKED], fields[(_DATA_PAGE, 1)]
+    except (IndexError, LookupError, ValueError):
+        raise Damaged("no page of data begins here") from None
+    if packed < 0 or count < 0:
+        raise Damaged("the page's header is damaged")
+    found = {_UNPACKED: unpacked, _PACKED: packed, _DATA_PAGE: count}
+    return found | ({_CRC: fields[_CRC]} if _CRC in fields else {}), end
+
+
+def _struct(data: memoryview, at: int) -> tuple[dict, int]:
+    """The integers of a structure by number of the field, and where it ends.
+
+    Those of a structure within it have both numbers, (outer, inner). Raises `ValueError` for a
+    type that the header of a page does not have, `IndexError` if the bytes end.
+    """
+    found: dict = {}
+    number = 0
+    while head := data[at]:
+        number += head >> 4
+        kind = head & 15
+        at += 1
+        if not head >> 4:
+            number, at = _integer(data, at)
+        if kind in (_I32, _I64):
+            found[number], at = _integer(data, at)
+        elif kind == _STRUCT and len(found) < 16:
+            inner, at = _struct(data, at)
+            found |= {(number, name): value for name, value in inner.items()}
+        elif kind not in (_TRUE, _FALSE):
+            raise ValueError(f"a field of type {kind}")
+    return found, at + 1
+
+
+def _integer(data: memoryview, at: int) -> tuple[int, int]:
+    """A zig-zag varint, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        if shift > 63:
+            raise ValueError("a number is too long")

@@ -1,0 +1,64 @@
+"""What packets add to `lightcurves`: CPU time by stage, and bytes stored."""
+
+from collections.abc import Iterator
+
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.decoder import Decoder
+from stampede.alerts.framing import Framing
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions.decoding import SpoolFile
+from stampede.functions.packets import store_packets
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.raw import write_raw
+from stampede.store.schema import DETECTIONS, PACKETS
+from stampede.store.tables import Table
+from stampede_bench import load
+from stampede_bench.checksums import INGEST_MS
+from stampede_bench.decode import SECRET, UNIT, per_alert, run_of
+from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.load import Load
+
+MUST = Must("<=", 0.1, ratio=True)
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """A batch of each survey's alerts: simulated ones, and real ones if there are any."""
+    count, rounds = context.scaled(300, 100, least=3), context.scaled(9, 5, least=3)
+    loads = [load.simulated(survey, count, 60) for survey in ("lsst", "ztf")]
+    if context.real:
+        loads += load.real(context.real, count)
+    for alerts in loads:
+        context.progress(f"storing {len(alerts.messages)} {alerts.title}, {rounds} times")
+        list(stages(alerts))  # warm up: the kernel gives memory once
+        yield from over_rounds([list(stages(alerts)) for _ in range(rounds)])
+
+
+def stages(alerts: Load) -> Iterator[Figure]:
+    """The figures of one round."""
+    settings, count = Settings(), len(alerts.messages)
+    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
+    reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
+    # As in a worker: views of one file.
+    whole, messages, begin = memoryview(b"".join(alerts.messages)), [], 0
+    for size in map(len, alerts.messages):
+        messages.append(whole[begin : begin + size])
+        begin += size
+    objects = MemoryObjects()
+    table = Table(objects, PACKETS, threads=1)
+    batch = Batch(messages, [Position("topic", 0, n) for n in range(count)])
+    decode, decoded = per_alert(lambda: reader.detections(messages), count)
+    raw, _ = per_alert(lambda: [write_raw(each) for each in decoded.raw], count)
+    run, _ = per_alert(lambda: run_of(DETECTIONS, decoded.rows, Coverage()), count)
+    packets, _ = per_alert(lambda: store_packets(table, batch, decoded.groups), count)
+    subject = f"packets: {alerts.title}"
+    rest = Rival("decode, raw alerts and run of `lightcurves`", decode + raw + run)
+    yield Figure(subject, "added to `lightcurves`", packets, UNIT, rest)
+    if alerts.ids:  # simulated: those that `ingest` measured
+        everything = Rival("an alert in all processes of `ingest`", INGEST_MS[alerts.survey])
+        yield Figure(subject, "added to all", packets, UNIT, everything, MUST)
+    for name, prefix in (("packets", "packets/"), ("their index", "tables/packets/")):
+        size = sum(info.size for info in objects.list(prefix))
+        yield Figure(subject, name, size / count / 1e3, "GB per 10^6 alerts")

@@ -1,0 +1,191 @@
+"""Packets through the functions: what lightcurves stores, and what repairs it."""
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.clock import now_mjd
+from stampede.errors import StoreDown
+from stampede.events.envelope import Envelope, envelope_of
+from stampede.functions import lightcurves
+from stampede.functions.deep_audit import deep_audit
+from stampede.functions.reconcile import Reconciler
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.references import check_packs
+from stampede.store.schema import DETECTIONS, PACKET_PACKS, PACKETS
+from stampede.store.tables import Table
+from tests.support import made_alerts
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import serving
+from tests.support.stored_packets import store
+
+TODAY = int(now_mjd())
+FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
+
+
+def alert(candid: int, mjd: float = TODAY - 1.5) -> bytes:
+    images = {
+        name: {"fileName": name, "stampData": ztf(source(seed=candid + seed))}
+        for seed, name in enumerate(FIELDS)
+    }
+    candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + mjd}
+    return made_alerts.ztf_alert(candid, candidate=candidate, **images)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Two sites that are directories; no object is too young to be checked."""
+    return Settings(
+        store=f"file://{tmp_path}/first",
+        replica=f"file://{tmp_path}/second",
+        spool=tmp_path,
+        grace_seconds=0,
+    )
+
+
+def keys(objects: Objects, prefix: str = "packets/") -> list[str]:
+    return [info.key for info in objects.list(prefix)]
+
+
+def one_pass(settings: Settings, steps: str, **options: bool) -> Counter:
+    return Reconciler(settings.model_copy(update={"reconcile": steps})).run(**options)
+
+
+def served(settings: Settings, candid: int) -> tuple[int, bytes]:
+    for read in serving(make_app(settings)):
+        got = read(f"/v1/alerts/{candid}/packet")
+        return got.status, got.data
+    raise AssertionError
+
+
+def test_a_row_has_the_record_that_the_alert_came_in(settings: Settings) -> None:
+    attributes = {
+        **{"time": "2026-03-01T04:05:06.789Z", "partitionkey": "ké%", "kafkaheadertrace": "a,b"},
+        **{"datacontenttype": "avro/binary", "id": "x"},
+    }
+    store(settings, [alert(1), alert(2)], 7, [envelope_of(attributes), Envelope()])
+    objects = open_objects(settings)
+    [key] = keys(objects)
+    first, second = pq.read_table(io.BytesIO(objects.get(key))).to_pylist()
+    assert (first["topic"], first["partition"], first["offset"]) == ("alerts", 0, 7)
+    assert first["time"].isoformat() == "2026-03-01T04:05:06.789000+00:00"
+    assert first["key"] == "ké%"
+    assert json.loads(first["headers"]) == {"trace": "a,b", "content-type": "avro/binary"}
+    assert [second[name] for name in ("offset", "time", "key", "headers")] == [8, None, None, None]
+    assert ztf(source(seed=1)) not in first["packet"]
+    assert first["science_length"] == len(ztf(source(seed=1)))
+
+
+def test_each_night_has_its_pack(settings: Settings) -> None:
+    messages = [alert(n, TODAY - 20 + n % 3) for n in range(1, 10)]
+    store(settings, messages)
+    objects = open_objects(settings)
+    assert [key.split("/")[1] for key in keys(objects)] == [str(TODAY - 20 + n) for n in range(3)]
+    [run] = Table(objects, PACKETS).runs()
+    assert (run.rows, run.coverage) == (9, Table(objects, DETECTIONS).coverage())
+    assert served(settings, 5) == (200, messages[4])
+
+
+def test_points_are_stored_only_after_their_packets(settings: Settings, monkeypatch) -> None:
+    """Whatever write fails, an offset that `detections` covers has its packet."""
+    objects = open_objects(settings)
+    monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
+    put, calls = objects.put, []
+
+    def failing(key: str, *rest) -> None:
+        calls.append(key)
+        if len(calls) == failing_at:
+            raise StoreDown("no")
+        put(key, *rest)
+
+    monkeypatch.setattr(objects, "put", failing)
+    for failing_at in range(1, 9):
+        calls.clear()
+        try:
+            store(settings, [alert(failing_at)], failing_at, functions=[lightcurves])
+        except StoreDown:
+            assert failing_at <= 4
+        else:
+            assert failing_at > 4
+        points, packets = Table(objects, DETECTIONS), Table(objects, PACKETS)
+        assert not points.coverage() - packets.coverage()
+        assert not check_packs(objects, PACKET_PACKS).lost
+
+
+def test_reconcile_indexes_a_pack_that_a_crash_left_alone(settings: Settings) -> None:
+    store(settings, [alert(1), alert(2)])
+    objects = open_objects(settings)
+    [run] = keys(objects, "tables/packets/")
+    good = objects.get(run)
+    objects.delete(run)
+    assert served(settings, 1)[0] == 404
+    assert one_pass(settings, "packs") == {"unindexed": 1}
+    assert (keys(objects, "tables/packets/"), objects.get(run)) == ([run], good)
+    assert served(settings, 1) == (200, alert(1))
+    assert one_pass(settings, "packs") == {}
+
+
+def test_the_second_site_serves_the_same_message(settings: Settings) -> None:
+    store(settings, [alert(1), alert(2)])
+    one_pass(settings, "replica")
+    second = settings.model_copy(update={"store": settings.replica, "replica": ""})
+    assert served(second, 2) == (200, alert(2))
+    assert keys(open_objects(settings), "") == keys(open_replica(settings), "")
+
+
+@pytest.mark.parametrize("site", ["store", "replica"])
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "damaged"])
+def test_a_deep_audit_names_and_mends_a_pack(settings: Settings, site: str, lost: bool) -> None:
+    store(settings, [alert(1), alert(2)])
+    one_pass(settings, "replica")
+    assert not deep_audit(settings, ["store", "replica"]).faults
+    objects = {"store": open_objects, "replica": open_replica}[site](settings)
+    [key] = keys(objects)
+    good = objects.get(key)
+    if lost:
+        objects.delete(key)
+    else:
+        objects.put(key, good[:999] + bytes([good[999] ^ 1]) + good[1000:])
+    result = deep_audit(settings, ["store", "replica"], repair=True)
+    assert key in {fault.key for fault in result.faults}
+    assert not result.left
+    assert objects.get(key) == good
+
+
+def test_a_row_that_points_to_another_packet_is_found(settings: Settings) -> None:
+    store(settings, [alert(1), alert(2)])
+    objects = open_objects(settings)
+    table = Table(objects, PACKETS)
+    rows, coverage = table.lookup([1, 2]), table.coverage()
+    at = rows.schema.get_field_index("row")
+    [run] = keys(objects, "tables/packets/")
+    objects.delete(run)
+    Table(objects, PACKETS).append(
+        rows.set_column(at, rows.schema.field(at), rows["row"].take([1, 0])), coverage
+    )
+    [fault] = deep_audit(settings, ["store"]).faults
+    assert fault.key == keys(objects)[0]
+    assert "points to other bytes" in fault.why
+
+
+def test_retention_has_its_own_number_of_days(settings: Settings) -> None:
+    old, young = alert(1, TODAY - 30.5), alert(2, TODAY - 3.5)
+    store(settings, [old])
+    store(settings, [young], 1)
+    one_pass(settings, "replica")
+    limited = settings.model_copy(update={"packet_days": 10, "cutout_days": 50})
+    assert one_pass(limited, "packs,retention,replica") == {"expired": 2}
+    for site in (open_objects(settings), open_replica(settings)):
+        assert [key.split("/")[1] for key in keys(site)] == [str(TODAY - 4)]
+        assert len(keys(site, "packs/")) == 2
+    assert served(limited, 1)[0] == 410
+    assert served(limited, 2) == (200, young)
+    assert not deep_audit(limited, ["store", "replica"]).faults
+    assert one_pass(limited, "restore,packs,retention,replica") == {}

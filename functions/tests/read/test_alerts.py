@@ -1,0 +1,260 @@
+"""An alert as the survey sent it: its message, byte for byte."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stampede.alerts.care import Care
+from stampede.clock import now_mjd
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions import cutouts, lightcurves
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.open import open_objects
+from stampede.store.schema import PACKETS
+from stampede.store.tables import Table
+from stampede_local import oracle
+from tests.support import fits_files, made_alerts
+from tests.support.fits_files import source
+from tests.support.read_service import Reader, serving
+from tests.support.stored_packets import store
+
+FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
+
+
+def stamp(seed: int) -> dict:
+    return {"fileName": f"{seed}.fits.gz", "stampData": fits_files.ztf(source(seed=seed))}
+
+
+def ztf(candid: int, codec: str = "null", **changes) -> bytes:
+    images = {name: stamp(seed) for seed, name in enumerate(FIELDS)}
+    return made_alerts.ztf_alert(candid, codec, **images | changes)
+
+
+MADE = {
+    "lsst": made_alerts.confluent(made_alerts.rubin_record(1101, 3), 1101),
+    "an old lsst schema": made_alerts.confluent(made_alerts.rubin_record(400, 4), 400),
+    "ztf": ztf(1),
+    "three equal images": ztf(6, **dict.fromkeys(FIELDS, stamp(1))),
+    "small images": made_alerts.ztf_alert(7),
+    "deflate": ztf(2, "deflate"),
+    "snappy": ztf(3, "snappy"),
+    "no images": ztf(4, cutoutScience=None, cutoutTemplate=None, cutoutDifference=None),
+    "one image": ztf(5, cutoutScience=None, cutoutDifference=None),
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
+
+
+@pytest.fixture
+def read(settings: Settings) -> Iterator[Reader]:
+    yield from serving(make_app(settings))
+
+
+def path_of(message: bytes) -> str:
+    head = oracle.head(message)
+    return f"/v1/alerts/{head['alert_id']}/packet?survey={head['survey']}"
+
+
+def check(read: Reader, message: bytes) -> None:
+    got = read(path_of(message))
+    assert (got.status, got.data == message) == (200, True)
+    assert got.headers["content-type"] == "application/avro"
+    assert "immutable" in got.headers["cache-control"]
+
+
+def test_every_message_comes_back_byte_for_byte(settings: Settings, read: Reader) -> None:
+    store(settings, list(MADE.values()))
+    for message in MADE.values():
+        check(read, message)
+
+
+@pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts")
+def test_real_messages_come_back_byte_for_byte(settings: Settings, read: Reader) -> None:
+    messages = made_alerts.real_alerts()
+    store(settings, messages)
+    for message in messages:
+        check(read, message)
+    sizes = {
+        prefix: sum(info.size for info in open_objects(settings).list(prefix))
+        for prefix in ("packs/", "packets/")
+    }
+    # The images are in the packs alone: of 72 KB a message the packets keep a fifth.
+    assert sizes["packets/"] < 0.2 * sizes["packs/"]
+
+
+def test_a_batch_decoded_with_care_has_the_same_packets(settings: Settings, read: Reader) -> None:
+    """A neighbour that makes the batch fail: the images do not come as views of the messages."""
+    messages = [*MADE.values(), b"no alert"]
+    positions = [Position("alerts@0", 0, number) for number in range(len(messages))]
+    for function in (cutouts, lightcurves):
+        work = function.make_batch_storer(settings)
+        outcomes = work(Batch(messages, positions, Care.CHECKED)).outcomes
+        assert [outcome is None for outcome in outcomes] == [True] * len(MADE) + [False]
+    for message in MADE.values():
+        check(read, message)
+
+
+def test_a_message_is_served_in_parts_and_only_once(settings: Settings, read: Reader) -> None:
+    store(settings, [MADE["lsst"]])
+    path = path_of(MADE["lsst"])
+    tag = read(path).headers["etag"]
+    assert read(path, headers={"If-None-Match": tag}).status == 304
+    part = read(path, headers={"Range": "bytes=1-9"})
+    assert (part.status, part.data) == (206, MADE["lsst"][1:10])
+
+
+def test_an_alert_of_two_surveys_needs_the_name_of_one(settings: Settings, read: Reader) -> None:
+    rubin = made_alerts.rubin_record(1101, 3)
+    number = rubin["diaSource"]["diaSourceId"]
+    store(settings, [made_alerts.confluent(rubin, 1101), ztf(number)])
+    got = read(f"/v1/alerts/{number}/packet")
+    assert (got.status, got.json()["type"]) == (400, "urn:stampede:problem:ambiguous-alert")
+    assert read(f"/v1/alerts/{number}/packet?survey=ztf").data == ztf(number)
+
+
+def problem(read: Reader, alert_id: int) -> tuple[int, str]:
+    got = read(f"/v1/alerts/{alert_id}/packet")
+    assert got.headers["cache-control"] == "no-store"
+    return got.status, got.json()["type"].rpartition(":")[2]
+
+
+def test_why_there_is_no_packet(settings: Settings, read: Reader) -> None:
+    store(settings, [ztf(1)], functions=[cutouts])
+    store(settings, [ztf(2)], functions=[lightcurves])
+    assert problem(read, 99) == (404, "unknown-alert")
+    assert problem(read, 1) == (404, "no-packet")  # of a time before there were packets
+    assert problem(read, 2) == (404, "no-packet")  # its images are not stored yet
+    store(settings, [ztf(2)], functions=[cutouts])
+    check(read, ztf(2))
+
+
+def row_of(settings: Settings, alert_id: int) -> dict:
+    [row] = Table(open_objects(settings), PACKETS).lookup([alert_id]).to_pylist()
+    return row
+
+
+@pytest.mark.parametrize("at", [0, 30, -1])
+def test_a_damaged_packet_is_a_502(settings: Settings, read: Reader, at: int) -> None:
+    store(settings, [ztf(1)])
+    row, objects = row_of(settings, 1), open_objects(settings)
+    data = bytearray(objects.get(row["pack"]))
+    data[row["offset"] + (at if at >= 0 else row["length"] - 1)] ^= 16
+    objects.put(row["pack"], bytes(data))
+    assert problem(read, 1) == (502, "damaged-packet")
+    objects.delete(row["pack"])
+    assert problem(read, 1) == (502, "damaged-packet")
+
+
+def test_damaged_images_are_a_502_too(settings: Settings, read: Reader) -> None:
+    store(settings, [ztf(1)])
+    objects = open_objects(settings)
+    for info in list(objects.list("packs/")):
+        objects.delete(info.key)
+    assert problem(read, 1) == (502, "damaged-image")
+
+
+def test_a_packet_past_its_retention_is_gone(settings: Settings) -> None:
+    store(settings, [ztf(1)])
+    objects = open_objects(settings)
+    objects.delete(row_of(settings, 1)["pack"])
+    days = int(now_mjd() - row_of(settings, 1)["mjd"]) - 1
+    for read in serving(make_app(settings.model_copy(update={"packet_days": days}))):
+        assert problem(read, 1) == (410, "gone")
+
+
+def test_no_packets_are_stored_without_retention(settings: Settings) -> None:
+    none = settings.model_copy(update={"packet_days": 0})
+    store(none, [ztf(1)])
+    assert not list(open_objects(settings).list("packets/"))
+    for read in serving(make_app(none)):
+        assert problem(read, 1) == (404, "no-packet")
+
+
+def fields_of(read: Reader, message: bytes) -> dict:
+    head = oracle.head(message)
+    got = read(f"/v1/alerts/{head['alert_id']}?survey={head['survey']}")
+    assert (got.status, "immutable" in got.headers["cache-control"]) == (200, True)
+    assert got.json()["packet"] == f"/v1/alerts/{head['alert_id']}/packet"
+    return got.json()["fields"]
+
+
+def compare(found, sent, path: str = "") -> int:
+    """Hold JSON to a record that fastavro decoded; returns the number of values."""
+    if isinstance(sent, dict):
+        assert list(found) == list(sent), path
+        return sum(compare(found[name], sent[name], f"{path}.{name}") for name in sent)
+    if isinstance(sent, list):
+        assert len(found) == len(sent), path
+        return sum(compare(*each, path) for each in zip(found, sent, strict=True))
+    if isinstance(sent, float) and not math.isfinite(sent):
+        assert found is None, path
+    elif isinstance(sent, int) and not isinstance(sent, bool):
+        assert int(found) == sent, path
+        assert sent < 2**31 or isinstance(found, str), path
+    else:
+        assert found == (sent.isoformat() if hasattr(sent, "isoformat") else sent), path
+    return 1
+
+
+def without_images(record: dict) -> dict:
+    return {name: value for name, value in record.items() if not name.startswith("cutout")}
+
+
+@pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts")
+def test_all_fields_of_real_alerts(settings: Settings, read: Reader) -> None:
+    messages = made_alerts.real_alerts()[::10]
+    store(settings, messages)
+    values = 0
+    for message in messages:
+        values += compare(fields_of(read, message), without_images(oracle.read_record(message)[1]))
+    assert values > 50_000
+
+
+def test_ids_are_text_nan_is_null_and_images_are_left_out(settings: Settings, read: Reader) -> None:
+    candidate = made_alerts.ztf_record(9)["candidate"] | {"magpsf": math.nan, "ra": None}
+    old = candidate | {"candid": None, "rb": math.inf}
+    message = ztf(9, candidate=candidate, prv_candidates=[old])
+    store(settings, [message, MADE["deflate"]])
+    fields = fields_of(read, message)
+    assert fields["candid"] == "9"
+    assert (fields["candidate"]["pid"], fields["candidate"]["fid"]) == ("2430301980815", 1)
+    assert (fields["candidate"]["magpsf"], fields["candidate"]["ra"]) == (None, None)
+    assert (fields["prv_candidates"][0]["candid"], fields["prv_candidates"][0]["rb"]) == (None,) * 2
+    assert not {*FIELDS} & {*fields}
+    assert fields_of(read, MADE["deflate"])["candid"] == "2"
+
+
+def test_an_alert_without_its_packet_has_no_fields_and_is_not_cached(
+    settings: Settings, read: Reader
+) -> None:
+    store(settings, [ztf(1)], functions=[cutouts])
+    got = read("/v1/alerts/1")
+    assert (got.json()["fields"], got.json()["packet"]) == (None, None)
+    assert got.headers["cache-control"] == "no-cache"
+    store(settings, [ztf(1)], functions=[lightcurves])
+    assert fields_of(read, ztf(1))["candid"] == "1"
+
+
+def test_a_damaged_packet_leaves_the_rest_of_the_alert(settings: Settings, read: Reader) -> None:
+    store(settings, [ztf(1)])
+    open_objects(settings).delete(row_of(settings, 1)["pack"])
+    got = read("/v1/alerts/1")
+    assert got.json()["incomplete"] == ["the packet of this alert is damaged"]
+    assert (got.json()["fields"], got.json()["cutouts"]["science"] is None) == (None, False)
+    assert got.headers["cache-control"] == "no-store"
+
+
+def test_fields_need_no_images(settings: Settings, read: Reader) -> None:
+    """Not their packs, which retention may have deleted."""
+    store(settings, [ztf(1), MADE["lsst"]])
+    for info in list(open_objects(settings).list("packs/")):
+        open_objects(settings).delete(info.key)
+    assert fields_of(read, ztf(1))["objectId"] == "ZTF18aaaaaaa"
+    assert fields_of(read, MADE["lsst"])["diaSourceId"]
