@@ -23,7 +23,10 @@ def page() -> str:
             null = "" if field.nullable else ", never null"
             unit = metadata.get("unit", "")
             text += f"| `{field.name}` | {field.type}{null} | {unit} | {metadata['doc']} |\n"
-    return text
+    text += "\n## Bits of `flags`\n\nThe names are those of Rubin's schemas. "
+    text += "`flags & 2 = 0` leaves out the points with `psfFlux_flag`.\n"
+    text += "\n| value | flag |\n|---|---|\n"
+    return text + "".join(f"| {1 << bit} | `{name}` |\n" for bit, name in enumerate(columns.FLAGS))
 
 
 if __name__ == "__main__":

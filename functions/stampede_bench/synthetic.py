@@ -180,6 +180,10 @@ def _rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
         "detector": (189 * noise).astype(np.int32),
         "withdrawn": np.zeros(count, bool),
         "processed_mjd": 61_000 + 3650 * noise,
+        "flags": (1 << (300 * noise).astype(np.int32) % 28) * (noise < 0.1),
+        "procstatus": pa.nulls(count, pa.string()),
+        "limiting_mag": pa.nulls(count, pa.float32()),
+        "rb": pa.nulls(count, pa.float32()),
     }
     return pa.table(columns, DETECTIONS.schema.remove_metadata())
 

@@ -22,7 +22,40 @@ KINDS = ("science", "template", "difference")
 ZTF_BANDS = {1: "g", 2: "r", 3: "i"}
 TAI_MINUS_UTC = 37 / 86400
 ZTF_NO_VALUE = -99999.0
-SINGLE_PRECISION = ("flux", "flux_err", "total_flux", "total_flux_err", "reliability")
+SINGLE_PRECISION = (
+    *("flux", "flux_err", "total_flux", "total_flux_err", "reliability"),
+    *("limiting_mag", "rb"),
+)
+FLAGS = (
+    "centroid_flag",
+    "psfFlux_flag",
+    "psfFlux_flag_edge",
+    "psfFlux_flag_noGoodPixels",
+    "forced_PsfFlux_flag",
+    "shape_flag",
+    "isDipole",
+    "glint_trail",
+    "pixelFlags",
+    "pixelFlags_bad",
+    "pixelFlags_cr",
+    "pixelFlags_crCenter",
+    "pixelFlags_edge",
+    "pixelFlags_interpolated",
+    "pixelFlags_interpolatedCenter",
+    "pixelFlags_nodata",
+    "pixelFlags_nodataCenter",
+    "pixelFlags_offimage",
+    "pixelFlags_saturated",
+    "pixelFlags_saturatedCenter",
+    "pixelFlags_streak",
+    "pixelFlags_streakCenter",
+    "pixelFlags_suspect",
+    "pixelFlags_suspectCenter",
+    "pixelFlags_injected",
+    "pixelFlags_injectedCenter",
+    "pixelFlags_injected_template",
+    "pixelFlags_injected_templateCenter",
+)
 
 Record = dict[str, Any]
 
@@ -145,7 +178,7 @@ def _cutouts(survey: str, record: Record) -> dict[str, bytes | None]:
 
 
 def _row(identity: Record, **values: Any) -> Record:
-    optional = ("band", "ra", "dec", *SINGLE_PRECISION, "visit", "detector")
+    optional = ("band", "ra", "dec", *SINGLE_PRECISION, "visit", "detector", "flags", "procstatus")
     row: Record = dict.fromkeys(optional)
     row |= {name: identity[name] for name in ("object_id", "survey", "processed_mjd")}
     row |= {"withdrawn": False, **values}
@@ -174,7 +207,13 @@ def _rubin(row: Record, identity: Record, forced: bool) -> Record:
         withdrawn=_first(row, "timeWithdrawnMjdTai") is not None
         or row.get("time_withdrawn") is not None,
         processed_mjd=_processed(row) or identity["processed_mjd"],
+        flags=_flags(row),
     )
+
+
+def _flags(row: Record) -> int | None:
+    sent = {name: row[name] for name in FLAGS if row.get(name) is not None}
+    return sum(2 ** FLAGS.index(name) for name, set_ in sent.items() if set_) if sent else None
 
 
 def _rubin_limit(row: Record, identity: Record) -> Record:
@@ -202,6 +241,8 @@ def _ztf(row: Record, identity: Record, drb: bool) -> Record:
         "detector": row.get("rcid"),
         "processed_mjd": mjd,
         "reliability": _finite(row.get("drb" if drb else "rb")),
+        "limiting_mag": _not_negative(row["diffmaglim"]),
+        "rb": _not_negative(row["rb"]),
     }
     if row.get("candid") is None:
         depth = _finite(row["diffmaglim"])
@@ -235,6 +276,8 @@ def _ztf_forced(row: Record, identity: Record) -> Record:
         detector=row["rcid"],
         flux=None if counts is None or scale is None else counts * scale,
         flux_err=None if error is None or scale is None else error * scale,
+        procstatus=row.get("procstatus"),
+        limiting_mag=_not_negative(row.get("diffmaglim")),
     )
 
 
@@ -255,6 +298,11 @@ def _processed(row: Record) -> float | None:
 
 def _first(row: Record, *names: str) -> Any:
     return next((_finite(row[name]) for name in names if name in row), None)
+
+
+def _not_negative(value: float | None) -> float | None:
+    value = _finite(value)
+    return None if value is None or value < 0 else value
 
 
 def _finite(value: Any) -> Any:

@@ -95,7 +95,64 @@ DETECTION = pa.schema(
             "own ztf detection has a second more: it wins over its rounded copies in later alerts",
             "d",
         ),
+        _column(
+            "flags",
+            pa.int32(),
+            "what may be wrong with a detection, a bit for each flag below; 0 is a good one; null "
+            "where the survey sends no such flags (ztf; lsst's forced points; schemas before 7.0)",
+        ),
+        _column(
+            "procstatus",
+            pa.string(),
+            "processing status of forced photometry: 0, or codes of warnings separated by commas "
+            "(ztf; Masci et al. 2023, arXiv:2305.16279)",
+        ),
+        _column(
+            "limiting_mag",
+            pa.float32(),
+            "5 sigma limiting magnitude of the difference image, AB: diffmaglim (ztf); lsst sends "
+            "none, for its points take 31.4 - 2.5 log10(5 flux_err)",
+            "mag",
+        ),
+        _column(
+            "rb",
+            pa.float32(),
+            "0 bogus to 1 real, by ztf's older classifier; its history has this score, and no drb",
+        ),
     ]
+)
+
+# Bits of `flags`, from the lowest on, by the names that Rubin's schemas give them. A bit keeps its
+# meaning for ever: new flags go to the end, and 31 fit.
+FLAGS = (
+    "centroid_flag",
+    "psfFlux_flag",
+    "psfFlux_flag_edge",
+    "psfFlux_flag_noGoodPixels",
+    "forced_PsfFlux_flag",
+    "shape_flag",
+    "isDipole",
+    "glint_trail",
+    "pixelFlags",
+    "pixelFlags_bad",
+    "pixelFlags_cr",
+    "pixelFlags_crCenter",
+    "pixelFlags_edge",
+    "pixelFlags_interpolated",
+    "pixelFlags_interpolatedCenter",
+    "pixelFlags_nodata",
+    "pixelFlags_nodataCenter",
+    "pixelFlags_offimage",
+    "pixelFlags_saturated",
+    "pixelFlags_saturatedCenter",
+    "pixelFlags_streak",
+    "pixelFlags_streakCenter",
+    "pixelFlags_suspect",
+    "pixelFlags_suspectCenter",
+    "pixelFlags_injected",
+    "pixelFlags_injectedCenter",
+    "pixelFlags_injected_template",
+    "pixelFlags_injected_templateCenter",
 )
 
 # Many alerts repeat a point of a light curve. Rows that agree in these columns are one point.

@@ -46,6 +46,10 @@ _UCDS = {
     "detector": "meta.id;instr.det",
     "withdrawn": "meta.code.status",
     "processed_mjd": "time.processing",
+    "flags": "meta.code.qual",
+    "procstatus": "meta.code.status",
+    "limiting_mag": "phot.mag;stat.max",
+    "rb": "meta.code.qual",
     "mag": "phot.mag",
     "mag_err": "stat.error;phot.mag",
 }

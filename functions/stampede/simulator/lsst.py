@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
 from stampede.simulator import cutouts, lsst_cutouts
@@ -24,6 +25,15 @@ from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Po
 FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
 KINDS = ("difference", "science", "template")  # in the order of the packet
 PROCESSING = 0.002  # days from exposure to alert
+# Each of these flags is set in one of so many exposures, first in the second number.
+FLAGGED = {
+    "isDipole": (11, 3),
+    "centroid_flag": (29, 7),
+    "psfFlux_flag": (29, 7),
+    "pixelFlags_saturated": (17, 5),
+    "pixelFlags_saturatedCenter": (34, 5),
+    "pixelFlags_streak": (23, 11),
+}
 SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
 
 
@@ -93,6 +103,7 @@ class RubinObject:
             reliability=None if forced else float(np.float32(0.5 + 0.001 * (i % 500))),
             visit=visit_id(visit, i),
             detector=visit.detector,
+            flags=None if forced else sum(1 << FLAGS.index(name) for name in flagged(i)),
         )
 
     def common(self, point: Point) -> dict:
@@ -139,6 +150,7 @@ class RubinObject:
                 "reliabilityVersion": "simulated",
                 "bboxSize": 21,
             }
+            | dict.fromkeys(flagged(point.source_id % 1000), True)
         )
 
     def forced_source(self, point: Point) -> bytes:
@@ -251,6 +263,11 @@ class RubinObject:
                 image, variance, psfs[kind], self.corner, self.angle, coordinates
             )
         return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng)
+
+
+def flagged(i: int) -> list[str]:
+    """The flags of the detection in exposure `i`."""
+    return [name for name, (period, first) in FLAGGED.items() if i % period == first]
 
 
 def visit_id(visit: Exposure, i: int) -> int:

@@ -57,6 +57,10 @@ class Point(NamedTuple):
     reliability: float | None = None
     visit: int | None = None
     detector: int | None = None
+    flags: int | None = None
+    procstatus: str | None = None
+    limiting_mag: float | None = None
+    rb: float | None = None
 
     @property
     def key(self) -> tuple:

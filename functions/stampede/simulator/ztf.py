@@ -96,6 +96,8 @@ class ZtfObject:
             reliability=float(np.float32(0.5 + 0.001 * (i % 500))),
             visit=pid(visit),
             detector=visit.detector,
+            limiting_mag=float(np.float32(limit(float(self.measurements.flux_err[i])))),
+            rb=float(np.float32(0.4 + 0.001 * (i % 500))),
         )
 
     def exposure(self, i: int) -> dict:
@@ -125,7 +127,7 @@ class ZtfObject:
             "dec": point.dec,
             "magpsf": NJY - 2.5 * np.log10(size),
             "sigmapsf": 2.5 / np.log(10) * point.flux_err / size,
-            "rb": 0.7,
+            "rb": point.rb,
             "rbversion": "simulated",
         }
 
@@ -149,6 +151,8 @@ class ZtfObject:
             flux=None if failed else flux,
             flux_err=None if failed else error,
             reliability=None,
+            procstatus="61" if failed else "0",
+            rb=None,
         )
         return Row(point.mjd, encoders()["fp_hist"](self.exposure(i) | record), point)
 
@@ -165,6 +169,7 @@ class ZtfObject:
             dec=None,
             flux=None,
             reliability=None,
+            rb=None,
         )
         record = {"nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO, "rbversion": "simulated"}
         return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)

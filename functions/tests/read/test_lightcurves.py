@@ -50,6 +50,10 @@ def test_a_light_curve_is_json_sorted_by_time(read):
         "detector": 3,
         "withdrawn": False,
         "processed_mjd": 59400.0,
+        "flags": None,
+        "procstatus": None,
+        "limiting_mag": 20.5,
+        "rb": 0.6,
     }
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 import fastavro
 import pytest
 
+from stampede.alerts.columns import FLAGS
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.sky import Point
 from stampede_local.oracle import unframe
@@ -130,14 +131,18 @@ def test_lsst_points_are_those_of_the_packet(packets):
             *(row[key] for key in ("scienceFlux", "scienceFluxErr")),
             None if forced else row["reliability"],
             *(row[key] for key in ("visit", "detector")),
+            None if forced else sum(1 << bit for bit, name in enumerate(FLAGS) if row[name]),
         )
 
+    flagged = set()
     for alert, packet in of("lsst", packets):
         read = {point(packet["diaSource"], False, alert)}
         read |= {point(row, False, alert) for row in packet["prvDiaSources"] or []}
         read |= {point(row, True, alert) for row in packet["prvDiaForcedSources"] or []}
         assert set(alert.points) == read
+        flagged |= {point.flags for point in read if point.flags}
         assert len(alert.points) == len(read)
+    assert len(flagged) > 3
 
 
 def test_ztf_points_are_those_of_the_packet(packets):
@@ -153,26 +158,30 @@ def test_ztf_points_are_those_of_the_packet(packets):
         for row in [candidate, *history]:
             if row["candid"] is None:
                 error = nanojansky(row["diffmaglim"]) / 5
-                read.append((row["jd"], False, True, row["pid"], None, error))
+                quality = None, row["diffmaglim"], None
+                read.append((row["jd"], False, True, row["pid"], None, error, quality))
                 continue
             flux = nanojansky(row["magpsf"])
             error = flux * row["sigmapsf"] * math.log(10) / 2.5
             signed = flux if row["isdiffpos"] == "t" else -flux
-            read.append((row["jd"], False, False, row["candid"], signed, error))
+            quality = None, row["diffmaglim"], row["rb"]
+            read.append((row["jd"], False, False, row["candid"], signed, error, quality))
         for row in packet["fp_hists"] or []:
             scale = nanojansky(row["magzpsci"])
             good = row["forcediffimflux"] > -99998
             flux = row["forcediffimflux"] * scale if good else None
             error = row["forcediffimfluxunc"] * scale if good else None
-            read.append((row["jd"], True, False, row["pid"], flux, error))
+            quality = row["procstatus"], row["diffmaglim"], None
+            read.append((row["jd"], True, False, row["pid"], flux, error, quality))
         assert len(read) == len(alert.points)
-        for (jd, forced, limit, source_id, flux, error), true in zip(
+        for (jd, forced, limit, source_id, flux, error, quality), true in zip(
             read, alert.points, strict=True
         ):
             assert jd - 2400000.5 + TAI_UTC == pytest.approx(true.mjd, abs=1e-8)
             assert (forced, limit, source_id) == (true.forced, true.limit, true.source_id)
             assert close(flux, true.flux)
             assert close(error, true.flux_err)
+            assert quality == (true.procstatus, true.limiting_mag, true.rb)
 
 
 def test_a_light_curve_has_the_points_of_all_alerts(simulator, sent):

@@ -75,8 +75,9 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
         **{"jd": "double", "fid": "int", "pid": "long", "rcid": optional("int")},
         **{
             name: optional("float")
-            for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
+            for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci", "diffmaglim")
         },
+        "procstatus": optional("string"),
     }
     stamp = row_type("cutout", {"fileName": "string", "stampData": "bytes"})
     fields = {

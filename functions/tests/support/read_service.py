@@ -85,6 +85,8 @@ def point(object_id: str, survey: str, source_id: int, mjd: float, **more) -> di
         "flux": 1234.5,
         "flux_err": 100.1,
         "reliability": 0.9,
+        "limiting_mag": 20.5,
+        "rb": 0.6,
         "visit": 12,
         "detector": 3,
         "withdrawn": False,

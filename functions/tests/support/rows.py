@@ -36,6 +36,10 @@ detections = st.fixed_dictionaries(
         "detector": st.sampled_from([None, -(2**15), 3]),
         "withdrawn": st.booleans(),
         "processed_mjd": st.sampled_from([60000.0, 60001.0]),
+        "flags": st.sampled_from([None, 0, 1 << 27]),
+        "procstatus": st.sampled_from([None, "0", "56,61"]),
+        "limiting_mag": st.none(),
+        "rb": st.none(),
     }
 )
 

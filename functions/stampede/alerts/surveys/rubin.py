@@ -8,13 +8,14 @@ nanojansky and times are MJD TAI, except `time_processed` of 8.0, which is a UTC
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import igzip
 
 from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
-from stampede.alerts.columns import DETECTION
+from stampede.alerts.columns import DETECTION, FLAGS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
 from stampede.timescale import MJD_TAI_OF_1970
@@ -152,8 +153,26 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
         "detector": rows.get("detector", type=pa.int32()),
         "withdrawn": withdrawn,
         "processed_mjd": pc.coalesce(processed(rows), heads["processed_mjd"].combine_chunks()),
+        "flags": _flags(rows),
     }
     return table_of(DETECTION, columns, rows.length)
+
+
+def _flags(rows: Rows) -> pa.Array | None:
+    """The bits of `FLAGS`; null for a row that has none of these flags."""
+    columns = {bit: rows.columns[name] for bit, name in enumerate(FLAGS) if rows.has(name)}
+    if not columns:
+        return None
+    bits = np.zeros(rows.length, np.int32)
+    unknown = np.ones(rows.length, bool)
+    for bit, column in columns.items():
+        if column.null_count:
+            unknown &= column.is_null().to_numpy(zero_copy_only=False)
+            column = column.fill_null(False)
+        else:
+            unknown[:] = False
+        bits |= column.to_numpy(zero_copy_only=False).astype(np.int32) << bit
+    return pa.array(bits, mask=unknown)
 
 
 def _limits(rows: Rows, heads: pa.Table) -> pa.Table:

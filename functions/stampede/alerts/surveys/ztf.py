@@ -168,6 +168,8 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool, later: float) 
         # A history row is a copy of the earlier measurement; a later alert does not remake it. The
         # copy is rounded and has no drb, so the alert's own measurement must win the merge.
         "processed_mjd": pc.add(mjd, later),
+        "limiting_mag": _not_negative(rows.get("diffmaglim", type=pa.float32())),
+        "rb": _not_negative(rows.get("rb", type=pa.float32())),
     }
     return table_of(DETECTION, columns, rows.length)
 
@@ -194,6 +196,8 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
         "withdrawn": False,
         # ZTF measures forced photometry again for every alert.
         "processed_mjd": heads["processed_mjd"],
+        "procstatus": rows.get("procstatus", type=pa.string()),
+        "limiting_mag": _not_negative(rows.get("diffmaglim", type=pa.float32())),
     }
     return table_of(DETECTION, columns, rows.length)
 
@@ -213,6 +217,11 @@ def _band(rows: Rows) -> pa.Array:
 def _flux(mag: pa.Array) -> pa.Array:
     """AB magnitudes as nJy; also a zero point as nJy per count."""
     return pc.power(10.0, pc.divide(pc.subtract(AB_ZERO, mag), 2.5))
+
+
+def _not_negative(values: pa.Array) -> pa.Array:
+    """The values, null where ZTF writes -999 or -99999 for none."""
+    return pc.if_else(pc.less(values, 0), pa.scalar(None, values.type), values)
 
 
 def _given(values: pa.Array) -> pa.Array:

@@ -1,0 +1,114 @@
+"""A run that was written before its table got more columns.
+
+The run in tests/fixtures holds the points of forty simulated alerts. The code wrote it before
+there were `flags`, `procstatus`, `limiting_mag` and `rb`.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stampede.clock import now
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
+from stampede.store.verification import verify
+from tests.support.read_service import Reader, serving
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+(RUN,) = (FIXTURES / "tables" / "detections").glob("*.parquet")
+KEY = RUN.relative_to(FIXTURES).as_posix()
+ADDED = ("flags", "procstatus", "limiting_mag", "rb")
+OLD = pq.read_table(RUN)
+
+
+@pytest.fixture
+def objects() -> MemoryObjects:
+    store = MemoryObjects()
+    store.put(KEY, RUN.read_bytes())
+    return store
+
+
+@pytest.fixture
+def read(objects: MemoryObjects) -> Iterator[Reader]:
+    yield from serving(make_app(Settings(), objects))
+
+
+def light_curve(read: Reader, object_id: str) -> list[dict]:
+    return read(f"/v1/objects/{object_id}/lightcurve?withdrawn=true").json()["detections"]
+
+
+def test_the_run_lacks_the_columns() -> None:
+    assert not set(ADDED) & set(OLD.column_names)
+    assert OLD.num_rows > 30
+
+
+def test_its_points_are_served_with_nulls(read: Reader) -> None:
+    for object_id in OLD["object_id"].unique().to_pylist():
+        rows = light_curve(read, object_id)
+        assert len(rows) == OLD["object_id"].to_pylist().count(object_id)
+        assert {row[name] for row in rows for name in ADDED} == {None}
+        assert any(row["flux"] for row in rows)
+
+
+def test_a_point_that_is_sent_again_gets_the_columns(objects: MemoryObjects, read: Reader) -> None:
+    table = Table(objects, DETECTIONS, threads=1)
+    old = table.lookup(OLD["object_id"].unique().to_pylist())
+    again = old.slice(0, 5)
+    for name, value in zip(ADDED, (3, "0", 20.5, 0.5), strict=True):
+        at = again.schema.get_field_index(name)
+        again = again.set_column(
+            at, again.schema.field(at), pa.array([value] * 5, again.schema.field(at).type)
+        )
+    table.append(again, Coverage.of({("again", 0): range(5)}))
+    table.refresh()
+    merged = table.lookup(OLD["object_id"].unique().to_pylist())
+    assert merged["flags"].to_pylist() == [3] * 5 + [None] * (old.num_rows - 5)
+    assert merged["procstatus"].to_pylist()[:6] == ["0"] * 5 + [None]
+    assert merged.drop_columns(ADDED).equals(old.drop_columns(ADDED))
+
+
+def test_it_is_merged_with_a_run_of_today(objects: MemoryObjects) -> None:
+    table = Table(objects, DETECTIONS, threads=1)
+    ids = OLD["object_id"].unique().to_pylist()
+    old = table.lookup(ids)
+    for number in range(3):
+        renamed = [f"{number}-{name}" for name in old["object_id"].to_pylist()]
+        other = old.set_column(0, old.schema.field(0), pa.array(renamed))
+        at = other.schema.get_field_index("flags")
+        flags = pa.array(range(old.num_rows), pa.int32())
+        table.append(
+            other.set_column(at, other.schema.field(at), flags),
+            Coverage.of({("alerts", 0): [number]}),
+        )
+    assert compact(table, now() + timedelta(hours=9), fanout=4).merged
+    table.refresh()
+    (run,) = [one for one in table.runs() if one.name.level == 1]
+    assert run.rows == 4 * old.num_rows
+    assert table.lookup(ids).equals(old)
+    assert table.lookup([f"2-{name}" for name in ids])["flags"].to_pylist() == [
+        *range(old.num_rows)
+    ]
+
+
+def test_it_verifies(objects: MemoryObjects) -> None:
+    verify(objects, objects.head(KEY))
+
+
+def test_sql_over_runs_of_both_kinds(objects: MemoryObjects, tmp_path: Path) -> None:
+    table = Table(objects, DETECTIONS, threads=1)
+    table.append(table.lookup(OLD["object_id"].unique().to_pylist()), Coverage.of({("b", 0): [1]}))
+    for info in objects.list("tables/"):
+        (tmp_path / Path(info.key).name).write_bytes(objects.get(info.key))
+    runs = f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
+    sql = f"SELECT count(*), count(flags) FROM {runs}"
+    assert duckdb.sql(sql).fetchall() == [(2 * OLD.num_rows, 0)]
