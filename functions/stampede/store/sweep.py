@@ -18,6 +18,7 @@ from stampede.store.runs import (
     unlisted,
 )
 from stampede.store.schema import ALL_TABLES
+from stampede.store.superseded_copies import superseded_copies
 from stampede.store.tables import Table
 
 
@@ -134,12 +135,13 @@ def unneeded_at_second_site(
     stored; and, after the grace, the parts of a run that the source no longer has, once runs that
     are complete at both sites hold its offsets and its rows. The source merged such a run, and
     the run that it was merged into may have been merged in turn before it was copied: then no run
-    at the second site lists it as an input.
+    at the second site lists it as an input. Damaged copies go as `superseded_copies` says.
     """
     for spec in ALL_TABLES.values():
         first, second = Table(source, spec, cache_bytes=0), Table(target, spec)
         try:
             yield from _unneeded_copies(first, second, now, grace)
+            yield from superseded_copies(first, second, now, grace)
         finally:
             first.close()
             second.close()

@@ -247,6 +247,45 @@ def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
 
 
+@pytest.mark.parametrize("damage", ["cut", "page", "footer"])
+def test_a_damaged_copy_goes_once_the_first_site_has_merged_it_twice(
+    settings: Settings, damage: str
+) -> None:
+    """No run at the second site lists it as an input, and no site has a good copy."""
+    objects, second = open_objects(settings), open_replica(settings)
+    at_once = timedelta()
+    for number in range(16):
+        put_all(objects, range(3 * number, 3 * number + 3))
+        if number == 3:
+            one_pass(settings, "replica")
+        if number % 4 == 3:
+            compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=at_once)
+            compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=at_once)
+    [bad, *_] = keys(second, "tables/cutouts/")
+    data = bytearray(second.get(bad))
+    data[{"cut": 40, "page": 40, "footer": len(data) - 40}[damage]] ^= 8
+    second.put(bad, bytes(data[:-60] if damage == "cut" else data))
+    assert [key.split("/")[2][:4] for key in keys(objects, "tables/cutouts/")] == ["0002"]
+    one_pass(settings, "restore", "replica", "leftovers")
+    one_pass(settings, "restore", "replica", "leftovers")
+    assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+    assert one_pass(settings, "restore", "replica", "leftovers")[0] == {}
+
+
+def test_a_damaged_copy_stays_while_the_first_site_lacks_offsets(settings: Settings) -> None:
+    objects, second = open_objects(settings), open_replica(settings)
+    for number in range(4):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    by_low = sorted(Table(objects, CUTOUTS).runs(), key=lambda run: str(run.coverage))
+    lost = by_low[1].key
+    second.put(lost, b"garbage " * 100)
+    objects.delete(lost)
+    _, found = one_pass(settings, "restore", "replica", "leftovers")
+    assert [(each.kind, each.repaired) for each in found] == [("damaged", False)]
+    assert lost in keys(second, "tables/cutouts/")
+
+
 def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: Path) -> None:
     objects = open_objects(settings)
     for number in range(4):

@@ -1,0 +1,78 @@
+"""Damaged copies of runs at the second site that the first site no longer needs.
+
+The first site merges a run away while its copy at the second site is damaged. Then no site has a
+good copy, no merge at the second site lists the run as an input, and its rows cannot be compared.
+The offsets that the first site holds are the proof that its rows were merged and not lost.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from stampede.errors import NotFound
+from stampede.store.dead_letter_offsets import dead_lettered
+from stampede.store.coverage import Coverage
+from stampede.store.holders import Holders
+from stampede.store.objects import ObjectInfo, find
+from stampede.store.runs import RunInfo, RunName, live, prefix
+from stampede.store.schema import THUMBNAILS
+from stampede.store.tables import Table
+from stampede.store.verification import sound
+
+SOURCES = {THUMBNAILS.name: "cutouts"}
+"""The table whose dead letters explain what a derived table lacks."""
+
+
+def superseded_copies(
+    first: Table, second: Table, now: datetime, grace: timedelta
+) -> Iterator[str]:
+    """Keys of damaged parts of runs at the second site whose rows the first site has merged.
+
+    The first site must have none of the run, nothing damaged or lost in the table, and hold the
+    offsets of the part. If the part's own offsets cannot be read, the first site must hold all
+    offsets from the first to the last of every partition. Raises `StoreDown`.
+
+    Parameters
+    ----------
+    now
+        The time by the second site's clock; a copy must be as old as `grace`.
+    """
+    known = {part.key: part for part in second.listed()}
+    old = [info for info in _gone_from_first(first, second) if now - info.modified >= grace]
+    damaged = [info for info in old if _damaged(second, info)]
+    if not damaged:
+        return
+    first.refresh()
+    runs = live(first.listed())
+    if first.quarantined() or not runs:
+        return
+    name = first.spec.name
+    held = Coverage.union(run[0].coverage for run in runs)
+    held |= dead_lettered(first.objects, SOURCES.get(name, name))
+    holders = Holders(first)
+    for info in damaged:
+        if _held(known.get(info.key), held) and all(holders.present(run) for run in runs):
+            yield info.key
+
+
+def _gone_from_first(first: Table, second: Table) -> Iterator[ObjectInfo]:
+    """The parts at the second site of whose runs the first site has nothing."""
+    folder = prefix(first.spec.name)
+    there = {name.run for info in first.objects.list(folder) if (name := RunName.parse(info.key))}
+    for info in second.objects.list(folder):
+        name = RunName.parse(info.key)
+        # The listing may have left it out: ask for it by name.
+        if name and name.run not in there and find(first.objects, info.key) is None:
+            yield info
+
+
+def _damaged(second: Table, info: ObjectInfo) -> bool:
+    try:
+        return not sound(second.objects, info)
+    except NotFound:
+        return False
+
+
+def _held(part: RunInfo | None, held: Coverage) -> bool:
+    if part is not None and part.coverage:
+        return not part.coverage - held
+    return all(len(held.intervals(*partition)) == 1 for partition in held.partitions())

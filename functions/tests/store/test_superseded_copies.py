@@ -1,0 +1,75 @@
+"""Damaged copies at the second site go only if the first site proves that it merged their rows."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.objects import Objects
+from stampede.store.schema import DETECTIONS
+from stampede.store.superseded_copies import superseded_copies
+from stampede.store.tables import Table
+from tests.support.rows import many
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+GRACE = timedelta(minutes=5)
+FOLDER = "tables/detections/"
+
+
+def store(*numbers: int) -> MemoryObjects:
+    """A site with the runs of these numbers; run n has the offsets from 50 n on."""
+    made = MemoryObjects(lambda: START)
+    for number in numbers:
+        offsets = range(50 * number, 50 * number + 50)
+        rows = many(400).slice(50 * number, 50)
+        Table(made, DETECTIONS, threads=1).append(rows, Coverage.of({("alerts", 0): offsets}))
+    return made
+
+
+def merged(site: MemoryObjects) -> MemoryObjects:
+    """The site after its runs were merged into one, and deleted."""
+    for _ in range(2):
+        compact(Table(site, DETECTIONS, threads=1), START, grace=timedelta(), major=True)
+    return site
+
+
+def found(first: Objects, second: Objects, later: timedelta = GRACE) -> list[str]:
+    one, other = Table(first, DETECTIONS, threads=1), Table(second, DETECTIONS, threads=1)
+    return list(superseded_copies(one, other, START + later, GRACE))
+
+
+def damage(site: Objects, key: str, at: int) -> None:
+    data = bytearray(site.get(key))
+    data[at] ^= 8
+    site.put(key, bytes(data))
+
+
+@pytest.mark.parametrize("at", [60, -40])  # in a page, in the footer
+def test_a_damaged_copy_of_a_merged_run_goes_after_the_grace(at: int) -> None:
+    second = store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    assert found(merged(store(0, 1, 2)), second) == []  # it is whole
+    damage(second, bad, at)
+    assert found(merged(store(0, 1, 2)), second, timedelta(minutes=4)) == []
+    assert found(merged(store(0, 1, 2)), second) == [bad]
+
+
+@pytest.mark.parametrize("at", [60, -40])
+def test_it_stays_if_the_first_site_lacks_its_offsets(at: int) -> None:
+    second = store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    damage(second, bad, at)
+    assert found(merged(store(0, 2)), second) == []
+    assert found(store(), second) == []
+
+
+def test_it_stays_if_the_first_site_has_it_or_has_damage_itself() -> None:
+    second = store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    damage(second, bad, -40)
+    assert found(store(0, 1, 2), second) == []
+    first = merged(store(0, 1, 2))
+    first.put(f"{FOLDER}0000-{'0' * 32}.parquet", b"garbage " * 100)
+    assert found(first, second) == []
