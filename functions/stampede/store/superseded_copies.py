@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from stampede.errors import NotFound
-from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.coverage import Coverage
+from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, find
 from stampede.store.runs import RunInfo, RunName, live, prefix
