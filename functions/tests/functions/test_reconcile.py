@@ -242,8 +242,8 @@ def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings
     compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
     compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
     second.put(keys(second, "tables/cutouts/")[0], b"garbage " * 100)
-    assert one_pass(settings, "replica", "leftovers")[0] == {"not-replicated": 1}
-    assert one_pass(settings, "leftovers")[0] == {"superseded": 4}
+    found = one_pass(settings, "replica", "leftovers")[0] + one_pass(settings, "leftovers")[0]
+    assert found == {"not-replicated": 1, "superseded": 4}
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
 
 
