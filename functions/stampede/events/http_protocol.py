@@ -13,22 +13,26 @@ import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stampede import metrics
-from stampede.errors import NotInTime, StampedeError, TooManyHeaders
+from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
+from stampede.events.answer_transport import AnswerTransport
 from stampede.problem import problem_json
+from stampede.safe_headers import NOTHING, SAFE_HEADERS
 
 log = structlog.get_logger()
 
 # A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
 # Knative, accepts 1 MiB.
 HEADER_BYTES = 256 << 10
-# Bytes a second, in each direction, below which a client counts as one that holds a connection.
-SLOWEST = 1024
+# Bytes a second below which a client counts as one that holds a connection: of a body, and of an
+# answer. A large query keeps others from a slot while its answer is taken.
+SLOWEST_BODY, SLOWEST_ANSWER = 1024, 16 << 10
 # The rest of a refused body is read and dropped up to here: a client that is still sending may
 # never see an answer if its connection is closed.
 DROPPED_BYTES = 64 << 20
 PIPELINED = 16  # requests that one connection may send before it has the first one's answer
 CHECK_SECONDS = 5.0
 LINGER_SECONDS = 1.0
+_SAFE = b"".join(b"%s: %s\r\n" % header for header in (*SAFE_HEADERS, NOTHING))
 
 
 class Pace:
@@ -38,10 +42,13 @@ class Pace:
     ----------
     now
         Seconds of the loop's clock.
+    slowest
+        Bytes a second; fewer are too slow.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, slowest: int) -> None:
         self.begin = self.last = now
+        self.slowest = slowest
         self.bytes = 0
 
     def move(self, number: int, now: float) -> None:
@@ -55,9 +62,10 @@ class Pace:
         self.last = now
 
     def too_slow(self, now: float, seconds: float) -> bool:
-        """Whether no byte moved for `seconds`, or after `seconds` fewer than `SLOWEST` a second."""
+        """Whether no byte moved for `seconds`, or in more than `seconds` too few."""
         passed = now - self.begin
-        return now - self.last > seconds or (passed > seconds and self.bytes < SLOWEST * passed)
+        slow = self.bytes < self.slowest * passed
+        return now - self.last > seconds or (passed > seconds and slow)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -76,7 +84,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch the connection."""
-        super().connection_made(transport)
+        self._answers = AnswerTransport(transport, self.loop)
+        super().connection_made(self._answers)  # type: ignore[arg-type]
         now = self.loop.time()
         self._idle_since = now
         self._receiving: Pace | None = None  # None between requests
@@ -85,9 +94,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refusal: StampedeError | None = None
         self._refused = False
         self._dropped = 0
-        self._unread: tuple[int, int] = (0, 0)
-        self._sending = Pace(now)
-        self._pauses = 0
+        self._sending = Pace(now, SLOWEST_ANSWER)
+        self._taken = 0
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -110,17 +118,12 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._header_bytes > HEADER_BYTES:
                 self._refuse(_too_many())
 
-    def pause_writing(self) -> None:
-        """Stop writing: the client has yet to take what was written."""
-        self._pauses += 1
-        super().pause_writing()
-
     # -- called by the parser
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        self._receiving = Pace(self.loop.time())
+        self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
         self._in_headers, self._header_bytes = True, 0
         self._parsed_bytes = 0
 
@@ -139,7 +142,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The body begins."""
         self._in_headers = False
         self._parsed_bytes = 0  # trailers count anew
-        self._receiving = Pace(self.loop.time())
+        self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
             self._drop("pipeline")
@@ -169,10 +172,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Refuse what is not HTTP, or what `_count_header` has refused."""
         if self.transport.is_closing() or self._refused:
             return
-        if self._refusal is None:
-            super().send_400_response(msg)
-        else:
-            self._refuse(self._refusal)
+        self._refuse(self._refusal or BadQuery("the request is not HTTP/1.1"))
 
     # -- bounds
 
@@ -218,14 +218,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(NotInTime(f"the request's {part} did not come in time"))
 
     def _takes_answer(self, now: float) -> bool:
-        """Whether the client takes what was written for it."""
-        size: int = self.transport.get_write_buffer_size()
-        pauses, before = self._unread
-        self._unread = (self._pauses, size)
-        if not size or pauses != self._pauses or size > before:
-            self._sending = Pace(now)  # all taken, or so much that more could be written
-        elif size < before:
-            self._sending.move(before - size, now)
+        """Whether the client takes what was written for it.
+
+        It has to in each `client_seconds` anew: that it was fast before excuses nothing.
+        """
+        taken, before = self._answers.taken, self._taken
+        self._taken = taken
+        if taken == self._answers.written or now - self._sending.begin > 2 * self.client_seconds:
+            self._sending = Pace(now, SLOWEST_ANSWER)
+        elif taken > before:
+            self._sending.move(taken - before, now)
         return not self._sending.too_slow(now, self.client_seconds)
 
     def _drop(self, part: str) -> None:
@@ -235,14 +237,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse(self, error: StampedeError) -> None:
         """Answer an unfinished request with an error, if there is no answer yet, and close."""
         cycle: Any = self.cycle
-        unanswered = self._in_headers or not (cycle.response_started or cycle.disconnected)
+        between = self._receiving is None and (cycle is None or cycle.response_complete)
+        unanswered = (
+            between or self._in_headers or not (cycle.response_started or cycle.disconnected)
+        )
         waiting = self._in_headers and cycle is not None and not cycle.response_complete
         if unanswered and not waiting:  # a pipelined request's answer would come too early
             body = problem_json(error)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\n"
-                b"content-length: %d\r\nconnection: close\r\n\r\n%s"
-                % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), body)
+                b"content-length: %d\r\n%sconnection: close\r\n\r\n%s"
+                % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), _SAFE, body)
             )
         if cycle is not None and not self._in_headers:
             cycle.disconnected = True  # the app's own answer would be a second one

@@ -7,7 +7,6 @@ from functools import wraps
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -28,11 +27,8 @@ from stampede.read import (
     thumbnails,
 )
 from stampede.read.cors import Cors
-from stampede.read.metrics_middleware import MetricsMiddleware
-from stampede.read.notes import NotesMiddleware
-from stampede.read.safe_headers import SafeHeaders
+from stampede.read.middleware import AnswerMiddleware
 from stampede.read.service import ReadService, service_of
-from stampede.read.slow_clients import SlowClients
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
@@ -46,12 +42,12 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class _App(Starlette):
-    """Adds headers to every answer, also to that of an error that no handler expected."""
+    """An application with `AnswerMiddleware` around it, also around its answers to bugs."""
 
     origins: Sequence[str] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
-        return SafeHeaders(Cors(super().build_middleware_stack(), self.origins))
+        return AnswerMiddleware(super().build_middleware_stack(), Cors(self.origins))
 
 
 def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
@@ -68,11 +64,6 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
 
     app = _App(
         routes=ROUTES,
-        middleware=[
-            Middleware(MetricsMiddleware),
-            Middleware(SlowClients, settings.client_seconds),
-            Middleware(NotesMiddleware),
-        ],
         exception_handlers={
             StampedeError: error_handlers.on_stampede_error,
             HTTPException: error_handlers.on_http_exception,

@@ -7,7 +7,7 @@ sent): a page needs a token of its own where tokens are demanded.
 
 from collections.abc import Iterable
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -23,7 +23,7 @@ _PREFLIGHT = [
 
 
 class Cors:
-    """ASGI middleware after the Fetch standard, section 3.3.
+    """The headers of the Fetch standard, section 3.3.
 
     Parameters
     ----------
@@ -31,41 +31,38 @@ class Cors:
         Origins like ``https://portal.example``, whose pages may read; ``*`` for all.
     """
 
-    def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
-        self.app = app
+    def __init__(self, origins: Iterable[str]) -> None:
         self._origins = {origin.encode() for origin in origins}
+        # For every origin the same, so a cache needs one copy.
+        self._for_all = _allowing(b"*") if b"*" in self._origins else None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request; add the headers to the response of any other request."""
-        if scope["type"] != "http" or not self._origins:
-            await self.app(scope, receive, send)
-            return
-        request = dict(scope["headers"])
-        headers = self._headers(request.get(b"origin"))
-        if scope["method"] == "OPTIONS" and b"access-control-request-method" in request:
-            answer = [*headers, *_PREFLIGHT]
-            await send({"type": "http.response.start", "status": 204, "headers": answer})
-            await send({"type": "http.response.body"})
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *headers]
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
-
-    def _headers(self, origin: bytes | None) -> Headers:
-        if b"*" in self._origins:  # the same for every origin, so a cache needs one copy
-            return [
-                (b"access-control-allow-origin", b"*"),
-                (b"access-control-expose-headers", _EXPOSED),
-            ]
+    def headers(self, scope: Scope) -> Headers:
+        """What the answer to a request gets."""
+        if self._for_all is not None:
+            return self._for_all
+        if not self._origins:
+            return []
         vary = (b"vary", b"Origin")
+        origin = _header(scope, b"origin")
         if origin is None or origin not in self._origins:
             return [vary]
-        return [
-            (b"access-control-allow-origin", origin),
-            (b"access-control-expose-headers", _EXPOSED),
-            vary,
-        ]
+        return [*_allowing(origin), vary]
+
+    def preflight(self, scope: Scope) -> Headers:
+        """The headers of the answer to a preflight request; empty if the request is none."""
+        if scope["method"] != "OPTIONS" or not self._origins:
+            return []
+        if _header(scope, b"access-control-request-method") is None:
+            return []
+        return [*self.headers(scope), *_PREFLIGHT]
+
+
+def _allowing(origin: bytes) -> Headers:
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", _EXPOSED),
+    ]
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes | None:
+    return next((value for name, value in scope["headers"] if name == wanted), None)

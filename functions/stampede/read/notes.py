@@ -16,8 +16,7 @@ import json
 from contextvars import ContextVar
 from math import ceil
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+Headers = list[tuple[bytes, bytes]]
 
 INCOMPLETE, VIEW_AGE = "Stampede-Incomplete", "Stampede-View-Age"
 
@@ -28,6 +27,25 @@ class Notes:
     def __init__(self) -> None:
         self.reasons: dict[str, None] = {}
         self.view_age = 0.0
+
+    @classmethod
+    def begin(cls) -> "Notes":
+        """The notes of a request that begins in this context."""
+        notes = cls()
+        _notes.set(notes)
+        return notes
+
+    def added_to(self, headers: Headers) -> Headers:
+        """The headers of the answer, with what is noted."""
+        if not self.reasons and not self.view_age:
+            return [*headers]
+        added = [(name, value) for name, value in headers if name != b"cache-control"]
+        added.append((b"cache-control", b"no-store"))
+        if self.reasons:
+            added.append((INCOMPLETE.encode(), ", ".join(self.reasons).encode()))
+        if self.view_age:
+            added.append((VIEW_AGE.encode(), b"%d" % ceil(self.view_age)))
+        return added
 
 
 _notes: ContextVar[Notes | None] = ContextVar("notes", default=None)
@@ -56,30 +74,3 @@ def in_object(document: bytes) -> bytes:
     if why := incomplete():
         return document[:-1] + b', "incomplete": %s}' % json.dumps(why).encode()
     return document
-
-
-class NotesMiddleware:
-    """ASGI middleware that collects the notes of each request and sends them as headers."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and add the headers to its response."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        notes = Notes()
-        _notes.set(notes)
-
-        async def send_with_notes(message: Message) -> None:
-            if message["type"] == "http.response.start" and (notes.reasons or notes.view_age):
-                headers = MutableHeaders(scope=message)
-                headers["Cache-Control"] = "no-store"
-                if notes.reasons:
-                    headers[INCOMPLETE] = ", ".join(notes.reasons)
-                if notes.view_age:
-                    headers[VIEW_AGE] = str(ceil(notes.view_age))
-            await send(message)
-
-        await self.app(scope, receive, send_with_notes)

@@ -11,6 +11,7 @@ import urllib3
 import uvicorn
 
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
+from stampede.events.http_protocol import bounded_protocol
 from stampede.images.thumbnail import thumbnails
 from stampede.store.coverage import Coverage
 from stampede.store.packets import write_packets
@@ -43,7 +44,14 @@ class Reader:
 
 def serving(app) -> Iterator[Reader]:
     """Run an app; use as ``for read in serving(app):``, which ends the server after the block."""
-    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on", proxy_headers=False)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=bounded_protocol(app.state.service.settings.client_seconds),
+        log_level="warning",
+        lifespan="on",
+        proxy_headers=False,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -1,0 +1,10 @@
+"""Headers by which a browser does no more with an answer than show it."""
+
+POLICY = b"content-security-policy"
+SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+NOTHING = (POLICY, b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+"""The policy of answers that set none themselves, as pages do. Browsers show images and JSON with a
+style of their own."""
