@@ -118,6 +118,35 @@ async def test_a_trickled_header_is_dropped() -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["first", "second"])
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST / HTTP/1.1\r\nhost: x\r\n", 408),
+        (EVENT + b"ce-x: " + b"a" * (HEADER_BYTES + 1), 431),
+        (b"\x16\x03\x01 no HTTP\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nno header\r\n\r\n", 400),
+    ],
+)
+async def test_answers_of_the_server_itself_have_safe_headers(
+    sent: bytes, status: int, before: bool
+) -> None:
+    async with serving(Function().endpoint) as connect:
+        reader, writer = await connect()
+        if before:
+            writer.write(EVENT + b"content-length: 0\r\n\r\n")
+            assert (await answer(reader))[0] == 204
+        writer.write(sent)
+        found, headers, body = await answer(reader)
+        assert found == status
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert json.loads(body)["status"] == found
+        assert await is_closed(reader)
+        writer.close()
+
+
 @pytest.mark.parametrize("start", [b"", b"\r\n", EVENT + b"content-length: 0\r\n\r\n\r\n"])
 async def test_an_idle_connection_is_closed(start: bytes) -> None:
     """Also one that sent an empty line, which ends uvicorn's own time-out."""
