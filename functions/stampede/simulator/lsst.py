@@ -34,7 +34,7 @@ FLAGGED = {
     "pixelFlags_saturatedCenter": (34, 5),
     "pixelFlags_streak": (23, 11),
 }
-SIZES = (30,) * 17 + (41, 60, 102)  # pixels; most cutouts are small
+SIZES = (30,) * 47 + (41, 60, 102)  # pixels; the eight real alerts at hand have 30
 
 
 @cache

@@ -39,7 +39,7 @@ def test_simulated_alerts_are_as_large_as_real_ones_and_of_different_objects(
     assert len({object_id for _, object_id in alerts.ids}) > 30
     points = reader(tmp_path).detections(alerts.messages).rows.num_rows
     assert points / 40 == pytest.approx(rows, rel=0.3)
-    assert {"lsst": 140_000, "ztf": 60_000}[survey] < alerts.size < 200_000
+    assert {"lsst": 130_000, "ztf": 60_000}[survey] < alerts.size < 200_000
 
 
 def test_short_cutouts_are_still_fits(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ needs_real = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def lsst():
-    return list(Simulator(1, lsst_share=1, objects=30, null_cutouts=0).alerts(120))
+    return list(Simulator(1, lsst_share=1, objects=60, null_cutouts=0).alerts(240))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def images(alert):
 
 def test_lsst_cutouts_are_fits_like_the_real_ones(lsst):
     shapes = set()
-    for alert in lsst[:40]:
+    for alert in lsst[:60]:
         for kind, image in alert.fits.items():
             with fits.open(io.BytesIO(image)) as hdus:
                 hdus.verify("exception")
