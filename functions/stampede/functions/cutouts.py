@@ -12,6 +12,7 @@ from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
 from stampede.store.schema import CUTOUTS
+from stampede.store.store_clock import StoreClock
 from stampede.store.tables import Table
 
 
@@ -19,10 +20,12 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
     objects = open_objects(settings)
     table = Table(objects, CUTOUTS)
-    decoder = make_batch_decoder(settings)
+    clock = StoreClock(objects)
+    decoder = make_batch_decoder(settings, clock.now_mjd)
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
+        clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
         decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
         coverage = batch.coverage(decoded.faults)

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
@@ -26,8 +26,11 @@ CACHED_BYTES = 64 << 20  # memory that the file keeps between batches: the large
 SECRET_BYTES = 12
 
 
-def make_batch_decoder(settings: Settings) -> BatchDecoder:
-    """A decoder that the kernel kills, with its worker, when it overruns a deadline."""
+def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mjd) -> BatchDecoder:
+    """A decoder that the kernel kills, with its worker, when it overruns a deadline.
+
+    `now_mjd` returns the time, MJD TAI, from which the setting `future_days` counts.
+    """
     registry = SchemaRegistry(settings.schema_registry).schema if settings.schema_registry else None
     seconds = settings.decode_seconds
     return BatchDecoder(

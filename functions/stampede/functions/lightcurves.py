@@ -13,6 +13,7 @@ from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
 from stampede.store.schema import DETECTIONS, PACKETS
+from stampede.store.store_clock import StoreClock
 from stampede.store.tables import Table
 
 
@@ -21,10 +22,12 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
     packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
-    decoder = make_batch_decoder(settings)
+    clock = StoreClock(objects)
+    decoder = make_batch_decoder(settings, clock.now_mjd)
 
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
+        clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
         decoded = decoder.detections(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
         stored = 0

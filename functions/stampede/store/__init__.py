@@ -31,6 +31,7 @@ __all__ = [
     "schema",
     "scrub_state",
     "site_differences",
+    "store_clock",
     "sweep",
     "tables",
     "verification",
