@@ -48,8 +48,8 @@ class Settings(BaseSettings):
     max_alert_bytes: int = Field(16 * MIB, description="a function answers 413 to a larger alert")
     future_days: float = Field(
         1.0,
-        description="a function answers 422 to an alert from further in the future, by the clock of "
-        "the store",
+        description="a function answers 422 to an alert from further in the future, by the "
+        "store's clock",
     )
 
     ztf_programids: str = Field(
