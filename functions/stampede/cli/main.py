@@ -12,6 +12,7 @@ from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.ingest import ingest
 from stampede.cli.reconcile import reconcile
+from stampede.cli.replay import replay
 from stampede.cli.serve import serve
 from stampede.cli.settings import settings, variable_of
 from stampede.cli.setup import setup
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest,
     "audit": audit,
     "reconcile": reconcile,
+    "replay": replay,
     "check-store": check_store,
 }
 GROUPS = {"deadletters": deadletters, "token": token}

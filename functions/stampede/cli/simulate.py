@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, progress_console
+from stampede.cli.options import DATA
+from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to_stderr
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
     from stampede.simulator.packets import SimulatedAlert
 
-LINE_SECONDS = 5.0  # between lines of progress, if stderr is not a terminal
-INTERRUPTED = 130  # exit status after Ctrl-C
 FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import
     "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
     "not-fits"
@@ -85,7 +80,7 @@ def simulate(
     except ValueError as error:
         raise SetupError(str(error)) from error
     to = to or local_kafka()
-    tally = Tally()
+    tally = SimulatedTally()
     with interruptible() as running, progress_to_stderr(alerts, tally) as progress:
         stream = takewhile(lambda _: running(), paced(simulator.alerts(alerts), rate))
         written = write(stream, to, progress)
@@ -104,96 +99,23 @@ def local_kafka() -> str:
     return f"kafka://{system.settings.kafka}"
 
 
-class Tally:
-    """Counts of the alerts written so far."""
+class SimulatedTally(Tally["SimulatedAlert"]):
+    """Counts of the alerts written so far, also by survey and fault."""
 
     def __init__(self) -> None:
-        self.start = time.monotonic()
-        self.alerts = self.bytes = 0
+        super().__init__(lambda alert: len(alert.body))
         self.counts: Counter[str] = Counter()
 
     def add(self, alert: SimulatedAlert) -> None:
         """Count one alert."""
-        self.alerts += 1
-        self.bytes += len(alert.body)
+        super().add(alert)
         self.counts[alert.survey] += 1
         self.counts["duplicates"] += alert.duplicate
         self.counts["corrupt"] += alert.fault is not None
 
     def __str__(self) -> str:
-        seconds = max(time.monotonic() - self.start, 1e-9)
         parts = ", ".join(f"{number:,} {name}" for name, number in self.counts.items() if number)
-        return (
-            f"{self.alerts:,} alerts, {self.bytes / 1e6:,.0f} MB in {seconds:,.1f} s "
-            f"({self.alerts / seconds:,.0f}/s): {parts or 'none'}"
-        )
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """A function that returns False after the first Ctrl-C. A second Ctrl-C ends the command."""
-    stopped = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield lambda: not stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def progress_to_stderr(
-    total: int, tally: Tally
-) -> AbstractContextManager[Callable[[SimulatedAlert], None]]:
-    """A function to call for each written alert: it counts the alert and shows the progress."""
-    if sys.stderr.isatty():
-        return _progress_bar(total, tally)
-    return nullcontext(_progress_lines(total, tally))
-
-
-@contextmanager
-def _progress_bar(total: int, tally: Tally) -> Iterator[Callable[[SimulatedAlert], None]]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("alerts"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=progress_console(), transient=True) as bar:
-        task = bar.add_task("", total=total, speed="")
-
-        def advance(alert: SimulatedAlert) -> None:
-            tally.add(alert)
-            speed = tally.alerts / (time.monotonic() - tally.start)
-            bar.update(task, advance=1, speed=f"{speed:,.0f}/s")
-
-        yield advance
-
-
-def _progress_lines(total: int, tally: Tally) -> Callable[[SimulatedAlert], None]:
-    printed = tally.start
-
-    def print_line(alert: SimulatedAlert) -> None:
-        nonlocal printed
-        tally.add(alert)
-        if time.monotonic() - printed >= LINE_SECONDS:
-            printed = time.monotonic()
-            typer.echo(f"{tally.alerts:,} of {total:,} alerts", err=True)
-
-    return print_line
+        return f"{super().__str__()}: {parts or 'none'}"
 
 
 def paced(alerts: Iterable[SimulatedAlert], rate: float) -> Iterator[SimulatedAlert]:

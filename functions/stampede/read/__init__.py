@@ -2,6 +2,8 @@
 
 __all__ = [
     "app",
+    "images",
     "lookup",
+    "packets",
     "tokens",
 ]
