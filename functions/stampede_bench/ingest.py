@@ -213,7 +213,9 @@ def sizes(subject: str, bucket: S3Objects, total: int) -> Iterator[Figure]:
         ("packs", "packs/"),
         ("runs of cutouts", "tables/cutouts/"),
         ("runs of detections", "tables/detections/"),
-        ("alerts as sent", "alerts/"),
+        ("alerts in their own columns", "alerts/"),
+        ("packets", "packets/"),
+        ("runs of packets", "tables/packets/"),
     ):
         found = [info.size for info in bucket.list(prefix)]
         yield Figure(subject, f"stored in {name}", sum(found) / total, "bytes/alert")
