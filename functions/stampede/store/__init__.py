@@ -21,6 +21,7 @@ __all__ = [
     "packets",
     "packs",
     "pages",
+    "range_file",
     "raw",
     "references",
     "replica",
