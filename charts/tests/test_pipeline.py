@@ -7,7 +7,7 @@ import pytest
 import yaml
 from rendering import CASES, CHART, ROOT, Object, containers, environment, objects, pods, rendered
 
-from stampede.functions import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS
 from stampede.functions.apps import APPS
 from stampede.settings import Settings
 
@@ -210,6 +210,32 @@ def test_an_epoch_is_sent_and_expected() -> None:
         variables = environment(container)
         assert variables["STAMPEDE_TOPIC_EPOCH"] == "2026"
         assert group.rpartition("-")[0] == variables["STAMPEDE_GROUP"]
+
+
+def test_read_asks_one_kafka_and_the_others_none() -> None:
+    """It has the settings of the toolbox, and the certificates to reach that Kafka."""
+    (toolbox,) = objects("full", "Deployment").values()
+    lsst = next(c for c in toolbox["spec"]["template"]["spec"]["containers"] if c["name"] == "lsst")
+    names = ("KAFKA", "TOPICS", "GROUP", "KAFKA_OPTIONS")
+    for name, service in functions("full").items():
+        spec = service["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        variables = environment(container)
+        mounts = {each["mountPath"] for each in container["volumeMounts"]}
+        assert {each["name"] for each in container["volumeMounts"]} <= {
+            each["name"] for each in spec["volumes"]
+        }
+        if name == "read":
+            for variable in names:
+                key = f"STAMPEDE_{variable}"
+                assert variables[key] == environment(lsst)[key]
+            assert {"/etc/stampede/kafka-ca", "/etc/stampede/kafka-client"} <= mounts
+        else:
+            assert "STAMPEDE_TOPICS" not in variables, name
+            assert not any("kafka" in mount for mount in mounts)
+    for service in functions("minimal").values():
+        (container,) = service["spec"]["template"]["spec"]["containers"]
+        assert "STAMPEDE_KAFKA" not in environment(container)
 
 
 def test_a_container_source_sends_dead_letters_to_the_table_of_its_function() -> None:

@@ -81,6 +81,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["broker.create=false"], "broker.name must name an existing Broker"),
     (["functions.cutouts.timeoutSeconds=60"], "functions.cutouts.timeoutSeconds is 60"),
     (["settings.flush_seconds=300"], "functions.cutouts.timeoutSeconds is 300"),
+    (["ledger.source=b"], "there is no sources.b"),
     (["functions.scrub.settings.scrub_seconds=301"], "functions.scrub.timeoutSeconds is 600"),
     (
         [f'sources={{"a": {{{SOURCE}}}}}', "functions.deadletters.enabled=false"],

@@ -113,7 +113,11 @@ class Settings(BaseSettings):
         description='JSON, `{"extensions": {NAME: VALUE}}` set on every event',
     )
     kafka: str = Field("127.0.0.1:9092", description="bootstrap servers")
-    topics: str = Field("", description="comma-separated topics")
+    topics: str = Field(
+        "",
+        description="comma-separated topics; `read` asks Kafka about these, to tell in its ledger "
+        "what is in flight from what is missing",
+    )
     group: str = "stampede"
     topic_epoch: str = Field(
         "",

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.alerts.columns import KINDS
 from stampede.errors import StampedeError
-from stampede.functions import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS
 from stampede.functions.audit import audit
 from stampede.settings import Settings
 from stampede.store.s3 import S3Objects

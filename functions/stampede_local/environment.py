@@ -46,7 +46,19 @@ def of_process(function: str, settings: Settings) -> Environment:
     variables |= {"STAMPEDE_EVENT_KEY": key, "STAMPEDE_SECOND_EVENT_KEY": ""}
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         variables[f"AWS_{name}"] = ""
+    if function == "read" and settings.topics:
+        variables |= of_ledger(settings)
     return variables | {"STAMPEDE_HOST": "127.0.0.1"}
+
+
+def of_ledger(settings: Settings) -> Environment:
+    """For `read`, which asks Kafka what is in flight."""
+    return {
+        "STAMPEDE_KAFKA": settings.kafka,
+        "STAMPEDE_TOPICS": settings.topics,
+        "STAMPEDE_GROUP": settings.group,
+        "STAMPEDE_KAFKA_OPTIONS": json.dumps(settings.kafka_options),
+    }
 
 
 def of_source(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:

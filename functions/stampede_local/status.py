@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from stampede.functions import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS
 from stampede.store import ledger
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.open import open_objects

@@ -16,8 +16,8 @@ from functools import partial
 from pydantic import SecretStr
 
 from stampede.cli.running import UP
+from stampede.events import ALERT_FUNCTIONS
 from stampede.events.access import url_with_key
-from stampede.functions import ALERT_FUNCTIONS
 from stampede.progress import Progress, silent
 from stampede.settings import Settings
 from stampede.store import bucket_notifications

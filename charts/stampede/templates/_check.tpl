@@ -69,4 +69,9 @@
 {{- if lt (float64 $scrub.timeoutSeconds) (mulf 2 (float64 $seconds)) -}}
 {{- fail (printf "functions.scrub.timeoutSeconds is %v: Knative would abort passes, which read for %v s and then check references" $scrub.timeoutSeconds $seconds) -}}
 {{- end -}}
+{{- with .Values.ledger.source -}}
+{{- if not (hasKey $.Values.sources .) -}}
+{{- fail (printf "ledger.source is %s, but there is no sources.%s" . .) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

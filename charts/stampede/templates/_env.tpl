@@ -100,6 +100,19 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- end }}
 
+{{/* For who asks Kafka what of a source is in flight: (list $ NAME SOURCE). */}}
+{{- define "stampede.env.ledger" -}}
+{{- $ := index . 0 -}}
+{{- $source := index . 2 -}}
+{{- include "stampede.env.kafka" (list $ $source) }}
+- name: STAMPEDE_GROUP
+  value: {{ include "stampede.groups" (list $ (index . 1) $source) }}
+{{- with $source.epoch }}
+- name: STAMPEDE_TOPIC_EPOCH
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
+
 {{/* The TLS settings of a source, or nothing if TLS is disabled. */}}
 {{- define "stampede.tls" -}}
 {{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
@@ -150,13 +163,7 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- include "stampede.env.store" (list $ "toolbox") }}
 {{- include "stampede.env.replica" $ | trim | nindent 0 }}
 {{- if $source }}
-{{- include "stampede.env.kafka" (list $ $source) | nindent 0 }}
-- name: STAMPEDE_GROUP
-  value: {{ include "stampede.groups" (list $ (index . 1) $source) }}
-{{- with $source.epoch }}
-- name: STAMPEDE_TOPIC_EPOCH
-  value: {{ . | quote }}
-{{- end }}
+{{- include "stampede.env.ledger" . | nindent 0 }}
 {{- end }}
 {{- $urls := dict -}}
 {{- range include "stampede.functions" $ | fromYamlArray }}{{ $_ := set $urls . (include "stampede.url" (list $ .)) }}{{ end }}

@@ -15,7 +15,7 @@ import typer
 
 from stampede.cli.options import DATA, Data, progress_console, results_console
 from stampede.errors import SetupError
-from stampede.functions import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,6 +1,7 @@
 """Events: the HTTP endpoint of a function, and what sends events to it (source, relay, broker)."""
 
 __all__ = [
+    "ALERT_FUNCTIONS",
     "access",
     "answer",
     "batching",
@@ -12,6 +13,8 @@ __all__ = [
     "event",
     "event_endpoint",
     "http_protocol",
+    "kafka_gaps",
+    "kafka_topics",
     "notification_relay",
     "oidc",
     "record",
@@ -25,3 +28,6 @@ __all__ = [
     "worker",
     "workers",
 ]
+
+ALERT_FUNCTIONS = {"cutouts": "cutouts", "lightcurves": "detections"}
+"""The functions that take alerts, and the table that each fills."""

@@ -88,9 +88,9 @@ class TopicIds:
                 ids[topic] = topic_id
         return ids
 
-    def wait(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of these topics, by name, at the latest after `ANSWER_SECONDS`."""
+    def wait(self, topics: Collection[str], seconds: float = ANSWER_SECONDS) -> dict[str, str]:
+        """The ids of these topics, by name, at the latest after that time."""
         self._pending = {}
         self.ask(topics)
-        wait(self._pending.values(), ANSWER_SECONDS)
+        wait(self._pending.values(), seconds)
         return self.answer()

@@ -1,7 +1,6 @@
 """The functions that handle events, and what they share."""
 
 __all__ = [
-    "ALERT_FUNCTIONS",
     "alert_check",
     "apps",
     "audit",
@@ -17,6 +16,3 @@ __all__ = [
     "scrub",
     "server",
 ]
-
-ALERT_FUNCTIONS = {"cutouts": "cutouts", "lightcurves": "detections"}
-"""The functions that take alerts, and the table that each fills."""

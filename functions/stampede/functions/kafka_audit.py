@@ -6,24 +6,18 @@ can tell.
 """
 
 import random
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from stampede.deadletters.stored import AlertCheck
+from stampede.events.kafka_gaps import GAP_MESSAGES, KafkaGaps
 from stampede.events.record import Record
-from stampede.functions import ALERT_FUNCTIONS
-from stampede.functions.intervals import count, joined, named, within
 from stampede.functions.kafka_samples import ANEW, LEAST, SAMPLES, chosen, differing
-from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
-from stampede.store.coverage import Coverage, Interval, PartitionId, split_topic_key, topic_key
+from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
+from stampede.store.intervals import named, within
 from stampede.store.ledger import Account, Entry
 from stampede.store.objects import Objects
-
-KAFKA_ID = re.compile("[A-Za-z0-9_-]{22}")
-GAP_MESSAGES = 5000  # most messages that are read to learn which gaps are messages
-FUNCTIONS = {table: function for function, table in ALERT_FUNCTIONS.items()}
 
 
 class KafkaAudit:
@@ -47,14 +41,10 @@ class KafkaAudit:
         self._settings = settings
         self._topics = list(dict.fromkeys(topics))
         self._check = check
-        self._kafka = KafkaTopics(settings)
-        self._keys: dict[str, str] = {}
-        self._spans: dict[PartitionId, Interval] = {}
-        self._committed: dict[str, Mapping[PartitionId, int | None]] = {}
+        self._gaps = KafkaGaps(settings, self._topics, gap_messages=GAP_MESSAGES)
+        self._kafka = self._gaps.kafka
         self.same: dict[str, str] = {}  # other keys of a present topic, and its key
-        self._ids: dict[str, str] = {}
         self._faults: dict[tuple[str, PartitionId], list[str]] = defaultdict(list)
-        self._lookups = GAP_MESSAGES
 
     def __enter__(self) -> "KafkaAudit":
         return self
@@ -64,27 +54,7 @@ class KafkaAudit:
 
     def expected(self) -> dict[PartitionId, Interval]:
         """The offsets that Kafka has or had of each partition, by topic key."""
-        self._ids = self._kafka.topic_ids(self._topics)
-        epoch = self._settings.topic_epoch
-        self._keys = {
-            topic: topic_key(topic, epoch or self._ids.get(topic)) for topic in self._topics
-        }
-        watermarks = self._kafka.watermarks(self._topics)
-        if not watermarks:
-            return {}
-        # Read before the store: what a group has committed must be stored by then.
-        for table, function in FUNCTIONS.items():
-            group = f"{self._settings.group}-{function}"
-            self._committed[table] = self._kafka.committed(group, list(watermarks))
-        expected = {}
-        for partition, (low, high) in watermarks.items():
-            topic, number = partition
-            self._spans[self._keys[topic], number] = low, high
-            # A group that stood below Kafka's first offset: Kafka has deleted what lies between.
-            known = [position[partition] for position in self._committed.values()]
-            lowest = min((c for c in known if c is not None), default=low)
-            expected[self._keys[topic], number] = min(low, lowest), high
-        return expected
+        return self._gaps.expected()
 
     def settle(
         self, accounts: Mapping[str, Account], objects: Objects, seen: Coverage | None = None
@@ -101,12 +71,12 @@ class KafkaAudit:
         known = Coverage.union(account.all for account in accounts.values()) | (seen or Coverage())
         keys = {key for key, _ in known.partitions()}
         ends = {
-            (self._keys[topic], number): high
+            (self._gaps.keys[topic], number): high
             for (topic, number), (_, high) in self._kafka.watermarks(self._topics).items()
         }
         for topic in self._topics:
-            key = self._keys[topic]
-            for wanted in sorted(other for other in keys if self._may_be(topic, other)):
+            key = self._gaps.keys[topic]
+            for wanted in sorted(other for other in keys if self._gaps.may_be(topic, other)):
                 found = self._beyond(accounts, wanted, key, ends)
                 if self._check:
                     samples = self._samples(topic, wanted, accounts)
@@ -123,48 +93,19 @@ class KafkaAudit:
         """
         return {table: account.renamed(self.same) for table, account in accounts.items()}
 
-    def _may_be(self, topic: str, key: str) -> bool:
-        """Whether offsets under a key may be those of the topic that Kafka has now."""
-        name, topic_id = split_topic_key(key)
-        if name != topic:
-            return False
-        if topic_id is None or key == self._keys[topic] or topic_id == self._ids.get(topic):
-            return True
-        # An epoch, and this source asks Kafka for ids now.
-        return not self._settings.topic_epoch and not KAFKA_ID.fullmatch(topic_id)
-
     def judge(self, entry: Entry, account: Account) -> Entry:
         """The entry with what Kafka tells of its offsets."""
-        if entry.topic not in self._keys:
+        keys = self._gaps.keys
+        if entry.topic not in keys:
             return entry
         key = topic_key(entry.topic, entry.topic_id)
-        partition = key, entry.partition
-        faults = list(self._faults.get((entry.table, partition), ()))
-        if key != self._keys[entry.topic]:
-            present = self._keys[entry.topic].partition("@")[2] or "no id"
+        faults = tuple(self._faults.get((entry.table, (key, entry.partition)), ()))
+        if key != keys[entry.topic]:
+            present = keys[entry.topic].partition("@")[2] or "no id"
             note = f"of an earlier topic of this name; Kafka's now has the id {present}"
             return entry._replace(notes=(note, *faults))
-        low, high = self._spans.get(partition, (entry.low, entry.high))
-        committed = self._committed[entry.table].get((entry.topic, entry.partition))
-        gaps = entry.missing
-        forgotten = within(gaps, 0, low)
-        due = within(gaps, low, high if committed is None else committed)
-        missing = self._messages(entry, due)
-        in_flight = [] if committed is None else self._waiting(entry, within(gaps, committed, high))
-        skipped = entry.missing_count - count(forgotten) - count(missing) - count(in_flight)
-        if forgotten:
-            faults.append(f"Kafka deleted {named(forgotten)} before they were stored")
-        if not account.all.intervals(*partition):
-            if low and not forgotten:
-                faults.append(f"Kafka deleted offsets 0 to {low - 1:,} before any was stored")
-            if missing:
-                faults.append("nothing of this partition was ever stored")
-        return entry._replace(
-            missing=[*forgotten, *missing],
-            in_flight=in_flight,
-            not_messages=entry.not_messages + skipped,
-            faults=tuple(faults),
-        )
+        judged = self._gaps.judge(entry, account)
+        return judged._replace(faults=faults + judged.faults)
 
     def _beyond(
         self,
@@ -197,7 +138,7 @@ class KafkaAudit:
         partitions = [number for key, number in claimed.partitions() if key == wanted]
         samples = {}
         for partition in partitions:
-            low, high = self._spans.get((self._keys[topic], partition), (0, 0))
+            low, high = self._gaps.spans.get((self._gaps.keys[topic], partition), (0, 0))
             spans = within(claimed.intervals(wanted, partition), low, high)
             wish = max(LEAST, SAMPLES // len(partitions))
             messages = [
@@ -206,29 +147,3 @@ class KafkaAudit:
             ]
             samples[partition] = list({m.offset: m for m in messages if m is not None}.values())
         return samples
-
-    def _messages(self, entry: Entry, gaps: Sequence[Interval]) -> list[Interval]:
-        """The parts of `gaps` that are messages, or that were too many to look at."""
-        found: list[Interval] = []
-        for low, high in sorted(gaps, key=lambda gap: gap[1] - gap[0]):
-            at = low
-            while at < high:
-                if not self._lookups:
-                    found.append((at, high))
-                    break
-                self._lookups -= 1
-                message = self._kafka.message(entry.topic, entry.partition, at)
-                if message is None or message.offset >= high:
-                    break
-                at = message.offset + 1
-                found.append((at - 1, at))
-        return joined(found)
-
-    def _waiting(self, entry: Entry, gaps: Sequence[Interval]) -> list[Interval]:
-        """The gaps, each from its first message; those without any are left out."""
-        found = []
-        for low, high in gaps:
-            message = self._kafka.message(entry.topic, entry.partition, low)
-            if message is not None and message.offset < high:
-                found.append((message.offset, high))
-        return found

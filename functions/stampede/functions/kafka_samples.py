@@ -8,8 +8,8 @@ from stampede.deadletters.stored import AT_ONCE, AlertCheck
 from stampede.errors import NotFound, Undecodable
 from stampede.events.event import Event
 from stampede.events.record import Record
-from stampede.functions.intervals import count
 from stampede.store.coverage import Interval, PartitionId
+from stampede.store.intervals import count
 from stampede.store.ledger import Account
 from stampede.store.objects import Objects
 

@@ -24,7 +24,7 @@ async def front_page(request: Request) -> Response:
     """`/`: what is stored, and a form to find it."""
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
-    return _html(pages.front_page(page.entries))
+    return _html(pages.front_page(page.entries, page.asked))
 
 
 async def object_page(request: Request) -> Response:

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from stampede.read.ledger_cache import LedgerPage
 from stampede.read.service import service_of
 from stampede.store.coverage import topic_key
+from stampede.store.ledger_json import entry_json
 
 
 async def get_ledger(request: Request) -> Response:
@@ -17,26 +18,19 @@ async def get_ledger(request: Request) -> Response:
     return JSONResponse(as_json(page), headers={"Cache-Control": "no-cache"})
 
 
-def as_json(page: LedgerPage) -> dict[str, list[dict[str, Any]]]:
-    """One item per table and topic partition; intervals of offsets are half-open."""
+def as_json(page: LedgerPage) -> dict[str, Any]:
+    """One item per table and topic partition; intervals of offsets are half-open.
+
+    The fields are those of `stampede audit --json`, and the intervals that are stored.
+    """
     items = []
     for entry in page.entries:
         stored, dead_lettered, *_ = page.accounts[entry.table]
         partition = topic_key(entry.topic, entry.topic_id), entry.partition
-        items.append(
-            {
-                "table": entry.table,
-                "topic": entry.topic,
-                "topic_id": entry.topic_id,
-                "partition": entry.partition,
-                "low": entry.low,
-                "high": entry.high,
-                "stored": {"count": entry.stored, "intervals": stored.intervals(*partition)},
-                "dead_lettered": {
-                    "count": entry.dead_lettered,
-                    "intervals": dead_lettered.intervals(*partition),
-                },
-                "missing": {"count": entry.missing_count, "intervals": entry.missing},
-            }
-        )
-    return {"ledger": items}
+        item = entry_json(entry)
+        item["stored"]["intervals"] = stored.intervals(*partition)
+        item["dead_lettered"]["intervals"] = dead_lettered.intervals(*partition)
+        if partition[0] not in page.asked:
+            item["in_flight"] = None
+        items.append(item)
+    return {"ledger": items, "kafka": {"asked": bool(page.asked), "error": page.error}}

@@ -1,42 +1,115 @@
 """The completeness ledger, read from the store every few seconds at most."""
 
-import time
-from typing import NamedTuple
+from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from stampede.errors import SetupError
 from stampede.read.lookup import Lookup
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.ledger import Account, Entry, accounts, entries, expected
+
+if TYPE_CHECKING:
+    from stampede.events.kafka_gaps import KafkaGaps
 
 MAX_AGE = 5.0
 """Seconds: reading the ledger takes a listing of every table and of all dead letters."""
 
 
+PATIENCE = 3.0
+"""Seconds that each answer of Kafka may take: a page waits for them."""
+GAP_MESSAGES = 500
+"""Most messages that are read for a page, to learn which gaps are messages."""
+PAUSE = 60.0
+"""Seconds until Kafka is asked again after it did not answer."""
+
+log = structlog.get_logger()
+
+
 class LedgerPage(NamedTuple):
-    """The ledger as of one reading."""
+    """The ledger as of one reading.
+
+    `asked` are the keys of the topics that Kafka was asked about: of these the messages in flight
+    are known. `error` says why Kafka was not asked.
+    """
 
     accounts: dict[str, Account]
     entries: list[Entry]
+    asked: frozenset[str] = frozenset()
+    error: str | None = None
 
 
 class LedgerCache:
     """Reads the ledger again if the last reading is older than `MAX_AGE`.
 
+    If the settings name topics, Kafka is asked which offsets are in flight, as `audit` does.
     Use it in one thread: whoever asks during a reading waits for that thread, and shares it.
     """
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Lookup, settings: Settings) -> None:
         self._objects = lookup.objects
+        self._settings = settings
+        self._topics = [topic.strip() for topic in settings.topics.split(",") if topic.strip()]
         self._tables = {
             table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
         }
         self._letters = DeadLetterOffsets(lookup.objects)
         self._read_at = float("-inf")
+        self._silent: str | None = None
+        self._silent_until = float("-inf")
         self._page = LedgerPage({}, [])
 
     def page(self) -> LedgerPage:
-        """What is stored, dead-lettered and missing. Raises `StoreDown`."""
+        """What is stored, dead-lettered, missing and in flight. Raises `StoreDown`."""
         if time.monotonic() - self._read_at > MAX_AGE:
-            by_table = accounts(self._objects, self._tables, self._letters)
-            self._page = LedgerPage(by_table, entries(by_table, expected(self._objects, {})))
+            self._page = self._read()
             self._read_at = time.monotonic()
         return self._page
+
+    def _read(self) -> LedgerPage:
+        known = expected(self._objects, {})
+        ingested = {topic for topic, _ in known}
+        topics = [topic for topic in self._topics if topic not in ingested]
+        if topics and time.monotonic() >= self._silent_until:
+            from stampede.events.kafka_gaps import KafkaGaps  # the client costs time and memory
+
+            try:
+                with KafkaGaps(self._settings, topics, PATIENCE, GAP_MESSAGES) as kafka:
+                    return self._read_with(kafka, known)
+            except SetupError as error:
+                log.warning("the ledger does without Kafka", why=error.message)
+                self._silent, self._silent_until = error.message, time.monotonic() + PAUSE
+        by_table = self._accounts()
+        why = self._silent if topics else None
+        return LedgerPage(by_table, entries(by_table, known), error=why)
+
+    def _read_with(self, kafka: KafkaGaps, known: dict[PartitionId, Interval]) -> LedgerPage:
+        """The ledger and what Kafka tells of it. Raises `SetupError`, `StoreDown`."""
+        spans = kafka.expected()  # before the store: see there
+        by_table = self._accounts()
+        seen = Coverage.union(account.all for account in by_table.values())
+        others = {key for key, _ in seen.partitions()} - set(kafka.keys.values())
+        # Offsets under another key may be the same topic's: `audit` finds that out from samples.
+        asked = frozenset(
+            key
+            for topic, key in kafka.keys.items()
+            if not any(kafka.may_be(topic, other) for other in others)
+        )
+        found = entries(
+            by_table, known | {at: span for at, span in spans.items() if at[0] in asked}
+        )
+        judged = [
+            kafka.judge(entry, by_table[entry.table])
+            if topic_key(entry.topic, entry.topic_id) in asked
+            else entry
+            for entry in found
+        ]
+        return LedgerPage(by_table, judged, asked)
+
+    def _accounts(self) -> dict[str, Account]:
+        return accounts(self._objects, self._tables, self._letters)

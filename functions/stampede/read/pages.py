@@ -19,6 +19,7 @@ from stampede.read.locations import CutoutLocation
 from stampede.read.plot import Axis, light_curve_svg
 from stampede.read.points import BANDS
 from stampede.read.ticks import date_of
+from stampede.store.coverage import topic_key
 from stampede.store.ledger import Entry
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ class Totals(NamedTuple):
     stored: int
     dead_lettered: int
     missing: int
+    in_flight: int | None
 
 
-def front_page(entries: Sequence[Entry]) -> str:
-    """What is stored, and a form to find it."""
+def front_page(entries: Sequence[Entry], asked: Collection[str] = ()) -> str:
+    """What is stored, and a form to find it; Kafka was `asked` about these topics."""
     by_topic: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
         topic_id = entry.topic_id or ""
@@ -104,10 +106,13 @@ def front_page(entries: Sequence[Entry]) -> str:
             stored=sum(entry.stored for entry in group),
             dead_lettered=sum(entry.dead_lettered for entry in group),
             missing=sum(entry.missing_count for entry in group),
+            in_flight=sum(entry.in_flight_count for entry in group)
+            if topic_key(topic, topic_id or None) in asked
+            else None,
         )
         for (topic, topic_id, table), group in sorted(by_topic.items())
     ]
-    return _page("front.html", totals=totals)
+    return _page("front.html", totals=totals, kafka_asked=bool(asked))
 
 
 class ShownAlert(NamedTuple):

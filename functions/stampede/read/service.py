@@ -109,7 +109,7 @@ class ReadService:
             QueryLimit(settings.bulk_queries),
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
-            LedgerCache(lookup),
+            LedgerCache(lookup, settings),
             ThreadRunner(1, "ledger"),
         )
 

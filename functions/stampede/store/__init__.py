@@ -11,6 +11,7 @@ __all__ = [
     "coverage",
     "dead_letter_offsets",
     "holders",
+    "intervals",
     "ledger",
     "ledger_json",
     "memory",

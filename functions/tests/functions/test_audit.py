@@ -9,8 +9,8 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
+from stampede.events.kafka_topics import KafkaTopics
 from stampede.functions.audit import MissingObjects, audit, missing_by_kind
-from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.ledger import expect
@@ -163,7 +163,7 @@ def test_files_need_no_kafka(objects) -> None:
 def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("stampede.functions.kafka_topics.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("stampede.events.kafka_topics.ANSWER_SECONDS", 0.5)
     with pytest.raises(
         SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
     ):

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.events.event import Position, coverage_of_positions
+from stampede.events.kafka_topics import KafkaTopics
 from stampede.functions.audit import audit
-from stampede.functions.kafka_topics import KafkaTopics
 from stampede.settings import Settings
 from stampede.store.coverage import topic_key
 from stampede.store.ledger import Entry

@@ -1,4 +1,4 @@
-"""What Kafka itself knows of topics: the other side of the comparison that `audit` makes."""
+"""What Kafka itself knows of topics: the other side of the comparison that the ledger makes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,11 +29,12 @@ T = TypeVar("T")
 class KafkaTopics:
     """Reads what Kafka has of topics, as a consumer that joins no group and commits nothing.
 
-    A context manager. Its methods raise `SetupError` if Kafka does not answer or lacks a topic.
+    A context manager. Its methods raise `SetupError` if Kafka does not answer within `patience`
+    seconds, or lacks a topic.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, patience: float = ANSWER_SECONDS) -> None:
+        self._settings, self._patience = settings, patience
         options: dict[str, Any] = {
             "bootstrap.servers": settings.kafka,
             "group.id": "stampede-audit",
@@ -57,12 +58,12 @@ class KafkaTopics:
         """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
         for topic in topics:
             self.partitions(topic)  # raises an error for a topic that does not exist
-        return TopicIds(self._settings).wait(topics)
+        return TopicIds(self._settings).wait(topics, self._patience)
 
     def partitions(self, topic: str) -> list[int]:
         """Numbers of the partitions of a topic."""
         try:
-            metadata = self._consumer.list_topics(topic, ANSWER_SECONDS).topics[topic]
+            metadata = self._consumer.list_topics(topic, self._patience).topics[topic]
         except KafkaException as error:
             raise self._silent(error) from None
         if metadata.error:
@@ -88,7 +89,7 @@ class KafkaTopics:
         consumer = Consumer(self._options | {"group.id": group})
         try:
             wanted = [TopicPartition(*partition) for partition in partitions]
-            answers = _patiently(lambda: consumer.committed(wanted, ANSWER_SECONDS))
+            answers = _patiently(lambda: consumer.committed(wanted, self._patience), self._patience)
         except KafkaException:
             return dict.fromkeys(partitions)
         finally:
@@ -112,7 +113,7 @@ class KafkaTopics:
             self._consumer.assign([TopicPartition(topic, number, offset)])
             self._reading, self._asked, self._last = partition, offset, None
         while self._last is None or self._last.offset < offset:
-            message = self._consumer.poll(ANSWER_SECONDS)
+            message = self._consumer.poll(self._patience)
             if message is None:
                 raise SetupError(f"Kafka at {self._settings.kafka}: {topic}/{number} does not read")
             error = message.error()
@@ -130,7 +131,7 @@ class KafkaTopics:
     def _watermarks(self, partition: TopicPartition) -> Interval:
         ask = self._consumer.get_watermark_offsets
         try:
-            return _patiently(lambda: ask(partition, ANSWER_SECONDS))
+            return _patiently(lambda: ask(partition, self._patience), self._patience)
         except KafkaException as error:
             raise self._silent(error) from None
 
@@ -152,9 +153,9 @@ class KafkaTopics:
         self.close()
 
 
-def _patiently(ask: Callable[[], T]) -> T:
+def _patiently(ask: Callable[[], T], seconds: float) -> T:
     """What `ask` returns, asked again while Kafka elects a leader. Raises `KafkaException`."""
-    deadline = time.monotonic() + ANSWER_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return ask()
