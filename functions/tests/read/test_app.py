@@ -62,9 +62,14 @@ def test_the_ledger_accounts_for_every_offset():
             "partition": 0,
             "low": 10,
             "high": 15,
+            "received": 5,
             "stored": {"count": 3, "intervals": [[10, 12], [14, 15]]},
             "dead_lettered": {"count": 1, "intervals": [[12, 13]]},
             "missing": {"count": 1, "intervals": [[13, 14]]},
+            "in_flight": None,
+            "not_messages": 0,
+            "faults": [],
+            "notes": [],
         }
         assert lines["cutouts"] == cutouts
         assert lines["detections"]["missing"] == {"count": 2, "intervals": [[12, 14]]}
