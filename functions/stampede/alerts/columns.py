@@ -239,10 +239,16 @@ THUMBNAIL_LOCATION = pa.schema(
             for name in ("pack", "offset", "length")
         ),
         CUTOUT_LOCATION.field("crc32"),
+        pa.field(
+            "redrawn",
+            pa.int32(),
+            True,
+            {"doc": "how often it was drawn again because it was wrong; null if never"},
+        ),
     ]
 )
 THUMBNAIL_KEY = ("alert_id", "survey")
-THUMBNAIL_PRECEDENCE = CUTOUT_LOCATION_PRECEDENCE
+THUMBNAIL_PRECEDENCE = ("redrawn", *CUTOUT_LOCATION_PRECEDENCE)
 
 # Location of a packet: the columns of the table `packets`. A page holds many packets.
 PACKET_LOCATION = pa.schema(

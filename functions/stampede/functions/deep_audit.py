@@ -2,12 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from stampede.errors import Damaged
 from stampede.functions.findings import Findings
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.restore import Restorer
 from stampede.functions.scrub import Fault, Scrub, Totals
+from stampede.functions.thumbnail_check import STALE
+from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
 from stampede.store.retention import Retention
@@ -64,6 +68,7 @@ def _scrub(
             Retention.of(settings).expired,
             report,
             count,
+            draw=name == "store",  # the second site has copies of these thumbnails
         ).run()
     if len(names) == 2:
         for fault in _differences(settings):
@@ -85,23 +90,31 @@ def _differences(settings: Settings) -> list[Fault]:
 
 
 def _mend(settings: Settings, faults: Sequence[Fault]) -> None:
-    if settings.replica:
-        mend_keys(settings, {fault.key for fault in faults})
+    mend(settings, faults)
     chosen = settings.model_copy(update={"reconcile": MENDING})
     Reconciler(chosen).run(everything=True)
 
 
-def mend_keys(settings: Settings, keys: Iterable[str]) -> None:
-    """Copy each of these objects from the site where it is whole. Raises `StoreDown`."""
-    restorer = Restorer(
-        open_objects(settings),
-        open_replica(settings),
-        Findings(True, lambda finding: None),
-        True,
-        Retention.of(settings).expired,
-    )
-    try:
-        for key in sorted(keys):
-            restorer.mend_key(key)
-    finally:
-        restorer.close()
+def mend(settings: Settings, faults: Iterable[Fault]) -> None:
+    """Copy what is damaged or lost from the site where it is whole; draw wrong thumbnails again.
+
+    Raises `StoreDown`.
+    """
+    faults = list(faults)
+    if settings.replica:
+        restorer = Restorer(
+            open_objects(settings),
+            open_replica(settings),
+            Findings(True, lambda finding: None),
+            True,
+            Retention.of(settings).expired,
+        )
+        try:
+            for key in sorted({fault.key for fault in faults if fault.why != STALE}):
+                restorer.mend_key(key)
+        finally:
+            restorer.close()
+    drawing = Thumbnails(settings)
+    for key in sorted({fault.key for fault in faults if fault.why == STALE}):
+        with suppress(Damaged):  # meanwhile: the next audit names it
+            drawing.make(key, again=True)

@@ -1,7 +1,8 @@
 """scrub: reads the whole store again and again, a bounded time at each event of a timer.
 
 A pass goes on where the last one ended (`store.scrub_state`). What it finds damaged or lost is
-restored from the other site at once, if there is one. What is left is looked at again in each pass.
+restored from the other site at once, if there is one, and wrong thumbnails are drawn again. What
+is left is looked at again in each pass.
 """
 
 import time
@@ -12,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from stampede import metrics
-from stampede.functions.deep_audit import mend_keys
+from stampede.functions.deep_audit import mend
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.settings import Settings
 from stampede.store import scrub_state
@@ -46,8 +47,8 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
             totals, last = scrub.read_on(state.after, deadline)
         scrub.look_again(known - _keys(found))
     left = found
-    if found and settings.replica:
-        mend_keys(settings, _keys(found))
+    if found:
+        mend(settings, found)
         left = list[Fault]()
         with _scrub(settings, name, site, left) as scrub:
             scrub.look_again(_keys(found))
@@ -80,7 +81,8 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
 
 
 def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
-    return Scrub(name, site, Retention.of(settings).expired, found.append)
+    draw = name == "store"  # the second site has copies of these thumbnails
+    return Scrub(name, site, Retention.of(settings).expired, found.append, draw=draw)
 
 
 def _keys(faults: Iterable[Fault]) -> set[str]:

@@ -11,6 +11,7 @@ Unlike alerts, packs need no worker process: no code here that reads foreign byt
 import asyncio
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from stampede import metrics
@@ -48,8 +49,11 @@ class Thumbnails:
             async with self._drawing:
                 await asyncio.to_thread(self.make, key)
 
-    def make(self, key: str) -> None:
-        """Store the thumbnails of one pack. Raises `StoreDown`, `Damaged`."""
+    def make(self, key: str, again: bool = False) -> None:
+        """Store the thumbnails of one pack; `again` to replace wrong ones.
+
+        Raises `StoreDown`, `Damaged`.
+        """
         watch = Stopwatch()
         try:
             cutouts, coverage = self._read(key)
@@ -65,7 +69,7 @@ class Thumbnails:
         watch.lap("pack")
         self._objects.put(pack.key, pack.data, pack.sha256)
         watch.lap("put")
-        self._table.append(pack.locations, coverage)
+        self._table.append(self._redrawn(pack.locations) if again else pack.locations, coverage)
         watch.lap("index")
         metrics.count_flush("thumbnails", drawn.rows.num_rows, len(pack.data), watch.laps)
         for outcome, number in drawn.panels.items():
@@ -78,6 +82,15 @@ class Thumbnails:
             bytes=len(pack.data),
             milliseconds=round(1000 * sum(watch.laps.values())),
         )
+
+    def _redrawn(self, locations: pa.Table) -> pa.Table:
+        """The rows, such that they win over all that the table has now."""
+        self._table.refresh()
+        before = self._table.lookup(locations["alert_id"].unique().to_pylist())["redrawn"]
+        number = pa.scalar((pc.max(before).as_py() or 0) + 1, pa.int32())
+        at = locations.schema.get_field_index("redrawn")
+        field = locations.schema.field(at)
+        return locations.set_column(at, field, pa.repeat(number, len(locations)))
 
     def _read(self, key: str) -> tuple[pa.Table, Coverage]:
         """The cutouts of a pack, verified. Raises `NotFound`, `StoreDown`, `Damaged`."""

@@ -126,6 +126,8 @@ def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
         "crc32": pa.array(_checksums(offsets, lengths, data), pa.uint32()),
     }
     schema = spec.locations.schema
+    if "redrawn" in schema.names:
+        columns["redrawn"] = pa.nulls(len(images), pa.int32())
     locations = rows.select([name for name in schema.names if name not in columns])
     for name, values in columns.items():
         locations = locations.append_column(name, pc.if_else(absent, None, values))

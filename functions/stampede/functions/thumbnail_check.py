@@ -1,0 +1,76 @@
+"""Finds thumbnails that are not what the cutouts of their alert show.
+
+They may have been drawn before a pack was mended, by a machine with bad memory, or by an earlier
+version that draws differently. They are compared pixel by pixel: another version of a library may
+encode the same picture in other bytes.
+"""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from isal import isal_zlib
+from PIL import Image
+
+from stampede.errors import NotFound
+from stampede.images.thumbnail import thumbnails
+from stampede.store.objects import Objects
+from stampede.store.packs import read_rows
+from stampede.store.tables import Table
+
+STALE = "its thumbnails are not what its cutouts show"
+
+
+def stale(data: bytes, key: str, winners: pa.Table, table: Table) -> bool:
+    """Whether a pack of cutouts has an alert with another thumbnail than its cutouts give.
+
+    Alerts without a thumbnail, and those whose cutouts readers get from another pack, do not count.
+
+    Parameters
+    ----------
+    data
+        The pack, verified.
+    winners
+        The rows of the table `cutouts` of its alerts.
+    table
+        The table `thumbnails`.
+
+    Raises `StoreDown`.
+    """
+    here, elsewhere = set[tuple[int, str]](), set[tuple[int, str]]()
+    for row in winners.filter(pc.is_valid(winners["pack"])).to_pylist():
+        (here if row["pack"] == key else elsewhere).add((row["alert_id"], row["survey"]))
+    shown = here - elsewhere
+    places = {
+        (row["alert_id"], row["survey"]): row
+        for row in table.lookup(sorted({alert_id for alert_id, _ in shown})).to_pylist()
+    }
+    rows, _ = read_rows(data, key)
+    names = zip(rows["alert_id"].to_pylist(), rows["survey"].to_pylist(), strict=True)
+    wanted = pa.array([name in shown and name in places for name in names], pa.bool_())
+    for drawn in thumbnails(rows.filter(wanted)).rows.to_pylist():
+        place = places[drawn["alert_id"], drawn["survey"]]
+        png = drawn["png"]
+        same = (place["length"], place["crc32"]) == (len(png), isal_zlib.crc32(png))
+        if not same and _differs(table.objects, place, png):
+            return True
+    return False
+
+
+def _differs(objects: Objects, place: dict, png: bytes) -> bool:
+    """Whether the stored picture has other pixels; False if it is lost or damaged."""
+    try:
+        stored = objects.get(place["pack"], place["offset"], place["length"])
+    except NotFound:
+        return False
+    if place["crc32"] not in (None, isal_zlib.crc32(stored)):
+        return False  # the pack of thumbnails is damaged: that is another fault
+    try:
+        return not np.array_equal(_pixels(stored), _pixels(png))
+    except Exception:  # whatever it is, it is no picture
+        return True
+
+
+def _pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))

@@ -1,0 +1,169 @@
+"""Thumbnails that are not what their cutouts show are found, drawn again, and then served."""
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.functions.compact import compact_tables
+from stampede.functions.deep_audit import deep_audit
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.scrub_rounds import scrub_sites
+from stampede.functions.thumbnail_check import STALE
+from stampede.functions.thumbnails import Thumbnails
+from stampede.images.thumbnail import thumbnail
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store import scrub_state
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import Pack, write_pack
+from stampede.store.schema import CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.tables import Table
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import serving
+from tests.support.rows import cutout
+from tests.support.two_sites import TODAY
+
+ALERTS = range(1, 7)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(store=f"file://{tmp_path}/first", grace_seconds=0, fanout=2)
+
+
+def files_of(alert: int, damaged: bool = False) -> list[bytes]:
+    """The cutouts of an alert; with `damaged` one pixel of one alert's is another."""
+    images = [source(seed=10 * alert + number) for number in range(3)]
+    if damaged and alert == 3:
+        images[1] = images[1].copy()
+        images[1][20, 20] += 300
+    return [ztf(image) for image in images]
+
+
+def pack_of(damaged: bool = False, alerts: range = ALERTS, salt: int = 0) -> Pack:
+    rows = [
+        cutout(alert, kind, file, TODAY + 0.5)
+        for alert in alerts
+        for kind, file in zip(KINDS, files_of(alert, damaged), strict=True)
+    ]
+    coverage = Coverage.of({("alerts", salt): alerts})
+    return write_pack(pa.Table.from_pylist(rows, CUTOUT), coverage)
+
+
+def stored(objects: Objects) -> Pack:
+    pack = pack_of()
+    objects.put(pack.key, pack.data)
+    Table(objects, CUTOUTS).append(pack.locations, Coverage.of({("alerts", 0): ALERTS}))
+    return pack
+
+
+def draw_wrong(settings: Settings, salt: int = 0) -> None:
+    """Thumbnails of this store's alerts, drawn from a pack in which an image differs."""
+    scratch = settings.model_copy(update={"store": settings.store + f"-scratch{salt}"})
+    bad = pack_of(damaged=True, salt=salt)
+    other, objects = open_objects(scratch), open_objects(settings)
+    other.put(bad.key, bad.data)
+    Thumbnails(scratch).make(bad.key)
+    for prefix in ("thumbnails/", "tables/thumbnails/"):
+        for info in other.list(prefix):
+            objects.put(info.key, other.get(info.key))
+
+
+def served(settings: Settings) -> dict[int, bytes]:
+    for read in serving(make_app(settings)):
+        return {alert: read(f"/v1/alerts/{alert}/thumbnail").data for alert in ALERTS}
+    raise AssertionError
+
+
+GOOD = {alert: thumbnail(files_of(alert)).png for alert in ALERTS}
+
+
+@pytest.mark.parametrize("salt", range(4))  # other names: the wrong pack sorts before or after
+@pytest.mark.parametrize("right_too", [False, True])
+def test_a_wrong_thumbnail_is_drawn_again(settings: Settings, salt: int, right_too: bool) -> None:
+    pack = stored(open_objects(settings))
+    draw_wrong(settings, salt)
+    if right_too:  # the event was sent again after the pack was mended
+        Thumbnails(settings).make(pack.key)
+    else:
+        assert served(settings)[3] != GOOD[3]
+    scrub_sites(settings)
+    assert served(settings) == GOOD
+    state = scrub_state.load(open_objects(settings), "store")
+    assert state is not None
+    assert state.left == ()
+    assert deep_audit(settings, ["store"]).faults == []
+    # Merging keeps it so, and so does the event that comes late.
+    compact_tables(settings)
+    Thumbnails(settings).make(pack.key)
+    assert served(settings) == GOOD
+
+
+def test_redrawn_thumbnails_that_were_wrong_too_lose_to_the_next(settings: Settings) -> None:
+    objects = open_objects(settings)
+    pack = stored(objects)
+    draw_wrong(settings)
+    places = Table(objects, THUMBNAILS).lookup(ALERTS)
+    wrong = places.set_column(
+        places.schema.get_field_index("redrawn"),
+        places.schema.field("redrawn"),
+        pa.array([5] * len(places), pa.int32()),
+    )
+    Table(objects, THUMBNAILS).append(wrong, Coverage())
+    Thumbnails(settings).make(pack.key, again=True)
+    assert served(settings) == GOOD
+    assert set(Table(objects, THUMBNAILS).lookup(ALERTS)["redrawn"].to_pylist()) == {6}
+
+
+def test_deep_names_the_pack_and_mends_both_sites(settings: Settings, tmp_path: Path) -> None:
+    both = settings.model_copy(update={"replica": f"file://{tmp_path}/second"})
+    pack = stored(open_objects(both))
+    draw_wrong(both, 2)
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    assert [tuple(fault) for fault in deep_audit(both, ["store"]).faults] == [
+        ("store", pack.key, STALE)
+    ]
+    result = deep_audit(both, ["store", "replica"], repair=True)
+    assert [fault.key for fault in result.faults] == [pack.key]
+    assert result.left == []
+    assert served(both) == served(both.model_copy(update={"store": both.replica})) == GOOD
+    names = [
+        [info.key for info in site.list("t")] for site in (open_objects(both), open_replica(both))
+    ]
+    assert names[0] == names[1]
+
+
+def test_right_thumbnails_are_left_alone(settings: Settings) -> None:
+    objects = open_objects(settings)
+    pack = stored(objects)
+    assert deep_audit(settings, ["store"]).faults == []  # none are drawn yet
+    Thumbnails(settings).make(pack.key)
+    before = [info.key for info in objects.list("")]
+    assert deep_audit(settings, ["store"], repair=True).faults == []
+    assert [info.key for info in objects.list("")] == before
+
+
+def test_another_encoding_of_the_same_picture_is_right(settings: Settings) -> None:
+    """Another version of a library compresses otherwise."""
+    objects = open_objects(settings)
+    stored(objects)
+    rows = []
+    for alert in ALERTS:
+        out = io.BytesIO()
+        Image.open(io.BytesIO(GOOD[alert])).save(out, "PNG", compress_level=1)
+        assert out.getvalue() != GOOD[alert]
+        head = cutout(alert, "science", None, TODAY + 0.5)
+        rows.append({k: v for k, v in head.items() if k not in ("kind", "fits")})
+        rows[-1]["png"] = out.getvalue()
+    table = pa.Table.from_pylist(rows, THUMBNAIL_PACKS.rows.schema)
+    coverage = Coverage.of({("alerts", 0): ALERTS})
+    pack = write_pack(table, coverage, THUMBNAIL_PACKS)
+    objects.put(pack.key, pack.data)
+    Table(objects, THUMBNAILS).append(pack.locations, coverage)
+    assert deep_audit(settings, ["store"]).faults == []
