@@ -69,6 +69,7 @@ def _scrub(
             report,
             count,
             draw=name == "store",  # the second site has copies of these thumbnails
+            alone=not settings.replica,
         ).run()
     if len(names) == 2:
         for fault in _differences(settings):

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Container, Iterator
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound
@@ -40,6 +41,8 @@ def lost_packs(
 ) -> Iterator[tuple[str, str]]:
     """The packs into which rows of these parts point in vain: key and reason.
 
+    Rows that lose to other versions do not count.
+
     Parameters
     ----------
     parts
@@ -52,18 +55,18 @@ def lost_packs(
     if "pack" not in table.spec.schema.names:
         return
     lost: set[str] = set()
-    for key, end in _ends(table, parts):
+    for key, end, ids in _ends(table, parts):
         if key in lost or packs.reach(key, end) or expired(key):
             continue
         # A listing may omit a key, or be older than the pack.
         info = find(table.objects, key)
-        if info is None or end > info.size:
+        if (info is None or end > info.size) and _wins(table, key, ids):
             lost.add(key)
             yield key, "rows point beyond its end" if info else LOST
 
 
-def _ends(table: Table, parts: Container[str]) -> Iterator[tuple[str, int]]:
-    """For each row group the packs that it names, and where their last image in it ends."""
+def _ends(table: Table, parts: Container[str]) -> Iterator[tuple[str, int, pa.Array]]:
+    """For each row group the packs that it names, where their last image ends, and whose it is."""
     for part in table.runs():
         if part.key not in parts:
             continue
@@ -71,13 +74,22 @@ def _ends(table: Table, parts: Container[str]) -> Iterator[tuple[str, int]]:
             file = table.reader.open(part)
             for group in file.numbers:
                 [rows] = file.read([group])
-                rows = rows.filter(pc.is_valid(rows["pack"])).select(["pack", "offset", "length"])
+                rows = rows.filter(pc.is_valid(rows["pack"])).select(
+                    ["alert_id", "pack", "offset", "length"]
+                )
                 ends = pc.add(rows["offset"], rows["length"])
                 by_pack = rows.append_column("end", ends).group_by("pack")
-                found = by_pack.aggregate([("end", "max")])
-                yield from zip(found["pack"].to_pylist(), found["end_max"].to_pylist(), strict=True)
+                found = by_pack.aggregate([("end", "max"), ("alert_id", "distinct")])
+                ends_of = zip(found["pack"].to_pylist(), found["end_max"].to_pylist(), strict=True)
+                for (key, end), ids in zip(ends_of, found["alert_id_distinct"], strict=True):
+                    yield key, end, ids.values
         except (NotFound, Damaged):  # merged meanwhile, or named already
             continue
+
+
+def _wins(table: Table, key: str, ids: pa.Array) -> bool:
+    """Whether any row of these alerts that readers get points into a pack."""
+    return pc.any(pc.equal(table.lookup(ids.to_pylist())["pack"], key)).as_py() or False
 
 
 def _number(key: str) -> int:

@@ -62,6 +62,8 @@ class Scrub:
     draw
         Whether to compare thumbnails with what the cutouts show: half a second of CPU for each
         thousand alerts.
+    alone
+        Whether there is no other site that lost or damaged thumbnails are restored from.
     progress
         Called with the number of objects and bytes read so far.
     """
@@ -74,9 +76,11 @@ class Scrub:
         report: Callable[[Fault], None],
         progress: Callable[[int, int], None] = lambda objects, size: None,
         draw: bool = False,
+        alone: bool = False,
     ) -> None:
         self._site, self._objects, self._expired = site, objects, expired
         self._report, self._progress, self._draw = report, progress, draw
+        self._alone = alone
         self._tables: Mapping[str, Table] = {}
 
     def run(self) -> Totals:
@@ -180,7 +184,7 @@ class Scrub:
             if image is None or not _agree(image, row):
                 raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
         draw = self._draw and spec is CUTOUT_PACKS and not self._expired(info.key)
-        if draw and stale(data, info.key, rows, self._tables[THUMBNAILS.name]):
+        if draw and stale(data, info.key, rows, self._tables[THUMBNAILS.name], self._alone):
             self._fault(info.key, STALE)
 
     def _fault(self, key: str, why: str) -> None:
@@ -190,5 +194,6 @@ class Scrub:
 
 def _agree(image: dict, row: dict) -> bool:
     """Whether a row locates an image as its pack does; that of an earlier version has no CRC-32."""
-    names = image.keys() - {"mjd"} - ({"crc32"} if row["crc32"] is None else set())  # may be NaN
+    # `mjd` may be NaN; a pack does not know how often its images were drawn.
+    names = image.keys() - {"mjd", "redrawn"} - ({"crc32"} if row["crc32"] is None else set())
     return all(image[name] == row[name] for name in names)

@@ -81,8 +81,14 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
 
 
 def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
-    draw = name == "store"  # the second site has copies of these thumbnails
-    return Scrub(name, site, Retention.of(settings).expired, found.append, draw=draw)
+    return Scrub(
+        name,
+        site,
+        Retention.of(settings).expired,
+        found.append,
+        draw=name == "store",  # the second site has copies of these thumbnails
+        alone=not settings.replica,
+    )
 
 
 def _keys(faults: Iterable[Fault]) -> set[str]:

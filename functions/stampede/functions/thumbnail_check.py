@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 from PIL import Image
 
-from stampede.errors import NotFound
+from stampede.errors import Damaged, NotFound
 from stampede.images.thumbnail import thumbnails
 from stampede.store.objects import Objects
 from stampede.store.packs import read_rows
@@ -22,7 +22,7 @@ from stampede.store.tables import Table
 STALE = "its thumbnails are not what its cutouts show"
 
 
-def stale(data: bytes, key: str, winners: pa.Table, table: Table) -> bool:
+def stale(data: bytes, key: str, winners: pa.Table, table: Table, alone: bool) -> bool:
     """Whether a pack of cutouts has an alert with another thumbnail than its cutouts give.
 
     Alerts without a thumbnail, and those whose cutouts readers get from another pack, do not count.
@@ -35,6 +35,8 @@ def stale(data: bytes, key: str, winners: pa.Table, table: Table) -> bool:
         The rows of the table `cutouts` of its alerts.
     table
         The table `thumbnails`.
+    alone
+        Whether there is no second site: then thumbnails that are lost or damaged count too.
 
     Raises `StoreDown`.
     """
@@ -46,6 +48,10 @@ def stale(data: bytes, key: str, winners: pa.Table, table: Table) -> bool:
         (row["alert_id"], row["survey"]): row
         for row in table.lookup(sorted({alert_id for alert_id, _ in shown})).to_pylist()
     }
+    if alone and not all(
+        _whole(table.objects, pack) for pack in {p["pack"] for p in places.values()}
+    ):
+        return True
     rows, _ = read_rows(data, key)
     names = zip(rows["alert_id"].to_pylist(), rows["survey"].to_pylist(), strict=True)
     wanted = pa.array([name in shown and name in places for name in names], pa.bool_())
@@ -56,6 +62,14 @@ def stale(data: bytes, key: str, winners: pa.Table, table: Table) -> bool:
         if not same and _differs(table.objects, place, png):
             return True
     return False
+
+
+def _whole(objects: Objects, pack: str) -> bool:
+    try:
+        read_rows(objects.get(pack), pack)
+    except (NotFound, Damaged):
+        return False
+    return True
 
 
 def _differs(objects: Objects, place: dict, png: bytes) -> bool:

@@ -84,7 +84,7 @@ def test_passes_read_each_object_once_and_then_wait(
 ) -> None:
     watched = Watched(open_objects(settings))
     monkeypatch.setattr("stampede.functions.scrub_rounds.open_objects", lambda _: watched)
-    packs = keys(watched.inner, "packs/") + keys(watched.inner, "thumbnails/")
+    packs = keys(watched.inner, "packs/")
     before = value(metrics.SCRUBBED_OBJECTS)
     everything = keys(watched.inner)
     watched.calls.clear()

@@ -167,3 +167,35 @@ def test_another_encoding_of_the_same_picture_is_right(settings: Settings) -> No
     objects.put(pack.key, pack.data)
     Table(objects, THUMBNAILS).append(pack.locations, coverage)
     assert deep_audit(settings, ["store"]).faults == []
+
+
+@pytest.mark.parametrize("how", ["flip", "delete"])
+def test_thumbnails_that_are_lost_are_drawn_again_if_no_site_has_them(
+    settings: Settings, how: str
+) -> None:
+    objects = open_objects(settings)
+    pack = stored(objects)
+    Thumbnails(settings).make(pack.key)
+    [info] = objects.list("thumbnails/")
+    data = objects.get(info.key)
+    objects.delete(info.key)
+    if how == "flip":
+        objects.put(info.key, data[:60] + b"!!" + data[62:])
+    found = {fault.key for fault in deep_audit(settings, ["store"]).faults}
+    assert found == {pack.key, info.key}
+    # The same picture has the same name, so the pack is whole again.
+    assert deep_audit(settings, ["store"], repair=True).left == []
+    assert served(settings) == GOOD
+    assert objects.get(info.key) == data
+
+
+def test_a_lost_pack_to_which_no_row_that_wins_points_is_not_missed(settings: Settings) -> None:
+    """Its thumbnails were drawn again, differently, and its rows are not merged away yet."""
+    objects = open_objects(settings)
+    stored(objects)
+    draw_wrong(settings)
+    [wrong] = [info.key for info in objects.list("thumbnails/")]
+    assert deep_audit(settings, ["store"], repair=True).left == []
+    objects.delete(wrong)
+    assert deep_audit(settings, ["store"]).faults == []
+    assert served(settings) == GOOD
