@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.events.event import Position, coverage_of_positions
@@ -39,9 +39,16 @@ def commit(settings: Settings, topic: str, offsets: dict[int, int]) -> None:
         consumer = Consumer(
             {"bootstrap.servers": settings.kafka, "group.id": f"{settings.group}-{function}"}
         )
-        consumer.commit(
-            offsets=[TopicPartition(topic, *each) for each in offsets.items()], asynchronous=False
-        )
+        wanted = [TopicPartition(topic, *each) for each in offsets.items()]
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                consumer.commit(offsets=wanted, asynchronous=False)
+                break
+            except KafkaException:  # a new group has no coordinator for a moment
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
         consumer.close()
 
 
