@@ -51,8 +51,11 @@ class WorkerProcess:
             The batch cannot be decoded, or (`WorkerDied`) kills the process.
         StoreDown
             The process took too long: the store's fault, since decoding has its own deadline.
+            Or the last one died, and a new one cannot be started now.
         """
         seconds = self._settings.flush_seconds
+        if self._pipe.closed:
+            self._start()
         try:
             self._pipe.send(batch)
             if not self._pipe.poll(seconds):
@@ -72,16 +75,21 @@ class WorkerProcess:
         self._process.kill()
 
     def _start(self) -> None:
+        """Start a process. Raises `StoreDown` if this machine has no room for it or its files."""
         shutil.rmtree(self._settings.spool, ignore_errors=True)
-        self._settings.spool.mkdir(parents=True)
-        self._pipe, worker_end = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(
-            target=run_worker,
-            args=(worker_end, self._make_batch_storer, self._settings, os.getpid()),
-            daemon=True,
-        )
-        self._process.start()
+        try:
+            self._settings.spool.mkdir(parents=True)
+            pipe, worker_end = _SPAWN.Pipe()
+            process = _SPAWN.Process(
+                target=run_worker,
+                args=(worker_end, self._make_batch_storer, self._settings, os.getpid()),
+                daemon=True,
+            )
+            process.start()
+        except OSError as error:
+            raise StoreDown(f"cannot start a worker: {error}") from error
         worker_end.close()
+        self._pipe, self._process = pipe, process
 
     def _restart(self) -> int:
         """Replace the process; returns the exit status of the old one."""

@@ -1,5 +1,6 @@
 """Workers, and all the ways in which a batch may kill one."""
 
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -139,6 +140,18 @@ async def test_a_worker_that_died_is_replaced(store, settings) -> None:
     pids = {pid for _, _, pid in batches(settings)}
     assert len(pids) >= 2
     assert statuses(await store(b"b")) == [204]
+
+
+async def test_a_worker_that_cannot_be_replaced_now_is_replaced_later(store, settings) -> None:
+    [spool] = settings.spool.iterdir()
+    files = spool / "0"
+    shutil.rmtree(files)
+    files.touch()  # in the way of the next worker's directory, as a full disk would be
+    for message in (b"exit", b"a", b"a"):
+        with pytest.raises(StoreDown, match="cannot start a worker"):
+            await store(message)
+    files.unlink()
+    assert statuses(await store(b"a")) == [204]
 
 
 async def test_if_the_store_is_down_no_message_is_at_fault(store, settings) -> None:
