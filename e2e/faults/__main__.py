@@ -6,7 +6,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from e2e.faults.campaign import Plan, campaign
+from e2e.faults.campaign import Campaign, Plan
 
 
 def main() -> int:
@@ -22,7 +22,8 @@ def main() -> int:
     directory = arguments.keep or Path(tempfile.mkdtemp(prefix="stampede-faults-"))
     print(f"{plan}; logs in {directory}", flush=True)
     try:
-        done = campaign(plan, directory)
+        campaign = Campaign(plan, directory)
+        done = campaign.run()
     except BaseException:
         traceback.print_exc()
         print(f"FAILED. Again: make faults SEED={plan.seed} FAULTS={plan.faults}")
@@ -30,6 +31,8 @@ def main() -> int:
     width = max(map(len, done))
     for name, count in sorted(done.items()):
         print(f"{name:{width}}  {count:6,}")
+    for why in campaign.left_out:
+        print(f"never injected: {why}")
     print(f"nothing was wrong after {plan.faults} faults")
     return 0
 

@@ -23,10 +23,13 @@ class Sent:
         self.with_images: set[tuple[str, int]] = set()
         self.refused: dict[str, set[bytes]] = {"cutouts": set(), "detections": set()}
         self.sample: list[SimulatedAlert] = []
+        self._stopped = False
 
     def record(self, alerts: Iterator[SimulatedAlert]) -> Iterator[SimulatedAlert]:
-        """Pass alerts on and remember them."""
+        """Pass alerts on and remember them, until `stop` is called."""
         for number, alert in enumerate(alerts):
+            if self._stopped:
+                return
             if alert.fault is not None:
                 for table in stored_alerts.refused_by(alert.fault):
                     self.refused[table].add(alert.body)
@@ -39,6 +42,10 @@ class Sent:
                 if number % EVERY == 0 and len(images) == len(KINDS):
                     self.sample.append(alert)
             yield alert
+
+    def stop(self) -> None:
+        """Pass no more alerts on."""
+        self._stopped = True
 
     @property
     def undecodable(self) -> int:

@@ -3,34 +3,40 @@
 import json
 import random
 import shutil
+import subprocess
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import product
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.commands import run, until
 from e2e.faults.alerts import Sent
-from e2e.faults.inject import Injector
+from e2e.faults.check import check
+from e2e.faults.disk import SmallDisk, small_disk
+from e2e.faults.inject import Injector, Kind
+from e2e.faults.kafka import TOPIC, Kafka
+from e2e.faults.later import Later
+from e2e.faults.objects import Stores
+from e2e.faults.processes import Clocks, Processes, build_clock
 from e2e.faults.proxy import Proxy
+from e2e.faults.sockets import Sockets
 from e2e.faults.up import with_ports
-from e2e.stampede_up import SecondSiteRead, StampedeUp, stored_counts
-from stampede.cli.running import running
+from e2e.stampede_up import StampedeUp
+from stampede.cli.running import Running, running
 from stampede.cli.simulate import paced
 from stampede.settings import Settings
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import THUMBNAILS
-from stampede.store.tables import Table
+from stampede_local.cli import TOPICS
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
-from tests.support import stored_alerts
 
 GRACE = "20"  # seconds
-STORED_SECONDS = 900.0
 SITES = ("ceph", "second-site")
+FIRST_NIGHT = date(2025, 11, 20)  # of the simulator, or earlier
 
 
 class Plan(NamedTuple):
@@ -43,67 +49,136 @@ class Plan(NamedTuple):
 
 
 class FaultyUp(StampedeUp):
-    """`stampede up` behind proxies."""
+    """`stampede up` behind proxies, with images that expire only if a clock is years wrong."""
 
-    def __init__(self, data: Path, proxies: dict[int, int]) -> None:
+    def __init__(self, data: Path, proxies: dict[int, int], **env: str) -> None:
+        days = (date.today() - FIRST_NIGHT).days + 180
         super().__init__(
             data,
-            "--second-site",
+            *("--second-site", "--topics", ",".join((*TOPICS, TOPIC))),
             STAMPEDE_GRACE_SECONDS=GRACE,
+            STAMPEDE_CUTOUT_DAYS=str(days),
             E2E_PROXIES=json.dumps(proxies),
+            **env,
         )
         self.arguments = ("e2e.faults.up", *self.arguments)
 
 
-def campaign(plan: Plan, directory: Path) -> dict[str, int]:
-    """Run a campaign; the faults that were injected, by kind.
+class Campaign:
+    """A running system with a second site, and what disturbs it."""
 
-    Raises `AssertionError` if anything is wrong afterwards.
-    """
-    data = directory / "data"
-    data.mkdir(parents=True)
-    ports = {name: free_port(2) for name in USUAL_PORTS}
-    (data / "ports.json").write_text(json.dumps(ports))
-    try:
-        return _run(plan, directory, data, ports)
-    finally:
-        for name in ("ceph", "second-site", "kafka"):
-            shutil.rmtree(data / name, ignore_errors=True)
+    def __init__(self, plan: Plan, directory: Path) -> None:
+        self._plan, self._directory = plan, directory
+        self._data = directory / "data"
+        self._begin = time.monotonic()
+        self.left_out: list[str] = []
 
+    def run(self) -> dict[str, int]:
+        """Run it; the faults that were injected, by name. Raises `AssertionError`."""
+        self._data.mkdir(parents=True)
+        ports = {name: free_port(2) for name in USUAL_PORTS}
+        (self._data / "ports.json").write_text(json.dumps(ports))
+        try:
+            with ExitStack() as stack:
+                return self._run(stack, ports)
+        finally:
+            for name in (*SITES, "kafka"):
+                shutil.rmtree(self._data / name, ignore_errors=True)
 
-def _run(plan: Plan, directory: Path, data: Path, ports: dict[str, int]) -> dict[str, int]:
-    begin = time.monotonic()
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the beginning."""
+        print(f"{time.monotonic() - self._begin:6.0f} s  {text}", flush=True)
 
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - begin:6.0f} s  {text}", flush=True)
-
-    simulator = Simulator(plan.seed, corrupt=0.01, duplicates=0.02)
-    chance, sent = random.Random(plan.seed), Sent()
-    with ExitStack() as stack:
+    def _run(self, stack: ExitStack, ports: dict[str, int]) -> dict[str, int]:
+        plan = self._plan
+        simulator = Simulator(plan.seed, corrupt=0.01, duplicates=0.02)
+        chance, sent, later = random.Random(plan.seed), Sent(), Later()
         proxies = [
             stack.enter_context(Proxy(free_port(), ports[site], plan.seed + number))
             for number, site in enumerate(SITES)
         ]
         before = {ports[site]: proxy.port for site, proxy in zip(SITES, proxies, strict=True)}
-        up = stack.enter_context(FaultyUp(data, before))
+        disk = self._data / "logs"  # of the logs, and of the spool
+        mounted = stack.enter_context(small_disk(disk))
+        clocks = self._clocks()
+        spool = disk / "spool"
+        spool.mkdir()
+        env = {"STAMPEDE_SPOOL": str(spool)} | ({"E2E_CLOCKS": str(clocks)} if clocks else {})
+        up = stack.enter_context(FaultyUp(self._data, before, **env))
         thread = stack.enter_context(ThreadPoolExecutor(1))
-        say(f"ready at {up.url}")
-        system = running(data)
+        stack.callback(sent.stop)
+        self.say(f"ready at {up.url}")
+        system = running(self._data)
         assert system is not None
         direct = _direct(system.settings, before)
-        sites = [open_objects(direct), open_replica(direct)]
-        injector = Injector(chance, up, proxies, sites)
+        processes = Processes(chance, up, later)
+        kafka = Kafka(chance, up.kafka, TOPICS, _unique(plan), processes, later)
+        kinds = self._kinds(chance, system, direct, processes, kafka, proxies, later)
+        if mounted:
+            kinds[SmallDisk(chance, disk, later).fill] = 2
+        else:
+            self.left_out.append("fill: this user may not mount a file system")
+        if clocks:
+            kinds[Clocks(chance, clocks, later).jump] = 3
+        injector = Injector(chance, kinds)
         rate = plan.alerts / (plan.faults * plan.seconds)
         alerts = paced(sent.record(simulator.alerts(plan.alerts)), rate)
         sending = thread.submit(write, alerts, f"kafka://{up.kafka}")
-        while injector.total() < plan.faults:
+        while injector.total() < plan.faults or (
+            injector.left_out and injector.total() < 2 * plan.faults
+        ):
             time.sleep(chance.expovariate(1 / plan.seconds))
-            say(f"{injector.total() + 1:4}  {injector.one()}")
-        injector.end()
+            self.say(f"{injector.total() + 1:4}  {injector.one()}")
+        for proxy in proxies:
+            proxy.be_kind()
+        later.finish()
         assert sending.result() == plan.alerts
-        say(f"{plan.alerts:,} alerts sent; waiting until all is stored and mended")
-        _check(up, directory, data, sent, simulator, direct, say)
+        self.left_out += injector.left_out
+        self.say(f"{plan.alerts:,} alerts sent; waiting until all is stored and mended")
+        check(up, sent, simulator, kafka, direct, self.say)
         up.stop().assert_succeeded()
+        return _counts(injector, sent, proxies)
+
+    def _kinds(
+        self,
+        chance: random.Random,
+        system: Running,
+        direct: Settings,
+        processes: Processes,
+        kafka: Kafka,
+        proxies: Sequence[Proxy],
+        later: Later,
+    ) -> dict[Kind, int]:
+        stores = Stores(chance, [open_objects(direct), open_replica(direct)], proxies)
+        return {
+            processes.kill: 6,
+            processes.stop: 4,
+            stores.request_fault: 10,
+            stores.damage: 4,
+            stores.compactor_of_another_time: 1,
+            Sockets(chance, system.urls, system.settings, later).hold: 2,
+            kafka.rebalance: 2,
+            kafka.forget_what_is_stored: 1,
+            kafka.forget_what_is_new: 1,
+        }
+
+    def _clocks(self) -> Path | None:
+        """The directory of clocks; None without a C compiler."""
+        directory = self._directory / "clocks"
+        try:
+            build_clock(directory)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.left_out.append(f"jump: no clock could be compiled: {error}")
+            return None
+        return directory
+
+
+def _unique(plan: Plan):  # type: ignore[no-untyped-def]
+    """Alerts that the campaign sends nowhere else; only Rubin's have ids of their own."""
+    return Simulator(plan.seed + 1, lsst_share=1.0, solar_system=0.0).alerts(1 << 20)
+
+
+def _counts(injector: Injector, sent: Sent, proxies: Sequence[Proxy]) -> dict[str, int]:
     done = dict(injector.done)
     done["messages-that-cannot-be-decoded"] = sent.undecodable
     for proxy in proxies:
@@ -111,41 +186,6 @@ def _run(plan: Plan, directory: Path, data: Path, ports: dict[str, int]) -> dict
             name = f"requests: {fault}"
             done[name] = done.get(name, 0) + requests
     return done
-
-
-def _check(up, directory, data, sent, simulator, direct, say) -> None:  # type: ignore[no-untyped-def]
-    until(lambda: _mended(data), STORED_SECONDS, 2)
-    say("reconcile --all finds nothing more")
-    counts = stored_counts(up.wait_until_stored(seconds=STORED_SECONDS))
-    for table, (received, stored, dead) in counts.items():
-        assert stored + dead == received, table
-    up.wait_until_stored("--site", "replica", seconds=STORED_SECONDS)
-    deep = run("audit", "--deep", "--site", "both", "--data", data, seconds=STORED_SECONDS)
-    deep.assert_succeeded()
-    say("audit --deep of both sites finds nothing")
-    objects = open_objects(direct), open_replica(direct)
-    thumbnails = [Table(site, THUMBNAILS) for site in objects]
-    ids = sorted(sent.ids)
-
-    def drawn(table: Table) -> set[tuple[str, int]]:
-        table.refresh()
-        rows = table.lookup(ids).to_pylist()
-        return {(row["survey"], row["alert_id"]) for row in rows}
-
-    until(lambda: all(sent.with_images <= drawn(table) for table in thumbnails), STORED_SECONDS, 2)
-    for site, (table, refused) in product(objects, sent.refused.items()):
-        letters = {letter.data for letter in stored_alerts.letters(site, table).values()}
-        assert letters == refused, f"{table}: {len(letters)} dead letters, not {len(refused)}"
-    say(f"{sent.undecodable} messages that cannot be decoded are dead letters at both sites")
-    with SecondSiteRead(directory / "second.log", direct) as read:
-        for url in (up.url, read.url):
-            say(f"{url}: {sent.compare(url, simulator)}")
-        read.stop().assert_succeeded()
-
-
-def _mended(data: Path) -> bool:
-    """Whether a pass over everything finds nothing to mend."""
-    return run("reconcile", "--all", "--data", data, seconds=STORED_SECONDS).status == 0
 
 
 def _direct(settings: Settings, proxies: dict[int, int]) -> Settings:

@@ -1,22 +1,30 @@
-"""`stampede up` whose processes reach both stores through proxies.
+"""`stampede up` whose processes reach both stores through proxies and have clocks of their own.
 
 ``E2E_PROXIES`` is JSON: the port of a store, and the port of the proxy that stands before it.
+``E2E_CLOCKS`` is the directory of `e2e.faults.processes.Clocks`; without it no clock is wrong.
 """
 
 import json
 import os
 import runpy
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from e2e.faults.processes import clock_environment
 from stampede.settings import Settings
 from stampede_local.servers import LocalServers
+from stampede_local.system import System
 
 
 def main() -> None:
     """Run `stampede` with this process's arguments."""
     for name in ("start", "start_second_site"):
         setattr(LocalServers, name, _through_proxies(getattr(LocalServers, name)))
+    if directory := os.environ.get("E2E_CLOCKS"):
+        System._start_process = _with_clock(  # type: ignore[method-assign]
+            Path(directory), System._start_process
+        )
     runpy.run_module("stampede", run_name="__main__", alter_sys=True)
 
 
@@ -27,6 +35,15 @@ def _through_proxies(start: Callable[..., Settings]) -> Callable[..., Settings]:
         return with_ports(start(*arguments), ports)
 
     return proxied
+
+
+def _with_clock(directory: Path, start: Callable[..., None]) -> Callable[..., None]:
+    def clocked(
+        system: System, name: str, function: str, env: Mapping[str, str], *rest: Any
+    ) -> None:
+        start(system, name, function, {**env, **clock_environment(directory, name)}, *rest)
+
+    return clocked
 
 
 def with_ports(settings: Settings, ports: Mapping[Any, int]) -> Settings:
