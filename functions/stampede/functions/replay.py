@@ -111,15 +111,14 @@ class Night:
         """The alerts, in order. Raises `StoreDown`, `Damaged`."""
         lookup = Lookup(self._objects, self._settings, relist_on_miss=False)
         pool, packs = ThreadPoolExecutor(AHEAD, "replay"), iter(self.packs)
-        ahead: list[Future[_Loaded]] = []
+        ahead: list[Future[list[Replayed | Unsendable]]] = []
         try:
             while True:
                 while len(ahead) < AHEAD and (pack := next(packs, None)):
                     ahead.append(pool.submit(self._load, lookup, pack))
                 if not ahead:
                     return
-                loaded = ahead.pop(0).result()
-                yield from (_replayed(row, loaded.images) for row in loaded.rows)
+                yield from ahead.pop(0).result()
         finally:
             pool.shutdown(cancel_futures=True)
             lookup.close()
@@ -163,7 +162,8 @@ class Night:
         except PARQUET_ERRORS as error:
             raise Damaged(f"{info.key} cannot be read: {error}") from None
 
-    def _load(self, lookup: Lookup, pack: PackOfNight) -> "_Loaded":
+    def _load(self, lookup: Lookup, pack: PackOfNight) -> list[Replayed | Unsendable]:
+        """The alerts of a pack: as many bytes as a batch may have (`batch_bytes`)."""
         rows, _ = read_rows(self._objects.get(pack.info.key), pack.info.key)
         rows = rows.filter(pa.array(pack.wanted)).sort_by([(name, "ascending") for name in PLACE])
         alerts = rows.to_pylist()
@@ -172,22 +172,17 @@ class Night:
             (place.alert_id, place.survey, place.kind): image
             for place, image in lookup.images.many(lookup.locations(cut) if cut else [])
         }
-        return _Loaded(alerts, images)
-
-
-class _Loaded(NamedTuple):
-    """Rows of a pack, and the gzip files of their images by alert id, survey and kind."""
-
-    rows: list[dict]
-    images: dict[tuple[int, str, str], bytes | Absent]
+        return [_replayed(row, images) for row in alerts]
 
 
 class _Missing(Exception):
     """An image of an alert is not there; the message says why."""
 
 
-def _replayed(row: dict, images: dict) -> Replayed | Unsendable:
-    """The alert in a row, whole again."""
+def _replayed(
+    row: dict, images: dict[tuple[int, str, str], bytes | Absent]
+) -> Replayed | Unsendable:
+    """The alert in a row, whole again; `images` are gzip files by alert id, survey and kind."""
 
     def image(cut: Cut) -> bytes:
         file = images.get((row["alert_id"], row["survey"], cut.kind), Absent.NOT_SENT)

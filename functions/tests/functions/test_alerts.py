@@ -11,6 +11,7 @@ import math
 import random
 import signal
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -21,7 +22,7 @@ import pytest
 from stampede.deadletters.dead_letter import reason_of
 from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
-from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
@@ -67,6 +68,27 @@ def test_cutouts_come_back_unchanged(serve) -> None:
                 stored = objects.get(place["pack"], place["offset"], place["length"])
                 assert gzip.decompress(stored) == fits
     assert table.coverage().intervals("alerts", 0) == [(0, len(messages))]
+
+
+@pytest.mark.integration
+def test_lightcurves_keeps_each_message_with_what_came_beside_it(serve) -> None:
+    served = serve("lightcurves")
+    messages = [lsst(seed) for seed in range(5)] + [made_alerts.ztf_alert(c) for c in range(1, 5)]
+    beside = {
+        **{"ce-time": "2026-03-01T04:05:06.789Z", "ce-partitionkey": "k%C3%A9"},
+        "ce-kafkaheadertrace": "a%20b",
+    }
+    for offset, message in enumerate(messages):
+        assert served.post(offset, message, **beside).status == 204
+    objects = open_objects(served.settings)
+    packs = [pq.read_table(io.BytesIO(objects.get(i.key))) for i in objects.list("packets/")]
+    rows = sorted(pa.concat_tables(packs).to_pylist(), key=lambda row: row["offset"])
+    assert [row["crc32"] for row in rows] == [zlib.crc32(message) for message in messages]
+    for offset, row in enumerate(rows):
+        assert (row["topic"], row["partition"], row["offset"]) == ("alerts", 0, offset)
+        assert (row["key"], json.loads(row["headers"])) == ("ké", {"trace": "a b"})
+        assert row["time"].isoformat(timespec="milliseconds") == "2026-03-01T04:05:06.789+00:00"
+    assert Table(objects, PACKETS).coverage() == table_of(served, "lightcurves").coverage()
 
 
 @pytest.mark.integration
