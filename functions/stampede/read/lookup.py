@@ -49,9 +49,10 @@ class Lookup:
 
         self.cutouts = table(CUTOUTS, relist_on_miss)
         self.detections = table(DETECTIONS, relist_on_miss)
-        # Do not relist on a miss: without the thumbnail function every request would list.
+        # Do not relist on a miss: without the thumbnail function every request would list, and so
+        # would every request of an alert that was stored before there were packets.
         self.thumbnails = table(THUMBNAILS, relist=False)
-        self.packet_locations = table(PACKETS, relist_on_miss and settings.packet_days != 0)
+        self.packet_locations = table(PACKETS, relist=False)
 
     def close(self) -> None:
         """Stop the tables' threads."""

@@ -21,6 +21,7 @@ from tests.support import fits_files, made_alerts
 from tests.support.fits_files import source
 from tests.support.read_service import Reader, serving
 from tests.support.stored_packets import store
+from tests.support.watched_objects import Watched
 
 FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 
@@ -258,3 +259,15 @@ def test_fields_need_no_images(settings: Settings, read: Reader) -> None:
         open_objects(settings).delete(info.key)
     assert fields_of(read, ztf(1))["objectId"] == "ZTF18aaaaaaa"
     assert fields_of(read, MADE["lsst"])["diaSourceId"]
+
+
+def test_alerts_without_packets_do_not_list_the_store_each_time(settings: Settings) -> None:
+    store(settings, [ztf(1)], functions=[cutouts])
+    objects = Watched(open_objects(settings))
+    for read in serving(make_app(settings.model_copy(update={"refresh_seconds": 600}), objects)):
+        assert read("/v1/alerts/1").json()["fields"] is None
+        before = len(objects.calls)
+        for _ in range(5):
+            assert read("/v1/alerts/1").status == 200
+            assert read("/v1/alerts/1/packet").status == 404
+        assert "list" not in [operation for operation, _ in objects.calls[before:]]
