@@ -259,7 +259,9 @@ class Settings(BaseSettings):
         "", description="scopes that each of those tokens has, separated by commas; * for all"
     )
     limit_clients: bool = Field(
-        False, description="whether `read` answers 429 to a client that asks too often"
+        False,
+        description="whether `read` answers 429 to a client that asks too often, or that has half "
+        "of the large queries",
     )
     client_rates: dict[str, float] = Field(
         default_factory=dict,

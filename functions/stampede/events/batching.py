@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
-from stampede.errors import Overloaded, StampedeError
+from stampede.errors import StampedeError
 from stampede.events.event import Event
 
 Outcome = StampedeError | None
@@ -34,15 +34,8 @@ class Batcher:
         How many batches may be stored at once.
     most_events, most_bytes
         Bounds of one batch; a single event may exceed the bytes.
-    most_held_bytes
-        Bytes of events without an outcome before `add` raises `Overloaded`.
     linger
         Seconds a batch waits for more events.
-
-    Attributes
-    ----------
-    held_bytes
-        Bytes of all events without an outcome.
     """
 
     def __init__(
@@ -52,21 +45,18 @@ class Batcher:
         concurrency: int,
         most_events: int,
         most_bytes: int,
-        most_held_bytes: int,
         linger: float,
     ) -> None:
         self._store_batch = store_batch
         self._concurrency = concurrency
         self._most_events = most_events
         self._most_bytes = most_bytes
-        self._most_held_bytes = most_held_bytes
         self._linger = linger
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._changed = asyncio.Condition()
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
-        self.held_bytes = 0
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._store_batches()) for _ in range(self._concurrency)]
@@ -81,24 +71,15 @@ class Batcher:
     async def add(self, event: Event) -> Outcome:
         """Wait until the event's batch was stored, and return the event's outcome.
 
-        Raises
-        ------
-        Overloaded
-            Too many bytes are held already. Raised at once.
+        Nothing here bounds the events that wait: `EventEndpoint` counts their bytes before it reads
+        them, until they are answered.
         """
-        size = len(event.data)
-        if self.held_bytes and self.held_bytes + size > self._most_held_bytes:
-            raise Overloaded(f"{self.held_bytes:,} bytes of alerts are waiting to be stored")
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((event, future))
-        self._waiting_bytes += size
-        self.held_bytes += size
+        self._waiting_bytes += len(event.data)
         async with self._changed:
             self._changed.notify()
-        try:
-            return await future
-        finally:
-            self.held_bytes -= size
+        return await future
 
     async def _store_batches(self) -> None:
         while True:

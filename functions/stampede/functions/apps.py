@@ -151,6 +151,5 @@ def make_batcher(settings: Settings, store_batch: StoreBatch, concurrency: int) 
         concurrency=concurrency,
         most_events=settings.batch_alerts,
         most_bytes=settings.batch_bytes,
-        most_held_bytes=settings.queue_bytes,
         linger=settings.linger_ms / 1000,
     )

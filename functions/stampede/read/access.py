@@ -55,18 +55,20 @@ class Access(NamedTuple):
         doors = self.tokens or self.oidc
         return doors is None or not scope or scope in self.open_scopes
 
-    async def check(self, request: Request, scope: str) -> None:
-        """Raise `Unauthorized`, `Forbidden` or `TooManyRequests` if the client may not ask.
+    async def check(self, request: Request, scope: str) -> str | None:
+        """The client's name; None if clients are not limited.
 
-        Raises `IssuerDown` if that cannot be known.
+        Raises `Unauthorized`, `Forbidden` or `TooManyRequests` if the client may not ask, and
+        `IssuerDown` if that cannot be known.
         """
         token = await self._token(request)
+        client = None
         if self.limits:
             # One who guesses tokens is counted too, by address.
             client = f"token {token.name}" if token else self.proxies.client_of(request)
             self.limits.count(client, scope)
         if self.is_open(scope):
-            return
+            return client
         if token is None:
             sent = "authorization" in request.headers
             raise Unauthorized(
@@ -74,6 +76,7 @@ class Access(NamedTuple):
             )
         if not token.allows(scope):
             raise Forbidden(scope)
+        return client
 
     async def _token(self, request: Request) -> Token | None:
         kind, _, text = request.headers.get("authorization", "").partition(" ")

@@ -97,7 +97,7 @@ def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "
     @wraps(handler)
     async def checked(request: Request) -> Response:
         access = service_of(request).access
-        await access.check(request, scope)
+        request.state.client = await access.check(request, scope)
         parameters.check_names(request.query_params, known)
         return access.mark(await handler(request), scope)
 

@@ -77,11 +77,11 @@ async def _stream(
     service = service_of(request)
     media_types = {name: writer().media_type for name, writer in writers.items()}
     writer = writers[parameters.wanted_format(request, media_types)]()
-    service.bulk_limit.check()
+    service.bulk_limit.check(request.state.client)
     with ExitStack() as held:
         ids = await _ids(request, parse, held)
         # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
-        held.enter_context(service.bulk_limit.slot())
+        held.enter_context(service.bulk_limit.slot(request.state.client))
         await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
         table.note_quarantine()  # the header is sent before any row is read
         return _SlotResponse(

@@ -1,6 +1,7 @@
 """What a route of the read service uses: one object, made once by `make_app`."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -49,26 +50,37 @@ class ThreadRunner:
 
 
 class QueryLimit:
-    """Counts the large queries that are running. Used on the event loop alone, so no lock."""
+    """Counts the large queries that are running. Used on the event loop alone, so no lock.
+
+    Parameters
+    ----------
+    most
+        Queries at once. One client may have half of them: another one finds a slot.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._running = 0
+        self._most, self._most_of_one = most, max(1, most // 2)
+        self._running: Counter[str | None] = Counter()
 
-    def check(self) -> None:
-        """Raise `TooManyQueries` at the limit."""
-        if self._running >= self._most:
-            raise TooManyQueries(f"{self._running} large queries are running: try again later")
+    def check(self, client: str | None) -> None:
+        """Raise `TooManyQueries` at the limit. A client is None if clients are not limited."""
+        running, own = self._running.total(), self._running[client]
+        if running >= self._most:
+            raise TooManyQueries(f"{running} large queries are running: try again later")
+        if client is not None and own >= self._most_of_one:
+            raise TooManyQueries(f"{own} large queries of this client are running: wait for one")
 
     @contextmanager
-    def slot(self) -> Iterator[None]:
+    def slot(self, client: str | None) -> Iterator[None]:
         """Count one query while the context lasts. Raises `TooManyQueries` at the limit."""
-        self.check()
-        self._running += 1
+        self.check(client)
+        self._running[client] += 1
         try:
             yield
         finally:
-            self._running -= 1
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
-from stampede.errors import Overloaded, StampedeError, StoreDown, Undecodable
+from stampede.errors import StampedeError, StoreDown, Undecodable
 from stampede.events.batching import Batcher, Outcome
 from stampede.events.event import Event
 
@@ -40,7 +40,7 @@ class StoreBatch:
 
 def make_batcher(store_batch, **changes) -> Batcher:
     defaults = {
-        **{"concurrency": 1, "most_events": 100, "most_bytes": 10_000, "most_held_bytes": 100_000},
+        **{"concurrency": 1, "most_events": 100, "most_bytes": 10_000},
         "linger": 0.01,
     }
     return Batcher(store_batch, **{**defaults, **changes})
@@ -70,7 +70,6 @@ async def test_while_one_batch_is_stored_the_next_one_fills() -> None:
         store_batch.gate.set()
         assert await asyncio.gather(first, *rest) == [None] * 50
         assert store_batch.batches == [[0], list(range(1, 50))]
-        assert batcher.held_bytes == 0
 
 
 async def test_a_lone_event_waits_no_longer_than_the_linger() -> None:
@@ -117,22 +116,6 @@ async def test_several_batches_are_stored_at_once() -> None:
         store_batch.gate.set()
         assert await asyncio.gather(*added) == [None] * 9
         assert store_batch.most_at_once == 3
-
-
-async def test_too_many_bytes_are_refused_at_once_and_accepted_later() -> None:
-    store_batch = StoreBatch()
-    store_batch.gate.clear()
-    async with running(store_batch, most_held_bytes=100) as batcher:
-        held = [asyncio.create_task(batcher.add(event(number, 50))) for number in range(2)]
-        await until(lambda: batcher.held_bytes == 100)
-        with pytest.raises(Overloaded) as refused:
-            await batcher.add(event(2, 1))
-        assert refused.value.status == 429
-        store_batch.gate.set()
-        assert await asyncio.gather(*held) == [None, None]
-        # If nothing else is held, one event is accepted however large it is.
-        assert await batcher.add(event(3, 5000)) is None
-        assert batcher.held_bytes == 0
 
 
 async def test_each_gets_its_own_outcome() -> None:
@@ -201,5 +184,4 @@ async def test_a_cancelled_event_does_not_affect_the_others() -> None:
         store_batch.gate.set()
         assert await added[0] is None
         assert await added[2] is None
-        assert batcher.held_bytes == 0
         assert await batcher.add(event(4)) is None

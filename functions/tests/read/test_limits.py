@@ -40,14 +40,14 @@ def large() -> MemoryObjects:
 
 
 @contextmanager
-def begun(read, body: bytes, length: int | None = None, path: str = CUTOUTS):
+def begun(read, body: bytes, length: int | None = None, path: str = CUTOUTS, client: str = "x"):
     """A connection with a request for cutouts, of whose body perhaps only a part is sent."""
     address = urlsplit(read.url)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((address.hostname, address.port))
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length or len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length or len(body)}\r\n"
+        connection.sendall(f"{head}X-Forwarded-For: {client}\r\n\r\n".encode() + body)
         connection.settimeout(60)
         yield connection
 
@@ -117,6 +117,34 @@ def test_a_slow_but_steady_client_gets_everything(large):
                 if got.endswith(b"0\r\n\r\n"):
                     break
         assert b"missing.json" in got[-4096:]
+
+
+LIMITED = Settings(bulk_queries=4, limit_clients=True, trusted_proxies="127.0.0.1")
+
+
+def test_one_client_never_has_all_slots(large):
+    def status(client: str) -> int:
+        return read(CUTOUTS, "POST", b"1", headers={"X-Forwarded-For": client}).status
+
+    def until(client: str, wanted: int) -> None:
+        deadline = time.monotonic() + 10
+        while status(client) != wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    for read in serving(make_app(LIMITED, large)):
+        with ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(begun(read, ALL, client="192.0.2.1"))
+            until("192.0.2.1", 429)
+            refused = read(CUTOUTS, "POST", b"1", headers={"X-Forwarded-For": "192.0.2.1"})
+            assert int(refused.headers["retry-after"]) > 0
+            assert "2 large queries of this client" in refused.json()["detail"]
+            assert status("192.0.2.2") == 200
+            for _ in range(2):
+                stack.enter_context(begun(read, ALL, client="192.0.2.2"))
+            until("192.0.2.3", 429)  # all four are taken
+        until("192.0.2.1", 200)
 
 
 def test_bytes_of_unfinished_bodies_are_bounded(large):
