@@ -75,7 +75,9 @@ def mutated(draw: st.DrawFn) -> bytes:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BlockingPortal, Workers]]:
     spool = tmp_path_factory.mktemp("spool")
     with start_blocking_portal() as portal:
-        workers = Workers("fuzzing", comparing_storer.make, Settings(spool=spool))
+        # `flush_seconds` are of the clock too: at the end of them a batch fails as a whole.
+        given = Settings(spool=spool, flush_seconds=3600)
+        workers = Workers("fuzzing", comparing_storer.make, given)
         with portal.wrap_async_context_manager(workers):
             yield portal, workers
 
