@@ -22,10 +22,10 @@ def build(archive: Path, cache: Path) -> None:
 
 
 def debian_alone(cache: Path) -> None:
-    """Fill a cache with the layers that have nothing below /opt: those of Debian's packages."""
+    """Fill a cache with the layers that have nothing of Stampede: those of Debian's packages."""
     (target := cache / "stampede" / "images" / "layers").mkdir(parents=True)
     for layer in (CACHE / "stampede" / "images" / "layers").iterdir():
-        if not (layer / "files" / "opt").exists():
+        if not (layer / "files" / "opt" / "stampede").exists():
             subprocess.run(["cp", "-al", layer, target], check=True)
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from stampede.deadletters.dead_letter import DeadLetter
 from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
-from stampede.events.delivery import Answer, Sink
+from stampede.events.answer import Answer
 from stampede.events.event import Position
 from stampede.events.sending import send_all
+from stampede.events.sink import Sink
 from stampede.events.source import connections
 from stampede.settings import Settings
 

@@ -16,10 +16,10 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 
 from stampede import metrics
 from stampede.errors import SetupError
-from stampede.events.delivery import Abandoned
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka_options import consumer_options, is_cooperative
 from stampede.events.record import Record
+from stampede.events.sink import Abandoned
 from stampede.events.topic_ids import TopicIds, commit_note, committed_elsewhere
 from stampede.settings import Settings
 

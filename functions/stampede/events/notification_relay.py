@@ -17,12 +17,12 @@ from stampede.errors import BrokerDown, SetupError
 from stampede.events.access import key_attribute
 from stampede.events.answer import Verdict
 from stampede.events.broker import connections
-from stampede.events.delivery import Sink
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
 from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of
 from stampede.events.s3_notifications import parse_notification, stored_events
+from stampede.events.sink import Sink
 from stampede.settings import Settings
 
 log = structlog.get_logger()

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from stampede.errors import StampedeError
-from stampede.events.delivery import Abandoned
+from stampede.events.sink import Abandoned
 from stampede.settings import Settings
 
 READ_ITEMS = 16  # items read by one call of a thread; a dead letter may have megabytes

@@ -17,8 +17,9 @@ from stampede.events.access import access_keys, key_header
 from stampede.events.answer import ANSWER_SECONDS
 from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
-from stampede.events.delivery import Delivery, Sink
+from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.sink import Sink
 from stampede.events.status_server import status_server
 from stampede.interrupts import run_until_stopped
 from stampede.settings import Settings

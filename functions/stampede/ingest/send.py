@@ -14,9 +14,10 @@ from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.answer import Answer
 from stampede.events.connections import Connections
-from stampede.events.delivery import Delivery, Sink
+from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record, extension_headers
 from stampede.events.sending import send_all
+from stampede.events.sink import Sink
 from stampede.events.source import connections
 from stampede.ingest import files
 from stampede.ingest.identity import identify

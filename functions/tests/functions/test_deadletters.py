@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
-from stampede.events.delivery import Delivery, Sink
+from stampede.events.delivery import Delivery
 from stampede.events.event import parse
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.sink import Sink
 from stampede.events.source import connections
 from stampede.settings import Settings
 from stampede.store import ledger
