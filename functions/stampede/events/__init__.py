@@ -21,6 +21,7 @@ __all__ = [
     "s3_events",
     "schema_registry",
     "sending",
+    "sink",
     "source",
     "status_server",
     "topic_ids",
