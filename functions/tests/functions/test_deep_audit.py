@@ -13,7 +13,7 @@ from stampede.functions.deep_audit import deep_audit
 from stampede.settings import Settings
 from stampede.store.open import open_objects, open_replica
 from stampede.store.site_differences import Good
-from tests.support.damage import SITES, WAYS, Campaign, contents, fill
+from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
 CAMPAIGNS = [int(FLIPS)] if FLIPS else [60, pytest.param(2000, marks=pytest.mark.long)]
@@ -42,7 +42,7 @@ def test_damage_is_never_served_always_found_and_mended(settings: Settings, faul
     campaign = Campaign(settings, SEED)
     campaign.run(faults)
     assert campaign.done.keys() == set(WAYS)
-    assert campaign.asked > 10 * campaign.done.total() / 6
+    assert campaign.asked > 10 * campaign.done.total() / EACH_ROUND
 
 
 HOLES = {

@@ -34,7 +34,7 @@ from tests.support.read_service import serving
 from tests.support.two_sites import put_all
 
 SITES = ("store", "replica")
-EACH_ROUND = 6
+EACH_ROUND = 8
 ALERTS = 24
 CURVE = "/v1/objects/1/lightcurve"
 WAYS = ("flip", "flip", "flip", "cut", "delete", "swap")
