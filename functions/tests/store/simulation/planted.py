@@ -48,34 +48,6 @@ def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
     return _sweeping(unneeded)
 
 
-def sweep_with_its_questions_in_the_wrong_order() -> AbstractContextManager[Any]:
-    """It asks which runs are still half-written, and only then whether their inputs are gone."""
-
-    def unneeded(table: Table, now: datetime, grace: timedelta) -> Iterator[RunInfo]:
-        parts = table.listed()
-        runs = complete(parts)
-        finished = {run[0].name.run for run in runs}
-        merged, settled = inputs_of(runs), _settled(runs, now, grace)
-
-        def there(run: str) -> int:
-            return sum(1 for _ in table.objects.list(prefix(table.spec.name) + run))
-
-        old = [part for part in parts if part.age(now) >= grace]
-        half_written = {
-            part.name.run
-            for part in old
-            if part.name.run not in finished and there(part.name.run) < part.name.parts
-        }
-        for part in parts:
-            if part.name.run in settled or (
-                part.name.run in half_written
-                and all(name in merged or not there(name) for name in part.inputs)
-            ):
-                yield part
-
-    return _sweeping(unneeded)
-
-
 def merged_run_on_its_inputs_level() -> AbstractContextManager[Any]:
     """A merged run keeps the greatest level of its inputs, if that is not 0."""
     pick = compaction._pick
@@ -175,9 +147,7 @@ def _sweeping(
             self.unneeded = partial(unneeded, table, now, grace)
             self.holders = SimpleNamespace(damaged={})
 
-    if hasattr(compaction, "Sweep"):
-        return patch.object(compaction, "Sweep", Planted)
-    return patch.object(compaction, "unneeded_parts", unneeded)
+    return patch.object(compaction, "Sweep", Planted)
 
 
 PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
