@@ -7,7 +7,7 @@ from stampede.alerts import columns
 PAGE = Path(__file__).parents[1] / "docs" / "columns.md"
 TABLES = (
     ("A point of a light curve", columns.DETECTION),
-    ("A cutout", columns.CUTOUT),
+    ("A cutout", columns.PACKED_CUTOUT),
     ("A packet", columns.PACKET),
     ("A thumbnail", columns.THUMBNAIL),
 )

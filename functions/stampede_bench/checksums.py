@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +21,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.functions.decoding import SpoolFile
 from stampede.settings import Settings
-from stampede.store import packs, run_format
+from stampede.store import pack_images, packs, parquet_writer, run_format
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
@@ -122,6 +123,8 @@ def no_checksums() -> Iterator[None]:
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options | {"page_checksum_verification": False})
 
+    none = SimpleNamespace(crc32=lambda *_: 0)
+
     def sealed(data: pa.Buffer) -> pa.Buffer:
         return data
 
@@ -130,6 +133,7 @@ def no_checksums() -> Iterator[None]:
         patch.object(pq, "ParquetFile", File),
         patch.object(packs, "seal", sealed),
         patch.object(run_format, "seal", sealed),
-        patch.object(packs, "_checksums", lambda offsets, *_: [0] * len(offsets)),
+        patch.object(parquet_writer, "isal_zlib", none),
+        patch.object(pack_images, "isal_zlib", none),
     ):
         yield

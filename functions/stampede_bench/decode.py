@@ -12,13 +12,11 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
-from isal import igzip
 
 from stampede.alerts.batch_decoder import BatchDecoder, Decoded
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framed, Framing, WriterSchema
 from stampede.alerts.image_tokens import ImageTokens
-from stampede.alerts.surveys import rubin
 from stampede.functions.decoding import SpoolFile
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -81,10 +79,6 @@ def stages(alerts: Load) -> Iterator[Figure]:
         laps = first_stages(framing, messages) | {"decode": 1e3 * decoder.spent / count}
         needed = sum(laps.values())
         laps["normalise"] = decoding - needed
-        if name == "cutouts" and alerts.survey == "lsst":
-            fits = [igzip.decompress(data) for data in result.rows["fits"].to_pylist() if data]
-            laps["gzip"], _ = per_alert(lambda: [rubin.compress(image) for image in fits], count)
-            laps["normalise"] -= laps["gzip"]
         for stage, work in later_stages.items():
             laps[stage], result = per_alert(partial(work, result), count)
         few = narrowed(schema, decoder.columns)

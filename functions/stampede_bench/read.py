@@ -155,7 +155,7 @@ def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], N
 
     def bare(alert_id: int) -> None:
         location = locations[alert_id]
-        bucket.get(location.pack or "", location.offset, location.length)
+        bucket.get(location.pack or "", *location.page)
 
     return bare
 

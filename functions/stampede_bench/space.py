@@ -11,6 +11,7 @@ from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.functions.decoding import SpoolFile
+from stampede.images.fits import gzip_file
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -51,7 +52,7 @@ def figures(alerts: Load) -> Iterator[Figure]:
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data))
     Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
-    sizes = [length for length in pack.locations["length"].to_pylist() if length]
+    sizes = [len(gzip_file(file)) for file in rows["fits"].to_pylist() if file]
     stored = [info.size for info in objects.list("")]
     subject, least = f"cutouts of {alerts.title}", Rival("the gzipped cutouts", sum(sizes) / 1e3)
     yield Figure(subject, "pack and index", sum(stored) / 1e3, "KB", least, MUST, None, AIM)

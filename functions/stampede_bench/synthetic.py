@@ -24,6 +24,7 @@ ALERTS = 10  # alerts of each object so far
 SLICE = 1 << 17  # rows made at a time
 FIRST_OBJECT = 10**17  # so that all ids have the same number of digits
 FIRST_ALERT = 10**17
+SHARING = 20  # alerts of one visit and detector, which share their PSFs
 APART = 37  # difference of two consecutive alert ids
 _NOISE = np.random.default_rng(1).random(2 * SLICE)
 
@@ -93,6 +94,7 @@ def cutouts(first: int, end: int, objects: int) -> "Slices":
         alerts = np.repeat(np.arange(begin, min(end, begin + per_slice)), kinds)
         count = len(alerts)
         flushes = pa.array(alerts // FLUSH).dictionary_encode()
+        in_tails = np.where(np.arange(count) % kinds == kinds - 1, 8_051, 0)
         packs = [
             f"packs/61000/{digest(str(one))}.parquet" for one in flushes.dictionary.to_pylist()
         ]
@@ -103,8 +105,14 @@ def cutouts(first: int, end: int, objects: int) -> "Slices":
             "object_id": pa.array(FIRST_OBJECT + alerts * 7919 % objects).cast(pa.string()),
             "mjd": 61_000 + alerts / 3e5,
             "pack": pa.array(packs).take(flushes.indices),
-            "offset": np.arange(count) % (FLUSH * kinds) * 15_004 + 70,
-            "length": (15_000 + 500 * _noise(count, begin)).astype(np.int32),
+            "page_offset": np.arange(count) // kinds % FLUSH * 21_004 + 70,
+            "page_length": (21_000 + 500 * _noise(count // kinds, begin))
+            .astype(np.int32)
+            .repeat(kinds),
+            "start": pa.array(np.arange(count, dtype=np.int32) % kinds * 17_284 + 10),
+            "length": pa.array([34_560, 34_560, 43_200] * (count // kinds), pa.int32()),
+            "tail_offset": FLUSH * 21_004 + alerts % FLUSH // SHARING * 22_224 + in_tails,
+            "tail_length": pa.array([8_051, 8_051, 14_173] * (count // kinds), pa.int32()),
             "crc32": np.arange(count, dtype=np.uint32) * 2_654_435_761,
         }
         return pa.table(columns, CUTOUTS.schema.remove_metadata())

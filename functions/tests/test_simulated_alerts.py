@@ -1,12 +1,12 @@
 """Stampede reads from simulated alerts exactly what the simulator expects."""
 
-import gzip
 from collections import defaultdict
 
 import pytest
 
 from stampede.alerts.care import Care
 from stampede.alerts.columns import KINDS
+from stampede.images.fits import unpack
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.simulator import Simulator
 from tests.support.batch_decoders import make_batch_decoder
@@ -49,9 +49,7 @@ def test_light_curves_and_cutouts(reader):
                 assert row[name] == (pytest.approx(value, rel=TOLERANCE[name]) if near else value)
 
     rows = reader.cutouts(messages).rows.to_pylist()
-    stored = [
-        (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"])) for row in rows
-    ]
+    stored = [(row["alert_id"], row["kind"], row["fits"] and unpack(row["fits"])) for row in rows]
     # Ordered by the first alert of each schema; within a schema as in a pack.
     ordered = sorted(alerts, key=lambda alert: (alert.survey != alerts[0].survey, alert.alert_id))
     assert stored == [

@@ -3,7 +3,6 @@
 This crosses all rooms: decoding, the alert functions, the store and the read service.
 """
 
-import gzip
 import io
 import json
 from pathlib import Path
@@ -20,6 +19,7 @@ from stampede.errors import Unusable
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
+from stampede.images.fits import unpack
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.memory import MemoryObjects
@@ -75,7 +75,7 @@ def test_its_alerts_are_decoded_beside_those_of_other_surveys(tmp_path) -> None:
         None,
     ]
     found = {
-        (row["alert_id"], row["kind"]): row["fits"] and gzip.decompress(row["fits"])
+        (row["alert_id"], row["kind"]): row["fits"] and unpack(row["fits"])
         for row in images.rows.to_pylist()
         if row["survey"] == "argus"
     }

@@ -5,7 +5,8 @@ the surveys' own names for them.
 
 An alert becomes rows of these schemas:
 
-* `CUTOUT`, one row per cutout image (science, template, difference) of an alert;
+* `CUTOUT`, one row per cutout image (science, template, difference) of an alert; in a pack
+  `PACKED_CUTOUT`;
 * `DETECTION`, one row per point of a light curve: the alert's own measurement and each row
   of the history in the alert;
 * `PACKET`, one row per alert: the message itself, without its images;
@@ -54,7 +55,29 @@ CUTOUT = pa.schema(
         _OBJECT[1],
         *_TIME_AND_POSITION,
         _column(
-            "fits", pa.binary(), "the FITS file, gzipped; null where the survey sent no such cutout"
+            "fits",
+            pa.binary(),
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf); null where it sent "
+            "no such cutout",
+        ),
+    ]
+)
+
+# In a pack the file is cut in two, so that equal tails are stored once. `fits || tail` is the file.
+PACKED_CUTOUT = pa.schema(
+    [
+        *(CUTOUT.field(name) for name in CUTOUT.names[:-1]),
+        _column(
+            "fits",
+            pa.binary(),
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf), up to its tail; "
+            "null where it sent no such cutout",
+        ),
+        _column(
+            "tail",
+            pa.binary(),
+            "the file's last HDU, in lsst the PSF; empty where the file is not cut: `fits || tail` "
+            "is the file",
         ),
     ]
 )
@@ -160,9 +183,12 @@ DETECTION_KEY = ("object_id", "survey", "forced", "limit", "source_id")
 # Of two versions of a point the greater in these columns wins, then in all others in order.
 DETECTION_PRECEDENCE = ("withdrawn", "processed_mjd", "reliability")
 
-# Location of a cutout: the columns of the table `cutouts`. `pack`, `offset` and `length` are
-# null if the survey sent no such cutout. `crc32` is null too in rows written before there were
-# checksums; runs of that time do not have the column.
+# Location of a cutout: the columns of the table `cutouts`. Those from `pack` on are null if the
+# survey sent no such cutout. The cutouts of an alert share a page of their pack, and alerts share
+# tails.
+_PACK = pa.field("pack", pa.string(), True, {"doc": "key of the pack in the store"})
+_LENGTH = pa.field("length", pa.int32(), True, {"doc": "of the file as sent", "unit": "byte"})
+_CRC32 = pa.field("crc32", pa.uint32(), True, {"doc": "CRC-32 of the file as sent"})
 CUTOUT_LOCATION = pa.schema(
     [
         pa.field("alert_id", pa.int64(), False),
@@ -170,19 +196,37 @@ CUTOUT_LOCATION = pa.schema(
         pa.field("kind", pa.string(), False),
         pa.field("object_id", pa.string(), False),
         pa.field("mjd", pa.float64(), False),
-        pa.field("pack", pa.string(), True, {"doc": "key of the pack in the store"}),
-        pa.field("offset", pa.int64(), True, {"unit": "byte"}),
-        pa.field("length", pa.int32(), True, {"unit": "byte"}),
+        _PACK,
         pa.field(
-            "crc32",
-            pa.uint32(),
+            "page_offset",
+            pa.int64(),
             True,
-            {"doc": "CRC-32 of the stored bytes; null in rows of earlier versions"},
+            {"doc": "where the alert's page begins in the pack", "unit": "byte"},
         ),
+        pa.field(
+            "page_length", pa.int32(), True, {"doc": "of the page, compressed", "unit": "byte"}
+        ),
+        pa.field(
+            "start",
+            pa.int32(),
+            True,
+            {"doc": "where the file begins in the page, decompressed", "unit": "byte"},
+        ),
+        _LENGTH,
+        pa.field(
+            "tail_offset",
+            pa.int64(),
+            True,
+            {"doc": "where the tail begins in the pack; null if there is none", "unit": "byte"},
+        ),
+        pa.field(
+            "tail_length", pa.int32(), True, {"doc": "of the tail, compressed", "unit": "byte"}
+        ),
+        _CRC32,
     ]
 )
 CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind")
-CUTOUT_LOCATION_PRECEDENCE = ("pack", "offset")
+CUTOUT_LOCATION_PRECEDENCE = ("pack", "page_offset")
 
 
 def cut_columns(kind: str) -> tuple[str, str]:
@@ -230,15 +274,14 @@ THUMBNAIL = pa.schema(
     ]
 )
 
-# Location of a thumbnail: the columns of the table `thumbnails`.
+# Location of a thumbnail: the columns of the table `thumbnails`. A PNG is a range of its pack.
 THUMBNAIL_LOCATION = pa.schema(
     [
         *(CUTOUT_LOCATION.field(name) for name in ("alert_id", "survey", "object_id", "mjd")),
-        *(
-            CUTOUT_LOCATION.field(name).with_nullable(False)
-            for name in ("pack", "offset", "length")
-        ),
-        CUTOUT_LOCATION.field("crc32"),
+        _PACK.with_nullable(False),
+        pa.field("offset", pa.int64(), False, {"unit": "byte"}),
+        _LENGTH.with_nullable(False).with_metadata({"unit": "byte"}),
+        _CRC32.with_nullable(False).with_metadata({"doc": "CRC-32 of the PNG"}),
         pa.field(
             "redrawn",
             pa.int32(),
@@ -248,7 +291,7 @@ THUMBNAIL_LOCATION = pa.schema(
     ]
 )
 THUMBNAIL_KEY = ("alert_id", "survey")
-THUMBNAIL_PRECEDENCE = ("redrawn", *CUTOUT_LOCATION_PRECEDENCE)
+THUMBNAIL_PRECEDENCE = ("redrawn", "pack", "offset")
 
 # Location of a packet: the columns of the table `packets`. A page holds many packets.
 PACKET_LOCATION = pa.schema(

@@ -124,7 +124,7 @@ def cutout_rows(group: Group) -> tuple[pa.Table, Faults]:
     An alert with an image that is not FITS has a fault and no rows.
     """
     ids = group.heads["alert_id"].to_pylist()
-    files, faults = _gzip_files(group, ids)
+    files, faults = _files(group, ids)
     # In the order of a pack, so that the pack's writer need not copy all images again.
     order, kinds = np.argsort(ids, kind="stable"), sorted(KINDS)
     good = [row for row in order.tolist() if group.messages[row] not in faults]
@@ -139,8 +139,8 @@ def cutout_rows(group: Group) -> tuple[pa.Table, Faults]:
     return table_of(CUTOUT, columns, len(rows)), faults
 
 
-def _gzip_files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | None]], Faults]:
-    """By kind, the file to store of each alert's image."""
+def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | None]], Faults]:
+    """By kind, the file of each alert's image, as sent."""
     files: dict[str, list[bytes | None]] = {}
     faults: Faults = {}
     messages = group.messages.tolist()
@@ -150,13 +150,14 @@ def _gzip_files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | No
             file = None
             if image is not None and message not in faults:
                 try:
-                    file = group.survey.gzip_file(image)
+                    group.survey.check_file(image)
                 except NotFits as error:
                     reason = f"is not FITS: {error}"
                 except TooManyPixels as error:
                     reason = f"is too large: {error}"
                 else:
-                    reason = ""
+                    # Not a view: pyarrow 26 never frees a view that it made an array of.
+                    file, reason = bytes(image), ""
                 if reason:
                     faults[message] = Unusable(f"the {kind} cutout of alert {alert_id} {reason}")
             column.append(file)

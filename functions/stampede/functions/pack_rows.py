@@ -52,7 +52,7 @@ def lost_packs(
 
     Raises `StoreDown`.
     """
-    if "pack" not in table.spec.schema.names:
+    if not table.spec.ranges:
         return
     lost: set[str] = set()
     for key, end, ids in _ends(table, parts):
@@ -74,15 +74,15 @@ def _ends(table: Table, parts: Container[str]) -> Iterator[tuple[str, int, pa.Ar
             file = table.reader.open(part)
             for group in file.numbers:
                 [rows] = file.read([group])
-                rows = rows.filter(pc.is_valid(rows["pack"])).select(
-                    ["alert_id", "pack", "offset", "length"]
-                )
-                ends = pc.add(rows["offset"], rows["length"])
-                by_pack = rows.append_column("end", ends).group_by("pack")
-                found = by_pack.aggregate([("end", "max"), ("alert_id", "distinct")])
-                ends_of = zip(found["pack"].to_pylist(), found["end_max"].to_pylist(), strict=True)
-                for (key, end), ids in zip(ends_of, found["alert_id_distinct"], strict=True):
-                    yield key, end, ids.values
+                for offset, length in table.spec.ranges:
+                    some = rows.filter(pc.is_valid(rows[offset]))
+                    ends = pc.add(some[offset], some[length])
+                    columns = {"end": ends, "pack": some["pack"], "alert_id": some["alert_id"]}
+                    by_pack = pa.table(columns).group_by("pack")
+                    found = by_pack.aggregate([("end", "max"), ("alert_id", "distinct")])
+                    keys, last = found["pack"].to_pylist(), found["end_max"].to_pylist()
+                    for key, end, ids in zip(keys, last, found["alert_id_distinct"], strict=True):
+                        yield key, end, ids.values
         except (NotFound, Damaged):  # merged meanwhile, or named already
             continue
 

@@ -20,7 +20,7 @@ from isal import isal_zlib
 
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.read.images import Absent, as_sent
+from stampede.read.images import Absent
 from stampede.read.lookup import Lookup
 from stampede.read.packets import cuts_of
 from stampede.settings import Settings
@@ -188,7 +188,7 @@ def _replayed(
         file = images.get((row["alert_id"], row["survey"], cut.kind), Absent.NOT_SENT)
         if isinstance(file, Absent):
             raise _Missing(f"its {cut.kind} cutout: {WHY[file]}")
-        return as_sent(row["survey"], file)
+        return file
 
     try:
         message = joined(row["packet"], cuts_of(row), image)

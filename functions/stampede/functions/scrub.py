@@ -193,7 +193,6 @@ class Scrub:
 
 
 def _agree(image: dict, row: dict) -> bool:
-    """Whether a row locates an image as its pack does; that of an earlier version has no CRC-32."""
+    """Whether a row locates an image as its pack does."""
     # `mjd` may be NaN; a pack does not know how often its images were drawn.
-    names = image.keys() - {"mjd", "redrawn"} - ({"crc32"} if row["crc32"] is None else set())
-    return all(image[name] == row[name] for name in names)
+    return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})

@@ -2,6 +2,7 @@
 
 __all__ = [
     "fits",
+    "fits_tail",
     "npy",
     "png",
     "stretch",

@@ -49,16 +49,19 @@ class Thumbnails(NamedTuple):
 
 
 def thumbnails(cutouts: pa.Table) -> Thumbnails:
-    """One thumbnail per alert of `cutouts`, rows of `CUTOUT` in any order."""
+    """One thumbnail per alert of `cutouts`, rows of `CUTOUT` or `PACKED_CUTOUT` in any order."""
     alerts: dict[tuple[int, str], dict[str, int]] = {}
     keys = (cutouts[name].to_pylist() for name in ("alert_id", "survey", "kind"))
     for row, (alert_id, survey, kind) in enumerate(zip(*keys, strict=True)):
         alerts.setdefault((alert_id, survey), {})[kind] = row
-    files = cutouts["fits"]
-    drawn = [
-        thumbnail([files[rows[kind]].as_py() if kind in rows else None for kind in KINDS])
-        for rows in alerts.values()
-    ]
+    heads = cutouts["fits"]
+    tails = cutouts["tail"] if "tail" in cutouts.column_names else None
+
+    def file(row: int | None) -> bytes | None:
+        head = None if row is None else heads[row].as_py()
+        return head if head is None or tails is None else head + tails[row].as_py()
+
+    drawn = [thumbnail([file(rows.get(kind)) for kind in KINDS]) for rows in alerts.values()]
     panels = sum((one.panels for one in drawn), Counter[str]())
     first = pa.array([next(iter(rows.values())) for rows in alerts.values()], pa.int64())
     heads = cutouts.select(THUMBNAIL.names[:-1]).take(first)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+import isal
+import pyarrow as pa
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,8 +19,16 @@ from stampede.read.conditional import Representation, etag, preferred
 from stampede.read.errors import BadParameter
 from stampede.read.locations import CutoutLocation, of_kind
 from stampede.read.service import service_of
+from stampede.store import zstd
 
 MAX_SIZE = 1024
+
+# Content codings, the preferred one first, each with the version of the library that determines its
+# bytes. gzip comes first because ZTF's files are gzipped as sent.
+CODINGS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "gzip": (fits.gzip_file, isal.__version__),
+    "zstd": (lambda file: zstd.compress(fits.unpack(file)), pa.__version__),
+}
 
 
 class View(StrEnum):
@@ -54,10 +64,10 @@ async def get_cutout(request: Request) -> Response:
 def _representation(
     request: Request, location: CutoutLocation, view: View, hdus: Hdus, options: dict[str, Any]
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
-    """What to send, and the function that makes it from the stored gzip file."""
+    """What to send, and the function that makes it from the file as sent."""
     name = f"{location.alert_id}-{location.kind}.{view}"
     headers = {"Content-Disposition": f'inline; filename="{name}"'}
-    identity = (location.pack, location.offset, view)
+    identity = (location.pack, location.page_offset, location.start, view)
     if view == View.PNG:
         tag = etag(*identity, *options.values())
         image = Representation(tag, "image/png", headers)
@@ -68,10 +78,12 @@ def _representation(
     headers["Vary"] = "Accept-Encoding"
     if hdus == Hdus.FIRST:
         return Representation(etag(*identity, hdus), "application/fits", headers), fits.trim
-    if preferred(request.headers.get("accept-encoding", ""), ("gzip",)):
-        headers["Content-Encoding"] = "gzip"
-        return Representation(etag(*identity, "gzip"), "application/fits", headers), bytes
-    return Representation(etag(*identity), "application/fits", headers), fits.unpack
+    coding = preferred(request.headers.get("accept-encoding", ""), CODINGS)
+    if coding is None:
+        return Representation(etag(*identity), "application/fits", headers), fits.unpack
+    encode, version = CODINGS[coding]
+    headers["Content-Encoding"] = coding
+    return Representation(etag(*identity, coding, version), "application/fits", headers), encode
 
 
 async def locations(request: Request) -> list[CutoutLocation]:

@@ -1,10 +1,12 @@
-"""Images in packs: read by byte range, and verified before they are believed.
+"""Images in packs: read by byte ranges, and verified before they are believed.
 
-An image is right if it has the length and the CRC-32 of its location row. Rows written before they
-had a CRC-32 leave the check to the file itself: gzip ends with a CRC-32 of what it holds.
+A cutout is part of a page, which holds those of its alert and is compressed, and of a tail, which
+many alerts share. A thumbnail is a range of its pack. An image is right if it has the length and
+the CRC-32 of its location row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -12,10 +14,10 @@ import structlog
 from isal import isal_zlib
 
 from stampede import metrics
-from stampede.alerts.surveys import surveys
+from stampede.alerts.bounds import MOST_IMAGE_BYTES
+from stampede.alerts.columns import KINDS
 from stampede.clock import now_mjd
 from stampede.errors import NotFound
-from stampede.images.fits import BadImage, unpack
 from stampede.read.errors import DamagedImage, Gone
 from stampede.read.locations import (
     CutoutLocation,
@@ -23,10 +25,17 @@ from stampede.read.locations import (
     grouped_by_request,
     no_such_cutout,
 )
+from stampede.store.cache import Cache
 from stampede.store.objects import Objects
 from stampede.store.packs import expired, night_of
+from stampede.store.parquet_writer import Range
+from stampede.store.zstd import decompress
 
 log = structlog.get_logger()
+
+MOST_PAGE = len(KINDS) * MOST_IMAGE_BYTES + (1 << 10)
+"""Most bytes of a page or of a tail, decompressed."""
+PREFIX = 4  # bytes of the length before each value of a Parquet page
 
 
 class Absent(StrEnum):
@@ -47,21 +56,20 @@ class Images:
     ----------
     days
         The setting `cutout_days`: retention deletes packs that many days after their night.
+    cache_bytes
+        Most bytes of tails to keep.
     """
 
-    def __init__(self, objects: Objects, days: int | None) -> None:
+    def __init__(self, objects: Objects, days: int | None, cache_bytes: int) -> None:
         self._objects = objects
         self._days = days
+        self._tails = Cache(cache_bytes)
 
     def fits(self, location: CutoutLocation) -> bytes:
-        """The gzipped FITS file of one cutout. Raises what `image` raises, and `NoSuchCutout`."""
+        """The file of one cutout, as sent. Raises what `image` raises, and `NoSuchCutout`."""
         if location.pack is None:
             raise no_such_cutout(location.alert_id, location.kind)
         return self.image(location)
-
-    def as_sent(self, location: CutoutLocation) -> bytes:
-        """The image of one cutout, byte for byte as the survey sent it. Raises as `fits`."""
-        return as_sent(location.survey, self.fits(location))
 
     def image(self, location: Location) -> bytes:
         """One image, verified.
@@ -75,38 +83,95 @@ class Images:
         StoreDown
             The store does not answer.
         """
-        for _ in range(2):  # the second read tells a damaged object from a damaged answer
-            data = self._get(location.pack or "", location.offset, location.length)
-            fault = _fault(location, data)
-            if fault is None:
-                return data
-        raise _damaged(location, fault or "")
+        for cached in (True, False):  # the second read tells a damaged object from a bad answer
+            try:
+                return _verified(location, self._read(location, cached))
+            except ValueError as error:
+                fault = str(error)
+        raise _damaged(location, fault)
 
     def many(
         self, locations: Sequence[CutoutLocation]
     ) -> Iterator[tuple[CutoutLocation, bytes | Absent]]:
-        """The gzipped FITS files of many cutouts, verified, in the order of packs.
+        """The files of many cutouts as sent, verified, in the order of packs.
 
-        One request reads adjacent cutouts. Cutouts that the survey did not send are left out.
-        Raises `StoreDown`.
+        One request reads adjacent pages, or tails. Cutouts that the survey did not send are left
+        out. Raises `StoreDown`.
         """
-        for pack, group in grouped_by_request(locations):
-            start, last = group[0].offset, group[-1]
+        by_pack: dict[str, list[CutoutLocation]] = defaultdict(list)
+        for location in locations:
+            if location.pack is not None:
+                by_pack[location.pack].append(location)
+        for pack, of_pack in sorted(by_pack.items()):
             try:
-                data = memoryview(self._get(pack, start, last.offset + last.length - start))
+                yield from list(self._of_pack(pack, of_pack))  # all, or a reason for all
             except Gone:
-                yield from ((location, Absent.GONE) for location in group)
-                continue
+                yield from ((location, Absent.GONE) for location in of_pack)
             except DamagedImage:
-                yield from ((location, Absent.DAMAGED) for location in group)
-                continue
-            for location in group:
-                first = location.offset - start
-                image = bytes(data[first : first + location.length])
-                yield location, image if _fault(location, image) is None else self._again(location)
+                yield from ((location, Absent.DAMAGED) for location in of_pack)
+
+    def _of_pack(
+        self, pack: str, locations: list[CutoutLocation]
+    ) -> Iterator[tuple[CutoutLocation, bytes | Absent]]:
+        """The files of cutouts in a pack. Raises `Gone`, `DamagedImage` if it is not there."""
+        tails = self._many_tails(pack, (one.tail for one in locations if one.tail))
+        by_page: dict[Range, list[CutoutLocation]] = defaultdict(list)
+        for location in locations:
+            by_page[location.page].append(location)
+        for group in grouped_by_request(by_page):
+            for page, data in self._pieces(pack, group):
+                try:
+                    content = decompress(data, MOST_PAGE)
+                except ValueError:
+                    content = b""
+                for location in by_page[page]:
+                    tail = tails.get(location.tail, b"") if location.tail else b""
+                    try:
+                        yield location, _verified(location, _joined(location, content, tail))
+                    except ValueError:
+                        yield location, self._again(location)
+
+    def _pieces(self, pack: str, group: list[Range]) -> Iterator[tuple[Range, memoryview]]:
+        """The bytes of ranges of a pack, read by one request."""
+        first, last = group[0], group[-1]
+        data = self._get(pack, first.offset, last.offset + last.length - first.offset)
+        view = memoryview(data)
+        for one in group:
+            yield one, view[one.offset - first.offset :][: one.length]
+
+    def _many_tails(self, pack: str, ranges: Iterable[Range]) -> dict[Range, bytes]:
+        """Tails of a pack; damaged ones are left out."""
+        wanted = set(ranges)
+        found = {one: self._tails.get((pack, one)) for one in wanted}
+        tails: dict[Range, bytes] = {one: tail for one, tail in found.items() if tail is not None}
+        for group in grouped_by_request(wanted - tails.keys()):
+            for one, data in self._pieces(pack, group):
+                try:
+                    tails[one] = self._keep(pack, one, data)
+                except ValueError:
+                    continue
+        return tails
+
+    def _read(self, location: Location, cached: bool) -> bytes:
+        """The bytes of an image. Raises `ValueError` if what is read is damaged."""
+        pack = location.pack or ""
+        if isinstance(location, ThumbnailLocation):
+            return self._get(pack, location.offset, location.length)
+        tail = b""
+        if location.tail:
+            known = self._tails.get((pack, location.tail)) if cached else None
+            tail = known or self._keep(pack, location.tail, self._get(pack, *location.tail))
+        page = self._get(pack, *location.page)
+        return _joined(location, decompress(page, MOST_PAGE), tail)
+
+    def _keep(self, pack: str, place: Range, data: bytes | memoryview) -> bytes:
+        """The tail in these bytes, put into the cache. Raises `ValueError` if it is damaged."""
+        tail = decompress(data, MOST_PAGE)[PREFIX:]
+        self._tails.put((pack, place), tail, len(tail))
+        return tail
 
     def _again(self, location: CutoutLocation) -> bytes | Absent:
-        """The image, read by a request of its own."""
+        """The image, read by requests of its own."""
         try:
             return self.image(location)
         except Gone:
@@ -131,28 +196,23 @@ class Images:
             raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
 
 
-def as_sent(survey: str, file: bytes) -> bytes:
-    """What a survey sent of an image, by its gzip file: that file, or what is packed in it."""
-    magic = {each.NAME: each.IMAGE_MAGIC for each in surveys()}[survey]
-    return file if file.startswith(magic) else unpack(file)
+def _joined(location: CutoutLocation, page: bytes, tail: bytes) -> bytes:
+    """The file of a cutout from its page, decompressed, and its tail."""
+    return page[location.start :][: max(0, location.length - len(tail))] + tail
 
 
-def _fault(location: Location, data: bytes) -> str | None:
-    """What is wrong with these bytes of an image; None if nothing is."""
+def _verified(location: Location, data: bytes) -> bytes:
+    """`data` if it is the image. Raises `ValueError`."""
     if len(data) != location.length:
-        return f"the pack ends after {len(data)} of its {location.length} bytes"
-    if location.crc32 is not None:
-        return None if isal_zlib.crc32(data) == location.crc32 else "its CRC-32 is wrong"
-    try:
-        unpack(data)
-    except BadImage as error:
-        return error.message
-    return None
+        raise ValueError(f"it has {len(data)} of its {location.length} bytes")
+    if isal_zlib.crc32(data) != location.crc32:
+        raise ValueError("its CRC-32 is wrong")
+    return data
 
 
 def _damaged(location: Location, fault: str) -> DamagedImage:
     metrics.DAMAGED_IMAGES.inc()
-    log.error("an image is damaged", pack=location.pack, offset=location.offset, fault=fault)
+    log.error("an image is damaged", pack=location.pack, alert=location.alert_id, fault=fault)
     return DamagedImage(
         f"an image of alert {location.alert_id} in {location.pack} is damaged: {fault}. "
         "`stampede reconcile` restores the pack if the second site has it"

@@ -1,17 +1,16 @@
 """The locations of images in the store: byte ranges of packs."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
 from stampede.read.errors import AmbiguousAlert, NoSuchCutout, UnknownAlert
+from stampede.store.parquet_writer import Range
 
 GAP = 16 << 10
-"""Most bytes between two cutouts that one request reads. They are thrown away: a second request
+"""Most bytes between two ranges that one request reads. They are thrown away: a second request
 would take 2 ms, in which about as many bytes arrive."""
 SPAN = 4 << 20
 """Most bytes in one request."""
@@ -26,7 +25,10 @@ Located = TypeVar("Located", bound=_OfASurvey)
 
 
 class CutoutLocation(NamedTuple):
-    """Where one cutout is; `pack` is None if the survey sent no cutout of this kind."""
+    """Where one cutout is; from `pack` on all are None if the survey sent none of this kind.
+
+    `alerts.columns.CUTOUT_LOCATION` describes the attributes.
+    """
 
     alert_id: int
     survey: str
@@ -34,9 +36,23 @@ class CutoutLocation(NamedTuple):
     object_id: str
     mjd: float
     pack: str | None
-    offset: int
+    page_offset: int
+    page_length: int
+    start: int
     length: int
-    crc32: int | None
+    tail_offset: int | None
+    tail_length: int | None
+    crc32: int
+
+    @property
+    def page(self) -> Range:
+        """Where the alert's page is in the pack."""
+        return Range(self.page_offset, self.page_length)
+
+    @property
+    def tail(self) -> Range | None:
+        """Where the file's tail is in the pack; None if it has none."""
+        return None if self.tail_offset is None else Range(self.tail_offset, self.tail_length or 0)
 
 
 class ThumbnailLocation(NamedTuple):
@@ -47,7 +63,7 @@ class ThumbnailLocation(NamedTuple):
     pack: str
     offset: int
     length: int
-    crc32: int | None
+    crc32: int
 
 
 def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLocation]:
@@ -106,23 +122,19 @@ def by_kind(locations: Sequence[CutoutLocation]) -> list[CutoutLocation]:
     return sorted(locations, key=lambda location: KINDS.index(location.kind))
 
 
-def grouped_by_request(
-    locations: Sequence[CutoutLocation],
-) -> Iterator[tuple[str, list[CutoutLocation]]]:
-    """Packs, each with cutouts that one request can read, ascending by pack and offset.
+def grouped_by_request(ranges: Iterable[Range]) -> Iterator[list[Range]]:
+    """Distinct ranges of a pack that one request can read, ascending.
 
-    No gap in a group is over `GAP`, and no group is over `SPAN`. Locations without a pack are
-    left out.
+    No gap in a group is over `GAP`, and no group of two or more is over `SPAN`.
     """
-    in_packs = sorted((one.pack, one.offset, one) for one in locations if one.pack is not None)
-    for pack, in_one_pack in groupby(in_packs, itemgetter(0)):
-        group: list[CutoutLocation] = []
-        for _, offset, location in in_one_pack:
-            if group and (
-                offset - (group[-1].offset + group[-1].length) > GAP
-                or offset + location.length - group[0].offset > SPAN
-            ):
-                yield pack, group
-                group = []
-            group.append(location)
-        yield pack, group
+    group: list[Range] = []
+    for one in sorted(set(ranges)):
+        if group and (
+            one.offset - (group[-1].offset + group[-1].length) > GAP
+            or one.offset + one.length - group[0].offset > SPAN
+        ):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group

@@ -36,15 +36,15 @@ class Lookup:
 
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
-        self.images = Images(objects, settings.cutout_days)
+        self.images = Images(objects, settings.cutout_days, settings.cache_bytes // 20)
         self.packets = Packets(objects, self.images, Retention.of(settings))
         self._alert_fields = AlertFields(settings)
         # Six tables share the cache: two in each of the two lookups, and those of thumbnails and
-        # of packets, which only small queries read.
+        # of packets, which only small queries read. A tenth is for the tails of both lookups.
         age, stale = settings.refresh_seconds, settings.stale_seconds
 
         def table(spec: TableSpec, relist: bool) -> RefreshingTable:
-            whole = Table(objects, spec, settings.cache_bytes // 6)
+            whole = Table(objects, spec, settings.cache_bytes * 3 // 20)
             return RefreshingTable(whole, age, relist, stale)
 
         self.cutouts = table(CUTOUTS, relist_on_miss)

@@ -90,7 +90,7 @@ class Packets:
         def image(cut: Cut) -> bytes:
             if cut.kind not in by_kind:
                 raise NoPacket(f"the cutouts of alert {packet.alert_id} are not stored yet")
-            return self._images.as_sent(by_kind[cut.kind])
+            return self._images.fits(by_kind[cut.kind])
 
         message = joined(self._packet(packet), packet.cuts, image)
         if isal_zlib.crc32(message) != packet.crc32:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT
+from stampede.images.fits import gzip_file
 from stampede.read.formats import to_csv
 from stampede.read.images import Absent
 from stampede.read.locations import CutoutLocation
@@ -22,11 +23,14 @@ MISSING = "stampede.missing"
 INCOMPLETE = "stampede.incomplete"
 
 CUTOUT_ROWS = pa.schema(
-    [CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd", "fits")]
+    [
+        *(CUTOUT.field(name) for name in ("alert_id", "survey", "kind", "object_id", "mjd")),
+        pa.field("fits", pa.binary(), True, {"doc": "the FITS file, gzipped"}),
+    ]
 )
 Ids: TypeAlias = np.ndarray | pa.Array
 Cutouts = list[tuple[CutoutLocation, bytes | Absent]]
-"""FITS files as stored, or why there is none."""
+"""Files as sent, or why there is none."""
 
 _BLANK = tarfile.TarInfo().tobuf(tarfile.USTAR_FORMAT)
 _REST = sum(_BLANK[156:])  # the part of the checksum that is equal in every member
@@ -63,7 +67,7 @@ class TarWriter:
             if isinstance(fits, Absent):
                 self._absent[fits].add([name])
             else:
-                parts += _member(f"{name}.fits.gz", fits, location.mjd)
+                parts += _member(f"{name}.fits.gz", gzip_file(fits), location.mjd)
         return b"".join(parts)
 
     def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
@@ -182,7 +186,7 @@ class ArrowWriter:
                     self._absent[fits].add([f"{location.alert_id}/{location.kind}"])
                 rows.append({**location._asdict(), "fits": None})
             else:
-                rows.append({**location._asdict(), "fits": fits})
+                rows.append({**location._asdict(), "fits": gzip_file(fits)})
         return pa.Table.from_pylist(rows, CUTOUT_ROWS)
 
 

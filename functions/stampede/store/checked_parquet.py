@@ -3,12 +3,13 @@
 Parquet stores a CRC-32 of each page, which other readers check too, but nothing guards the footer.
 So the footer holds a pair `stampede.crc32`: sixteen hexadecimal digits, the CRC-32 of the footer's
 bytes before the pair, then of those after it. Run metadata comes after it, so the second half is
-enough for a reader that has only the footer's end. Files written before there were checksums have
-no such pair, and are read without.
+enough for a reader that has only the footer's end. `stampede.format` follows: an object of a later
+format is refused by that name, not as damaged bytes.
 
 CRCs are computed by isal: 23 GB/s, where zlib makes 2.1.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,12 @@ from isal import isal_zlib
 
 from stampede.errors import Damaged
 
+FORMAT = 1
+"""The format of the objects that this version writes, and the latest that it reads."""
+_FORMAT = "stampede.format"
 CRC32 = "stampede.crc32"
-PLACEHOLDER = {CRC32: "0" * 16}
-"""Metadata that a writer adds to a file, for `seal` to fill in."""
+PLACEHOLDER = {CRC32: "0" * 16, _FORMAT: str(FORMAT)}
+"""Metadata that a writer adds to a file, for `seal` to complete."""
 BODY = "stampede.body_crc32"
 BODY_PLACEHOLDER = {BODY: "0" * 8}
 """The same for the CRC-32 of all bytes before the footer, of files whose name is no digest of them.
@@ -59,26 +63,38 @@ def seal(data: pa.Buffer) -> pa.Buffer:
     return data
 
 
-def check_footer(key: str, footer: bytes, metadata: pq.FileMetaData | None = None) -> None:
-    """Compare a footer with its checksums. Raises `Damaged`, which names `key`.
+def check_footer(key: str, footer: bytes, metadata: pq.FileMetaData) -> None:
+    """Compare a footer with its checksum, and its format with `FORMAT`.
+
+    Raises `Damaged`, which names `key`.
 
     Parameters
     ----------
     metadata
-        The same footer, parsed: if given, a checksum whose name is damaged is told from none.
+        The same footer, parsed.
     """
     pair = footer.rfind(_PAIR)
-    if pair >= 0:
-        if footer[pair + len(_PAIR) : pair + _SIZE] != _digits(footer, pair):
-            raise Damaged(f"{key}: the footer does not have its checksum: it is damaged")
-    elif metadata is not None:
-        check_known(key, metadata)
+    if pair < 0 or footer[pair + len(_PAIR) : pair + _SIZE] != _digits(footer, pair):
+        raise Damaged(f"{key}: the footer does not have its checksum: it is damaged")
+    check_format(key, metadata.metadata)
+
+
+def check_format(key: str, pairs: Mapping[bytes, bytes]) -> None:
+    """Raise `Damaged` for an object of a format that this version of Stampede cannot read."""
+    number = pairs.get(_FORMAT.encode(), b"")
+    if not number.isdigit():
+        raise Damaged(f"{key}: the footer does not say of which format it is")
+    if int(number) > FORMAT:
+        raise Damaged(
+            f"{key} has format {int(number)}, and this version of Stampede reads up to format "
+            f"{FORMAT}: a later version wrote it"
+        )
 
 
 def end_of_footer(key: str, tail: bytes) -> bytes | None:
     """A footer from its pair on, out of its last bytes. Raises `Damaged`, which names `key`.
 
-    None if `tail` does not reach to the pair, or if the footer has none.
+    None if `tail` does not reach to the pair.
     """
     pair = tail.rfind(_PAIR)
     if pair < 0:
@@ -86,17 +102,6 @@ def end_of_footer(key: str, tail: bytes) -> bytes | None:
     if tail[pair + len(_PAIR) + 8 : pair + _SIZE] != _digits(tail, pair)[8:]:
         raise Damaged(f"{key}: the footer does not have its checksum: it is damaged")
     return tail[pair:]
-
-
-def check_known(key: str, metadata: pq.FileMetaData) -> None:
-    """Raise `Damaged` for a footer without checksums that has metadata of an unknown name.
-
-    A footer that was written before there were checksums has none. A damaged name of a checksum
-    would pass for that.
-    """
-    unknown = [name for name in metadata.metadata or {} if name not in _OLD]
-    if unknown:
-        raise Damaged(f"{key}: the footer has unknown metadata {unknown[0]!r}: it is damaged")
 
 
 def write(rows: pa.Table, metadata: dict[str, str] | None = None, **options: Any) -> pa.Buffer:
@@ -108,14 +113,16 @@ def write(rows: pa.Table, metadata: dict[str, str] | None = None, **options: Any
     return seal(sink.getvalue())
 
 
-def open_file(key: str, data: bytes | memoryview | pa.Buffer) -> pq.ParquetFile:
+def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) -> pq.ParquetFile:
     """A whole Parquet file, the footer checked; pages are checked when they are read.
+
+    `options` are those of `pq.ParquetFile`.
 
     Raises `Damaged`, which names `key`.
     """
     buffer = pa.py_buffer(data)
     try:
-        file = pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True)
+        file = pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True, **options)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} is not a Parquet file: {error}") from None
     size = int.from_bytes(buffer[-8:-4], "little")
@@ -131,11 +138,6 @@ def read_file(key: str, file: pq.ParquetFile) -> pa.Table:
         return file.read(use_threads=False)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} is damaged: {error}") from None
-
-
-_OLD = {b"ARROW:schema"} | {
-    f"stampede.{name}".encode() for name in ("level", "inputs", "rows", "first", "last", "coverage")
-}
 
 
 def _digits(footer: bytes | bytearray, pair: int) -> bytes:

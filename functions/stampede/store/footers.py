@@ -20,9 +20,6 @@ from stampede.store.checked_parquet import end_of_footer
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
-# The metadata of a run written before there were checksums begins with the key `stampede.level`.
-# Control characters in the values are escaped, so these bytes occur nowhere else.
-_METADATA = b"\x18\x0estampede.level"
 # Descriptions compressed together: 16 take 2.5 KB, and 14 to 50 microseconds to decompress.
 _TOGETHER = 16
 
@@ -40,7 +37,7 @@ def run_metadata(key: str, tail: bytes, schema: pa.Schema) -> pq.FileMetaData | 
     `Damaged` if the checksum of these bytes is wrong.
     """
     end = end_of_footer(key, tail)
-    start = tail.rfind(_METADATA) if end is None else len(tail) - len(end)
+    start = len(tail) - len(end) if end is not None else 0
     if start < 2:
         return None
     try:

@@ -1,7 +1,6 @@
-"""Packs: many images in one Parquet file, each of them one contiguous byte range.
+"""Packs: many images in one Parquet file that any reader opens.
 
-Any Parquet reader opens a pack, and a single ranged GET fetches an image: `image_offsets` finds
-each image in the pack's bytes while they are still in memory.
+A ranged GET fetches the cutouts of an alert, another their tail: see `pack_images`.
 """
 
 import re
@@ -12,19 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from isal import isal_zlib
 
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
 from stampede.store.coverage import COVERAGE, Coverage
-from stampede.store.image_offsets import find_images
 from stampede.store.merge import one_array, sort_unique
+from stampede.store.pack_images import (
+    cut,
+    cutout_columns,
+    cutout_places,
+    image_column,
+    image_places,
+    stored_cutouts,
+    stored_images,
+    tail_frames,
+)
+from stampede.store.parquet_writer import Column, Range, numbers, strings, write
 from stampede.store.runs import digest
 from stampede.store.schema import CUTOUT_PACKS, PackSpec
 
-# Rows that Arrow adds to a page before it looks at the page's size: pages of about 1 MB, far from
-# the 2 GB that a page may have, even if each image is as large as an alert may be.
-_PAGE_ROWS = 32
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
 _KEY = re.compile(r"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{32}\.parquet")
 
@@ -58,27 +63,24 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
     """Pack `rows`, which have the columns of `spec.rows` and hold the alerts of `coverage`.
 
     The same rows, in any order, with the same coverage give the same bytes and so the same key,
-    if the same version of Arrow writes them.
+    if the same version of Arrow compresses them.
     """
-    schema, image = spec.rows.schema, spec.image
+    schema = spec.rows.schema
     rows = sort_unique(rows.select(schema.names).cast(schema), spec.rows)
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        schema.remove_metadata(),
-        version="2.6",
-        compression={name: "NONE" if name == image else "LZ4" for name in schema.names},
-        use_dictionary=[field.name for field in schema if pa.types.is_string(field.type)],
-        column_encoding={image: "PLAIN"},
-        write_statistics=["alert_id", "object_id", "mjd"],
-        write_batch_size=_PAGE_ROWS,
-        store_schema=False,
-        write_page_checksum=True,
-    ) as writer:
-        if rows.num_rows:
-            writer.write_table(rows, row_group_size=rows.num_rows)
-        writer.add_key_value_metadata(PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
-    return _pack(rows, seal(sink.getvalue()), spec)
+    images = one_array(rows[spec.image])
+    columns = [_column(field, one_array(rows[field.name])) for field in [*schema][:-1]]
+    cutouts = cut(images, _alerts(rows)) if spec is CUTOUT_PACKS else None
+    columns += [image_column(images)] if cutouts is None else cutout_columns(cutouts)
+    file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
+    data = seal(file.data)
+    view = memoryview(data).cast("B")
+    if cutouts is None:
+        offset = file.bodies[-1][0].offset if rows.num_rows else 0
+        return _pack(rows, data, image_places(images, offset, view), spec)
+    pages, tails = file.bodies[-2:] if rows.num_rows else ([], [Range(0, 0)])
+    dictionary = view[tails[0].offset :][: tails[0].length]
+    places = cutout_places(cutouts, pages, tail_frames(dictionary, tails[0].offset))
+    return _pack(rows, data, places, spec)
 
 
 def read_rows(
@@ -86,56 +88,67 @@ def read_rows(
 ) -> tuple[pa.Table, Coverage]:
     """The rows of a pack, sorted, and the coverage in its footer; every checksum is verified.
 
+    Rows of cutouts are `PACKED_CUTOUT`, with `tail` as a dictionary.
+
     Raises `Damaged`, also if `key` is given and its digest is not that of `data`.
     """
-    name = key or "the pack"
-    if key is not None and not key.endswith(f"/{digest(data)}.parquet"):
-        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
-    file = open_file(name, data)
-    try:
-        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
-    except PARQUET_ERRORS:
-        raise Damaged(f"{name} does not have the footer of a pack") from None
-    return read_file(name, file), coverage
+    return _read(data, key)[:2]
 
 
 def read_pack(
     data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS, key: str | None = None
 ) -> tuple[Pack, Coverage]:
     """A pack as `write_pack` returned it, from its bytes alone. Raises `Damaged` as `read_rows`."""
-    rows, coverage = read_rows(data, key)
+    rows, coverage, file = _read(data, key)
+    view = memoryview(data).cast("B")
     try:
-        rows = rows.select(spec.rows.schema.names).cast(spec.rows.schema)
-        return _pack(rows, pa.py_buffer(data), spec), coverage
+        if spec is CUTOUT_PACKS:
+            places = cutout_places(*stored_cutouts(rows, file, view))
+        else:
+            images = one_array(rows[spec.image])
+            places = image_places(images, stored_images(file, view), view)
+        return _pack(rows, pa.py_buffer(data), places, spec), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of a pack: {error}") from None
 
 
-def _pack(rows: pa.Table, data: pa.Buffer, spec: PackSpec) -> Pack:
+def _read(
+    data: bytes | memoryview | pa.Buffer, key: str | None
+) -> tuple[pa.Table, Coverage, pq.FileMetaData]:
+    name = key or "the pack"
+    if key is not None and not key.endswith(f"/{digest(data)}.parquet"):
+        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    file = open_file(name, data)
+    if "tail" in file.schema.names:
+        file = open_file(name, data, read_dictionary=["tail"])
+    try:
+        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
+    except PARQUET_ERRORS:
+        raise Damaged(f"{name} does not have the footer of a pack") from None
+    return read_file(name, file), coverage, file.metadata
+
+
+def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: PackSpec) -> Pack:
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
     whole = sha256(data).hexdigest()
     key = f"{spec.prefix}/{night}/{whole[:32]}.parquet"
-    images = one_array(rows[spec.image])
-    offsets, lengths = find_images(images, data)
-    absent = images.is_null()
-    columns = {
-        "pack": pa.repeat(key, len(images)),
-        "offset": pa.array(offsets),
-        "length": pa.array(lengths),
-        "crc32": pa.array(_checksums(offsets, lengths, data), pa.uint32()),
-    }
     schema = spec.locations.schema
+    absent = places["length"].is_null()
+    columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}
     if "redrawn" in schema.names:
-        columns["redrawn"] = pa.nulls(len(images), pa.int32())
-    locations = rows.select([name for name in schema.names if name not in columns])
-    for name, values in columns.items():
-        locations = locations.append_column(name, pc.if_else(absent, None, values))
-    return Pack(key, data, locations.cast(schema), whole)
+        columns["redrawn"] = pa.nulls(rows.num_rows, pa.int32())
+    located = [columns[name] if name in columns else rows[name] for name in schema.names]
+    locations = pa.table(located, schema.names).cast(schema)
+    return Pack(key, data, locations, whole)
 
 
-def _checksums(offsets: np.ndarray, lengths: np.ndarray, data: pa.Buffer) -> list[int]:
-    """The CRC-32 of each image: of the bytes that a reader will get."""
-    view = memoryview(data)
-    places = zip(offsets.tolist(), lengths.tolist(), strict=True)
-    return [isal_zlib.crc32(view[offset : offset + length]) for offset, length in places]
+def _column(field: pa.Field, values: pa.Array) -> Column:
+    return strings(field, values) if pa.types.is_string(field.type) else numbers(field, values)
+
+
+def _alerts(rows: pa.Table) -> np.ndarray:
+    """A number for each row, another one where another alert begins."""
+    ids, surveys = rows["alert_id"].to_numpy(), rows["survey"].to_numpy()
+    other = (ids[1:] != ids[:-1]) | (surveys[1:] != surveys[:-1])
+    return np.cumsum(np.append([0] * bool(len(ids)), other))

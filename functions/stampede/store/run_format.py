@@ -16,6 +16,7 @@ from stampede.store.checked_parquet import (
     PARQUET_ERRORS,
     PLACEHOLDER,
     check_footer,
+    check_format,
     seal,
 )
 from stampede.store.coverage import COVERAGE, Coverage
@@ -136,7 +137,8 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
     name = RunName.parse(info.key)
     if name is None:
         raise Damaged(f"{info.key} does not have the name of a run")
-    pairs = metadata.metadata
+    pairs = metadata.metadata or {}
+    check_format(info.key, pairs)
     try:
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
         coverage = Coverage.from_json(pairs[COVERAGE])
@@ -151,20 +153,14 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
 
 
 def _as_named(pairs: Mapping[bytes, bytes], run: RunInfo, spec: TableSpec) -> bool:
-    """Whether a footer is that of the run's key, as far as it says.
-
-    Those of earlier versions say less: not the table, and not the cuts of a merged run.
-    """
+    """Whether a footer is that of the run's key, as far as it says."""
     name = run.name
     ends = pa.array([run.first, run.last], spec.schema.field(spec.leading).type)
     if bool(run.rows) != (ends.null_count == 0):
         return False
     if run.rows and not np.less_equal(*bounds([run.first, run.last], spec)):
         return False
-    if (
-        json.loads(pairs[b"stampede.level"]) != name.level
-        or json.loads(pairs.get(_TABLE, json.dumps(spec.name))) != spec.name
-    ):
+    if json.loads(pairs[b"stampede.level"]) != name.level or json.loads(pairs[_TABLE]) != spec.name:
         return False
     if _CUTS not in pairs:
         return True

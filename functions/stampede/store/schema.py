@@ -15,6 +15,8 @@ class TableSpec:
     schema: pa.Schema
     key: tuple[str, ...]
     precedence: tuple[str, ...]
+    ranges: tuple[tuple[str, str], ...] = ()
+    """The columns that locate bytes of a pack: offset and length."""
 
     @property
     def leading(self) -> str:
@@ -33,15 +35,24 @@ CUTOUTS = TableSpec(
     columns.CUTOUT_LOCATION,
     columns.CUTOUT_LOCATION_KEY,
     columns.CUTOUT_LOCATION_PRECEDENCE,
+    (("page_offset", "page_length"), ("tail_offset", "tail_length")),
 )
 DETECTIONS = TableSpec(
     "detections", columns.DETECTION, columns.DETECTION_KEY, columns.DETECTION_PRECEDENCE
 )
 THUMBNAILS = TableSpec(
-    "thumbnails", columns.THUMBNAIL_LOCATION, columns.THUMBNAIL_KEY, columns.THUMBNAIL_PRECEDENCE
+    "thumbnails",
+    columns.THUMBNAIL_LOCATION,
+    columns.THUMBNAIL_KEY,
+    columns.THUMBNAIL_PRECEDENCE,
+    (("offset", "length"),),
 )
 PACKETS = TableSpec(
-    "packets", columns.PACKET_LOCATION, columns.PACKET_KEY, columns.PACKET_PRECEDENCE
+    "packets",
+    columns.PACKET_LOCATION,
+    columns.PACKET_KEY,
+    columns.PACKET_PRECEDENCE,
+    (("offset", "length"),),
 )
 
 # The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
@@ -64,7 +75,7 @@ class PackSpec:
         return self.rows.name
 
 
-# Sorted so that the images of one alert lie side by side. Of two images with one key the later
+# Sorted so that the images of one alert lie in one page. Of two images with one key the later
 # wins, and any image wins against a null.
 CUTOUT_PACKS = PackSpec(
     TableSpec("packs", columns.CUTOUT, columns.CUTOUT_LOCATION_KEY, ("mjd", "fits")),

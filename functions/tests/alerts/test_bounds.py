@@ -8,6 +8,7 @@ import pytest
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.bounds import EARLIEST_MJD, MOST_PIXELS
 from stampede.alerts.framing import Framing
+from stampede.images.fits import unpack
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_decoder
 from tests.support.fits_files import fits_of
@@ -129,11 +130,11 @@ def test_a_raw_image_of_many_pixels_is_refused(decoder) -> None:
     assert (fault.status, "1,050,625 pixels" in fault.message) == (422, True)
 
 
-def test_a_stamp_that_is_not_gzipped_is_stored_gzipped(decoder) -> None:
+def test_a_stamp_that_is_not_gzipped_is_stored_as_it_is(decoder) -> None:
     alert = made_alerts.ztf_alert(cutoutScience=stamp(made_alerts.FITS))
     decoded = decoder.cutouts([alert])
     assert decoded.faults == [None]
-    files = {row["kind"]: gzip.decompress(row["fits"]) for row in decoded.rows.to_pylist()}
+    files = {row["kind"]: unpack(row["fits"]) for row in decoded.rows.to_pylist()}
     assert files == dict.fromkeys(("science", "template", "difference"), made_alerts.FITS)
 
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.deadletters.dead_letter import reason_of
+from stampede.images.fits import unpack
 from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS
@@ -29,6 +30,7 @@ from stampede_local.process import wait_until
 from tests.support import made_alerts
 from tests.support.fits_files import fits_of
 from tests.support.hostile_alerts import HOSTILE
+from tests.support.located import stored_image
 from tests.support.served import metrics
 
 # Seconds for a message that kills two workers: 5 on a quiet machine.
@@ -65,8 +67,7 @@ def test_cutouts_come_back_unchanged(serve) -> None:
             if fits is None:
                 assert place["pack"] is None
             else:
-                stored = objects.get(place["pack"], place["offset"], place["length"])
-                assert gzip.decompress(stored) == fits
+                assert unpack(stored_image(objects, place)) == fits
     assert table.coverage().intervals("alerts", 0) == [(0, len(messages))]
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import gzip
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from stampede.events.event import parse
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.sink import Sink
 from stampede.events.source import connections
+from stampede.images.fits import unpack
 from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.dead_letter_offsets import dead_lettered
@@ -26,6 +26,7 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support import made_alerts
+from tests.support.located import stored_image
 from tests.support.receiver import Received, Receiver, Reply
 from tests.support.schema_registry import SchemaRegistryServer
 
@@ -170,8 +171,7 @@ async def test_refused_repaired_replayed_stored_purged(
         for place in table.lookup([oracle.head(message)["alert_id"]]).to_pylist():
             fits = oracle.cutouts(message)[place["kind"]]
             if fits is not None:
-                stored = objects.get(place["pack"], place["offset"], place["length"])
-                assert gzip.decompress(stored) == fits
+                assert unpack(stored_image(objects, place)) == fits
 
     assert "5 dead letters removed, 1 kept" in system.deadletters("purge")
     assert [letter["offset"] for letter in system.listed()] == [8]

@@ -5,12 +5,12 @@ of our own source must result in the same store.
 """
 
 import base64
-import gzip
 import json
 
 import pytest
 
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.images.fits import unpack
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
@@ -18,6 +18,7 @@ from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support.event_examples import ALERTS, LETTER, STORED, event_of, example
+from tests.support.located import stored_image
 from tests.support.receiver import Receiver
 from tests.support.stored_alerts import Letter, letters
 
@@ -62,10 +63,7 @@ def contents(objects: Objects, function: str) -> list[object]:
         return sorted(rows, key=lambda row: (row["object_id"], row["mjd"]))
     places = table.lookup([head["alert_id"] for head in heads]).to_pylist()
     stored = {
-        (p["survey"], p["alert_id"], p["kind"]): gzip.decompress(
-            objects.get(p["pack"], p["offset"], p["length"])
-        )
-        for p in places
+        (p["survey"], p["alert_id"], p["kind"]): unpack(stored_image(objects, p)) for p in places
     }
     assert stored == {
         (head["survey"], head["alert_id"], kind): fits

@@ -1,6 +1,5 @@
 """`stampede ingest` with running functions: whole, damaged, foreign and real files."""
 
-import gzip
 import io
 import json
 import os
@@ -14,12 +13,14 @@ from pathlib import Path
 import fastavro
 import pytest
 
+from stampede.images.fits import unpack
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support import made_alerts
+from tests.support.located import stored_image
 
 pytestmark = pytest.mark.integration
 
@@ -60,8 +61,7 @@ class System:
         """The FITS files of an alert, not compressed."""
         rows = Table(self.objects, CUTOUTS).lookup([alert_id]).to_pylist()
         return {
-            row["kind"]: row["pack"]
-            and gzip.decompress(self.objects.get(row["pack"], row["offset"], row["length"]))
+            row["kind"]: row["pack"] and unpack(stored_image(self.objects, row) or b"")
             for row in rows
         }
 

@@ -28,6 +28,7 @@ from stampede_local.ports import free_port
 from stampede_local.process import wait_until
 from stampede_local.tls import TlsCeph
 from tests.support import read_service
+from tests.support.located import stored_image
 from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
@@ -124,7 +125,7 @@ def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
     for spec in TABLES.values():
         assert len(Table(second, spec).coverage()) == 24
     for place in Table(second, CUTOUTS).lookup(range(24)).to_pylist():
-        assert second.get(place["pack"], place["offset"], place["length"])
+        assert stored_image(second, place)
     assert {i.key for i in objects.list("")} <= {i.key for i in second.list("")}
 
 

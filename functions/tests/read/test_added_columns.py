@@ -1,7 +1,7 @@
 """A run that was written before its table got more columns.
 
-The run in tests/fixtures holds the points of forty simulated alerts. The code wrote it before
-there were `flags`, `procstatus`, `limiting_mag` and `rb`.
+The run in tests/fixtures holds the points of forty simulated alerts, with the columns that there
+were before `flags`, `procstatus`, `limiting_mag` and `rb`.
 """
 
 from collections.abc import Iterator

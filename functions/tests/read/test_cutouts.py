@@ -2,6 +2,7 @@ import gzip
 import json
 from io import BytesIO
 
+import cramjam
 import numpy as np
 import pytest
 from astropy.io import fits
@@ -28,6 +29,32 @@ def test_a_client_without_gzip_gets_plain_fits(read):
     got = read(SCIENCE, headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in got.headers
     assert got.data == gzip.decompress(ztf(source(seed=0)))
+
+
+CODINGS = {
+    "gzip": ("gzip", gzip.decompress),
+    "zstd": ("zstd", lambda data: bytes(cramjam.zstd.decompress(data))),
+    "zstd, gzip;q=0.5": ("zstd", lambda data: bytes(cramjam.zstd.decompress(data))),
+    "gzip, deflate, br, zstd": ("gzip", gzip.decompress),
+    "br": (None, bytes),
+    "gzip;q=0": (None, bytes),
+}
+
+
+@pytest.mark.parametrize(("accepted", "expected"), CODINGS.items(), ids=CODINGS)
+def test_fits_comes_in_the_coding_that_the_client_accepts(read, accepted, expected):
+    coding, decode = expected
+    paths = (SCIENCE, f"/v1/alerts/{LSST_ALERT}/cutouts/science")
+    for path, file in zip(paths, (source(seed=0), lsst(source(30, seed=0))), strict=True):
+        file = file if isinstance(file, bytes) else gzip.decompress(ztf(file))
+        got = read(path, headers={"Accept-Encoding": accepted})
+        assert got.headers.get("content-encoding") == coding
+        assert got.headers["vary"] == "Accept-Encoding"
+        assert decode(got.data) == file
+        tag = got.headers["etag"]
+        assert (tag == read(path).headers["etag"]) == (coding is None)
+        again = {"Accept-Encoding": accepted, "If-None-Match": tag}
+        assert read(path, headers=again).status == 304
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("science", 0), ("difference", 2)])
@@ -69,8 +96,7 @@ def test_an_alert_lists_its_cutouts(read):
     assert list(alert["cutouts"]) == ["science", "template", "difference"]
     assert alert["cutouts"]["template"] is None
     science = alert["cutouts"]["science"]
-    stored = read(science["href"], headers={"Accept-Encoding": "gzip"})
-    assert science["bytes"] == len(stored.data)
+    assert science["bytes"] == len(read(science["href"]).data)
     assert read(alert["lightcurve"]).json()["object_id"] == LSST_OBJECT
 
 

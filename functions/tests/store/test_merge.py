@@ -39,7 +39,7 @@ def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> 
 def test_an_image_location_wins_against_a_null() -> None:
     place = dict.fromkeys(CUTOUT_LOCATION.names) | {"survey": "ztf", "object_id": "a", "mjd": 1.0}
     absent = place | {"alert_id": 1, "kind": "science"}
-    present = absent | {"pack": "packs/1/a.parquet", "offset": 4, "length": 3}
+    present = absent | {"pack": "packs/1/a.parquet", "page_offset": 4, "length": 3}
     other = absent | {"kind": "difference"}
     rows = table([present, other, absent], CUTOUT_LOCATION)
     assert sort_unique(rows, CUTOUTS).to_pylist() == [other, present]

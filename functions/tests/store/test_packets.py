@@ -15,8 +15,11 @@ from stampede.alerts.columns import PACKET, PACKET_LOCATION
 from stampede.errors import Damaged
 from stampede.store import pages
 from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.packets import PAGE_BYTES, read_packets, write_packets
 from stampede.store.packs import Pack
+from stampede.store.schema import PACKETS
 
 COVERAGE = Coverage.of({("ztf", 0): range(3)})
 
@@ -124,3 +127,16 @@ def test_what_is_no_pack_of_packets_is_named() -> None:
     pack = write([packet(7, b"first")])
     with pytest.raises(Damaged, match="digest in its name"):
         read_packets(pack.data, f"packets/60000/{'0' * 32}.parquet")
+
+
+@pytest.mark.parametrize("coverage", [Coverage(), COVERAGE], ids=["no Kafka offsets", "offsets"])
+def test_a_pack_that_no_run_locates_is_found(coverage: Coverage) -> None:
+    objects, damaged = MemoryObjects(), list[str]()
+    rows = pa.Table.from_pylist([packet(n, b"x") for n in (1, 2)], PACKET)
+    pack = write_packets(rows, coverage)
+    objects.put(pack.key, pack.data.to_pybytes())
+    check = PackIndexCheck(objects, PACKETS, damaged.append)
+    assert [info.key for info in check.lacking(objects.list("packets/"))] == [pack.key]
+    index(objects, pack.key)
+    assert not list(check.lacking(objects.list("packets/")))
+    assert not damaged

@@ -17,6 +17,7 @@ from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION, KINDS, THUMBNAIL, T
 from stampede.store.coverage import Coverage
 from stampede.store.packs import Pack, expired, night_of, read_pack, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS
+from tests.support.located import image_in
 from tests.support.rows import cutout, table
 
 COVERAGE = Coverage.of({("ztf", 0): range(3)})
@@ -36,14 +37,12 @@ def check(pack: Pack, rows: list) -> None:
     expected = {(row["alert_id"], row["kind"]): row["fits"] for row in rows}
     found = {}
     for place in pack.locations.to_pylist():
-        where = place["pack"], place["offset"], place["length"]
         if place["pack"] is None:
-            assert where == (None, None, None)
-            fits = None
+            first = CUTOUT_LOCATION.names.index("pack")
+            assert not any(place[name] for name in CUTOUT_LOCATION.names[first:])
         else:
             assert place["pack"] == pack.key
-            fits = data[place["offset"] : place["offset"] + place["length"]]
-        found[place["alert_id"], place["kind"]] = fits
+        found[place["alert_id"], place["kind"]] = image_in(data, place)
     assert found == expected
     assert pack.locations.num_rows == len(expected)
     assert pack.locations.schema.equals(CUTOUT_LOCATION)
@@ -108,11 +107,15 @@ def test_key_is_the_night_and_the_content() -> None:
     assert pack.key.endswith(f"/{pack.sha256[:32]}.parquet")
 
 
-def test_the_cutouts_of_an_alert_are_adjacent() -> None:
+def test_the_cutouts_of_an_alert_are_one_page() -> None:
     rows = [cutout(n, kind, noise(15_000, n)) for kind in KINDS for n in (3, 1, 2)]
     places = pack_of(rows).locations.to_pylist()
     assert [place["alert_id"] for place in places] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert places[2]["offset"] - places[0]["offset"] == 2 * 15_004
+    pages = [(place["page_offset"], place["page_length"]) for place in places]
+    assert pages[::3] == pages[1::3] == pages[2::3]
+    assert [start + length for start, length in pages[:6:3]] < [start for start, _ in pages[3::3]]
+    starts = [place["start"] for place in places[:3]]
+    assert np.diff(starts).tolist() == [15_004, 15_004]
 
 
 def test_a_pack_is_read_back_from_its_bytes() -> None:
@@ -129,10 +132,13 @@ def test_other_tools_read_a_pack(tmp_path: Path) -> None:
     rows.sort(key=lambda row: (row["alert_id"], row["kind"]))
     path = tmp_path / "pack.parquet"
     path.write_bytes(pack_of(rows).data)
-    assert pq.read_table(path).to_pylist() == rows
-    assert polars.read_parquet(path).to_dicts() == rows
-    names = ", ".join(f'"{name}"' for name in CUTOUT.names)
-    found = duckdb.sql(f"SELECT {names} FROM '{path}' ORDER BY alert_id, kind").fetchall()
+    packed = [{**row, "tail": row["fits"] and b""} for row in rows]
+    assert pq.read_table(path, page_checksum_verification=True).to_pylist() == packed
+    assert polars.read_parquet(path).to_dicts() == packed
+    names = ", ".join(f'"{name}"' for name in CUTOUT.names[:-1])
+    found = duckdb.sql(
+        f"SELECT {names}, fits || tail FROM '{path}' ORDER BY alert_id, kind"
+    ).fetchall()
     assert found == [tuple(row.values()) for row in rows]
     assert duckdb.sql(f"SELECT kind FROM '{path}' WHERE alert_id = 7").fetchall() == [
         ("difference",),

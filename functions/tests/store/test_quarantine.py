@@ -19,7 +19,7 @@ from stampede.store.run_format import GROUP_ROWS
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
-from tests.support.old_format import old_run
+from tests.support.made_run import made_run, of_format
 from tests.support.rows import detection, many, object_ids, table
 from tests.support.watched_objects import Changed, Failing, Forwarding
 
@@ -39,8 +39,8 @@ def a_parquet_file() -> bytes:
 
 
 def lying(**lies: object) -> bytes:
-    """A run of level 0 whose footer says what is not so; without checksums, as earlier ones."""
-    return old_run(DETECTIONS, many(10), SECOND, lies)[1]
+    """A run of level 0 whose footer says what is not so."""
+    return made_run(DETECTIONS, many(10), SECOND, lies)
 
 
 def sound() -> bytes:
@@ -75,6 +75,8 @@ BAD = {
     "negative rows": lying(rows=-10),
     "wrong level": lying(level=3),
     "inputs are no list": lying(inputs=7),
+    "a later format": of_format(sound(), "2"),
+    "no format": of_format(sound(), "x"),
 }
 
 

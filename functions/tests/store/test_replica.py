@@ -19,6 +19,7 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.sweep import unneeded_at_second_site
 from stampede.store.tables import Table
 from tests.support import rows
+from tests.support.located import stored_image
 from tests.support.watched_objects import Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -55,8 +56,7 @@ def check(site: Objects) -> Coverage:
     found = table.lookup(sorted(alerts)).to_pylist()
     assert {row["alert_id"] for row in found} == alerts
     for row in found:
-        start, length = row["offset"], row["length"]
-        assert site.get(row["pack"], start, length) == f"{row['kind']} {row['alert_id']}".encode()
+        assert stored_image(site, row) == f"{row['kind']} {row['alert_id']}".encode()
     return table.coverage()
 
 

@@ -23,7 +23,6 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede.store.verification import verify
 from tests.support.dead_letters import event
-from tests.support.old_format import old_run
 from tests.support.rows import cutout, detection, many, table
 from tests.support.watched_objects import Changed, Failing
 
@@ -116,13 +115,6 @@ def test_rows_out_of_order_are_found(tables: list, level: int) -> None:
     objects.put(key, data)
     with pytest.raises(Damaged, match="sorted"):
         verify(objects, objects.head(key))
-
-
-def test_objects_of_earlier_versions_are_sound() -> None:
-    objects = MemoryObjects()
-    key, data = old_run(DETECTIONS, many(3 * GROUP_ROWS), COVERAGE)
-    objects.put(key, data)
-    verify(objects, objects.head(key))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ Its alerts carry MJD UTC, microjansky and FITS files that are not compressed.
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal import igzip
 
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.columns import DETECTION
@@ -62,10 +61,9 @@ def cutout(table: pa.Table, kind: str) -> pa.Array:
     return table[CUTOUT_FIELDS[kind]].chunk(0)
 
 
-def gzip_file(image: bytes | memoryview) -> bytes:
+def check_file(image: bytes | memoryview) -> None:
     if image[: len(FITS_MAGIC)] != FITS_MAGIC:
         raise NotFits(bytes(image[:8]))
-    return igzip.compress(image, 1, mtime=0)
 
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:

@@ -1,10 +1,10 @@
 """Compares decoded alerts with the oracle."""
 
-import gzip
 import math
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.columns import CUTOUT, DETECTION
+from stampede.images.fits import unpack
 from stampede_local import oracle
 
 
@@ -21,7 +21,7 @@ def assert_as_the_oracle(decoder: BatchDecoder, messages: list[bytes]) -> None:
         for kind, fits in oracle.cutouts(m).items()
     ]
     found = [
-        (row["alert_id"], row["kind"], row["fits"] and gzip.decompress(row["fits"]))
+        (row["alert_id"], row["kind"], row["fits"] and unpack(row["fits"]))
         for row in images.rows.to_pylist()
     ]
     by_image = {(alert, kind): fits for alert, kind, fits in found}

@@ -136,7 +136,7 @@ def sample_cutouts() -> list[dict]:
     for number, kind in enumerate(KINDS):
         image = source(seed=number)
         rows.append(cutout(ZTF_ALERT, "ztf", kind, ZTF_OBJECT, 59400.0, ztf(image)))
-        fits = None if kind == "template" else gzip.compress(lsst(source(30, seed=number)), mtime=0)
+        fits = None if kind == "template" else lsst(source(30, seed=number))
         rows.append(cutout(LSST_ALERT, "lsst", kind, LSST_OBJECT, 60800.5, fits))
         rows.append(cutout(BOTH, "ztf", kind, "ZTF00both", 59000.0, ztf(image)))
         rows.append(cutout(BOTH, "lsst", kind, "77", 60000.0, ztf(image)))

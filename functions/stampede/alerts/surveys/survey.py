@@ -76,11 +76,8 @@ class Survey(Protocol):
     def cutout(self, table: pa.Table, kind: str) -> pa.Array:
         """The images of one kind as the survey sent them; null where it sent none."""
 
-    def gzip_file(self, image: bytes | memoryview) -> bytes:
-        """The gzip file to store of an image as sent, the same bytes every time.
-
-        Raises `NotFits`, `TooManyPixels`. The result must not be a view of `image`.
-        """
+    def check_file(self, image: bytes | memoryview) -> None:
+        """Raise `NotFits` or `TooManyPixels` for an image as sent that could not be served."""
 
     def detections(self, table: pa.Table, heads: pa.Table) -> pa.Table:
         """Every point of the light curves in these alerts, as `columns.DETECTION`.

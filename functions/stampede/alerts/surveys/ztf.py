@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, check_image
 from stampede.alerts.columns import DETECTION
-from stampede.alerts.surveys.rubin import gzip_file as gzip_raw_file
+from stampede.alerts.surveys.rubin import check_file as check_raw_file
 from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
 from stampede.timescale import TAI_MINUS_UTC
 
@@ -90,13 +90,11 @@ def cutout(table: pa.Table, kind: str) -> pa.Array:
     return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
 
 
-def gzip_file(image: bytes | memoryview) -> bytes:
-    """The gzip file as ZTF sent it; a stamp that is not gzipped, gzipped.
-
-    Raises `NotFits`, `TooManyPixels`.
-    """
+def check_file(image: bytes | memoryview) -> None:
+    """Raise `NotFits` or `TooManyPixels` for bytes that are no FITS file, gzipped or not."""
     if bytes(image[: len(FITS_MAGIC)]) == FITS_MAGIC:
-        return gzip_raw_file(image)
+        check_raw_file(image)
+        return
     if bytes(image[:2]) != IMAGE_MAGIC[:2]:
         begin = bytes(image[:8])
         raise NotFits(begin, f"it is not gzipped either, and begins with 0x{begin.hex()}")
@@ -111,7 +109,6 @@ def gzip_file(image: bytes | memoryview) -> bytes:
     except zlib.error as error:
         raise NotFits(b"", f"its gzip file is damaged ({error})") from error
     check_image(size, begin)
-    return bytes(image)  # not a view: pyarrow 26 never frees a view that it made an array of
 
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:

@@ -24,6 +24,7 @@ from tests.store.simulation.contents import ALERTS, Version, alert_of
 from tests.store.simulation.requests import Connection, Faults
 from tests.store.simulation.scheduler import Actor
 from tests.store.simulation.world import PACKS, Site, Violation, World
+from tests.support.located import image_in, stored_image
 from tests.support.rows import cutout, table
 
 TOPIC = "alerts"
@@ -187,14 +188,12 @@ def store_batch(world: World, objects: Objects, offsets: list[int]) -> dict[int,
     rows = table([cutout(alert_of(o), "science", b"%d;" % o) for o in offsets], CUTOUT)
     coverage = Coverage.of({(TOPIC, 0): offsets})
     pack = write_pack(rows, coverage)
-    images = pack.locations.select(["alert_id", "pack", "offset", "length"]).to_pylist()
+    images = pack.locations.to_pylist()
     for row in images:
-        start = row["offset"]
-        data = pack.data.slice(start, row["length"]).to_pybytes()
-        world.written[row["pack"], start] = data
+        world.written[row["pack"], row["page_offset"]] = image_in(pack.data, row) or b""
     objects.put(pack.key, memoryview(pack.data), pack.sha256)
     Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
-    return {row["alert_id"]: (row["pack"], row["offset"]) for row in images}
+    return {row["alert_id"]: (row["pack"], row["page_offset"]) for row in images}
 
 
 def read_once(world: World, site: Site, objects: Connection | Site, one: Table) -> None:
@@ -205,7 +204,7 @@ def read_once(world: World, site: Site, objects: Connection | Site, one: Table) 
     one.refresh()
     rows = one.lookup(range(ALERTS)).to_pylist()
     covered = one.coverage()
-    found = {row["alert_id"]: (row["pack"], row["offset"]) for row in rows}
+    found = {row["alert_id"]: (row["pack"], row["page_offset"]) for row in rows}
     if len(found) < len(rows):
         raise Violation("a lookup returned one key twice")
     if made_up := set(found.values()) - world.written.keys():
@@ -222,9 +221,9 @@ def read_once(world: World, site: Site, objects: Connection | Site, one: Table) 
             raise Violation(f"a reader's coverage misses the offsets {sorted(missing)}")
     if rows:
         row = rows[0]
-        version = row["pack"], row["offset"]
+        version = row["pack"], row["page_offset"]
         try:
-            image = objects.get(row["pack"], row["offset"], row["length"])
+            image = stored_image(objects, row)
         except NotFound:
             raise Violation(f"a row at the {site.name} site points to no pack") from None
         if image != world.written[version]:

@@ -54,8 +54,8 @@ def read_run(key: str, data: bytes) -> RunContent:
     pairs = file.metadata.metadata
     name = key.rpartition("/")[2].removesuffix(".parquet")
     level, digest, *part = name.split("-")
-    columns = file.read(["alert_id", "pack", "offset"], use_threads=False).to_pydict()
-    locations = zip(columns["pack"], columns["offset"], strict=True)
+    columns = file.read(["alert_id", "pack", "page_offset"], use_threads=False).to_pydict()
+    locations = zip(columns["pack"], columns["page_offset"], strict=True)
     return RunContent(
         f"{level}-{digest}",
         int(level),

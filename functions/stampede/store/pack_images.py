@@ -1,0 +1,236 @@
+"""The images of a pack: their pages, and where each image lies.
+
+The files of an alert's cutouts, up to their tails, are one page, compressed as one. Equal tails are
+one entry of a dictionary, and each entry is compressed on its own. So one ranged GET reads the
+cutouts of an alert, and another a tail. PNGs are compressed already: each is a range of its pack.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from isal import isal_zlib
+
+from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
+from stampede.errors import Damaged
+from stampede.images.fits_tail import split
+from stampede.store import zstd
+from stampede.store.parquet_writer import (
+    DATA_PAGE,
+    DICTIONARY_PAGE,
+    Column,
+    Page,
+    Range,
+    indices,
+    levels,
+    plain,
+)
+from stampede.store.thrift import read_struct
+
+_GZIP = b"\x1f\x8b"
+_FITS, _TAIL, _PNG = (
+    *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
+    THUMBNAIL.field("png"),
+)
+_MOST_PAGE = 1 << 30  # bytes of a page, decompressed
+_PREFIX = 4  # bytes of the length before each value
+
+
+class Cutouts(NamedTuple):
+    """The files of a pack's cutouts, cut.
+
+    Attributes
+    ----------
+    heads
+        For each row the file up to its tail; None where the survey sent no cutout.
+    tails
+        The distinct tails.
+    numbers
+        For each row which of the tails is its own, int32; null where the head is None.
+    pages
+        How many rows each page has.
+    """
+
+    heads: list[pa.Buffer | None]
+    tails: list[pa.Buffer]
+    numbers: pa.Array
+    pages: list[int]
+
+
+def cut(files: pa.Array, alerts: np.ndarray) -> Cutouts:
+    """Cut files; `alerts` has a number for each row, equal in the rows of one alert."""
+    heads, tails = (_buffers(part) for part in split(files))
+    known: dict[tuple[int, int], int] = {}
+    distinct: list[pa.Buffer] = []
+    numbers: list[int | None] = []
+    for tail in tails:
+        if tail is None:
+            numbers.append(None)
+            continue
+        name = tail.size, isal_zlib.crc32(tail)
+        number = known.get(name)
+        if number is None or not distinct[number].equals(tail):
+            number = known[name] = len(distinct)
+            distinct.append(tail)
+        numbers.append(number)
+    ends = np.flatnonzero(np.append(alerts[1:] != alerts[:-1], len(alerts) > 0)) + 1
+    return Cutouts(
+        heads, distinct, pa.array(numbers, pa.int32()), np.diff(ends, prepend=0).tolist()
+    )
+
+
+def cutout_columns(cutouts: Cutouts) -> list[Column]:
+    """The columns `fits` and `tail`."""
+    pages = []
+    for heads in _by_page(cutouts.heads, cutouts.pages):
+        sent = [head for head in heads if head is not None]
+        body = b"".join((levels([head is not None for head in heads], _FITS), *plain(sent)))
+        gzipped = all(bytes(memoryview(head)[: len(_GZIP)]) == _GZIP for head in sent)
+        frame = zstd.stored(body) if gzipped else zstd.compress(body)
+        pages.append(Page(DATA_PAGE, frame, len(body), len(heads)))
+    # An entry is a frame, so that it can be read alone.
+    entries = [b"".join(plain([tail])) for tail in cutouts.tails]
+    frames = b"".join(map(zstd.compress, entries)) or zstd.compress(b"")
+    dictionary = Page(DICTIONARY_PAGE, frames, sum(map(len, entries)), len(entries))
+    nulls = sum(head is None for head in cutouts.heads)
+    return [
+        Column(_FITS, pages, nulls=nulls),
+        Column(_TAIL, [dictionary, indices(_TAIL, cutouts.numbers)], nulls=nulls),
+    ]
+
+
+def cutout_places(
+    cutouts: Cutouts, pages: Sequence[Range], tails: Sequence[Range]
+) -> dict[str, pa.Array]:
+    """Columns of `CUTOUT_LOCATION`, from `page_offset` on.
+
+    Parameters
+    ----------
+    pages, tails
+        Where each page and each of the distinct tails lies in the pack.
+    """
+    numbers = iter(cutouts.numbers.to_pylist())
+    rows: list[tuple[int | None, ...]] = []
+    for page, heads in zip(pages, _by_page(cutouts.heads, cutouts.pages), strict=True):
+        for head, start in zip(heads, _starts(heads), strict=True):
+            number = next(numbers)
+            if head is None:
+                rows.append((None,) * 7)
+                continue
+            tail = cutouts.tails[number]
+            crc32 = isal_zlib.crc32(tail, isal_zlib.crc32(head))
+            where = tails[number] if tail.size else (None, None)
+            rows.append((*page, start, head.size + tail.size, *where, crc32))
+    names = "page_offset", "page_length", "start", "length", "tail_offset", "tail_length", "crc32"
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return {name: pa.array(list(column)) for name, column in zip(names, columns, strict=True)}
+
+
+def _starts(heads: Sequence[pa.Buffer | None]) -> Iterator[int]:
+    """Where each head begins in its page, decompressed; of a null where the next one does."""
+    at = len(levels([head is not None for head in heads], _FITS)) + _PREFIX
+    for head in heads:
+        yield at
+        at += head.size + _PREFIX if head is not None else 0
+
+
+def tail_frames(body: memoryview, offset: int) -> list[Range]:
+    """Where the tails lie in a pack, whose dictionary page has this body at this offset."""
+    return [
+        Range(offset + frame.start, frame.length) for frame in zstd.frames(body) if frame.content
+    ]
+
+
+def stored_cutouts(
+    rows: pa.Table, file: pq.FileMetaData, data: memoryview
+) -> tuple[Cutouts, list[Range], list[Range]]:
+    """The cutouts of a pack from its bytes, and where their pages and their tails lie.
+
+    Parameters
+    ----------
+    rows
+        `PACKED_CUTOUT`, where `tail` is a dictionary.
+
+    Raises
+    ------
+    Damaged, ValueError, IndexError
+        The bytes are not those of a pack.
+    """
+    heads = _buffers(rows["fits"])
+    tail = rows["tail"].combine_chunks()
+    tail = tail.chunk(0) if isinstance(tail, pa.ChunkedArray) else tail
+    pages, sizes = [], []
+    for kind, values, body in _pages(file, "fits", data):
+        if kind == DATA_PAGE:
+            pages.append(body)
+            sizes.append(values)
+    cutouts = Cutouts(heads, _buffers(tail.dictionary), tail.indices, sizes)
+    for page, some in zip(pages, _by_page(heads, sizes), strict=True):
+        content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
+        for head, start in zip(some, _starts(some), strict=True):
+            if head is not None and content[start : start + head.size] != memoryview(head).cast(
+                "B"
+            ):
+                raise Damaged("an image does not lie where the format says")
+    tails = [
+        frame
+        for kind, _, body in _pages(file, "tail", data)
+        if kind == DICTIONARY_PAGE
+        for frame in tail_frames(data[body.offset :][: body.length], body.offset)
+    ]
+    return cutouts, pages, tails
+
+
+def image_column(images: pa.Array) -> Column:
+    """A column of images, one after the other in one page that is not compressed."""
+    body = b"".join(plain(_buffers(images)))
+    return Column(_PNG, [Page(DATA_PAGE, body, len(body), len(images))], compressed=False)
+
+
+def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, pa.Array]:
+    """Columns of `THUMBNAIL_LOCATION`, from `offset` on; the images' page is at `offset`."""
+    sizes = pc.binary_length(images).to_pylist()
+    offsets = offset + np.cumsum(np.array(sizes, np.int64) + _PREFIX) - sizes
+    ranges = zip(offsets.tolist(), sizes, strict=True)
+    checksums = [isal_zlib.crc32(data[start : start + size]) for start, size in ranges]
+    return {
+        "offset": pa.array(offsets, pa.int64()),
+        "length": pa.array(sizes, pa.int32()),
+        "crc32": pa.array(checksums, pa.uint32()),
+    }
+
+
+def stored_images(file: pq.FileMetaData, data: memoryview) -> int:
+    """Where the page of a pack's images begins."""
+    return next((body.offset for _, _, body in _pages(file, "png", data)), 0)
+
+
+def _pages(file: pq.FileMetaData, name: str, data: memoryview) -> Iterator[tuple[int, int, Range]]:
+    """The pages of a column: type, number of values, and where the body lies."""
+    if not file.num_row_groups:
+        return
+    column = file.row_group(0).column(file.schema.names.index(name))
+    at = column.dictionary_page_offset or column.data_page_offset
+    end = at + column.total_compressed_size
+    while at < end:
+        header, at = read_struct(data, at)
+        described = header[7 if header[1] == DICTIONARY_PAGE else 5]
+        yield header[1], described[1], Range(at, header[3])
+        at += header[3]
+
+
+def _by_page(
+    heads: Sequence[pa.Buffer | None], pages: Sequence[int]
+) -> Iterator[Sequence[pa.Buffer | None]]:
+    at = 0
+    for rows in pages:
+        yield heads[at : at + rows]
+        at += rows
+
+
+def _buffers(values: pa.Array | pa.ChunkedArray) -> list[pa.Buffer | None]:
+    """The bytes of binary values, not copied; None for a null."""
+    return [value.as_buffer() for value in values]
