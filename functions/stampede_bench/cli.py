@@ -27,7 +27,8 @@ def bench(
     quick: Annotated[bool, typer.Option(help="less than a minute each")] = False,
     out: Annotated[Path, typer.Option(help="directory of bench.json and bench.md")] = Path("build"),
     real: Annotated[
-        Path | None, typer.Option(help="directory of real alerts (lsst/, ztf/) to decode as well")
+        Path | None,
+        typer.Option(help="directory of real alerts: lsst/, ztf/ and perhaps lsst-detectors/"),
     ] = None,
     install: Annotated[
         bool, typer.Option(help="install Debian packages that are missing (as root)")

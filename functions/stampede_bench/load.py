@@ -6,7 +6,7 @@ share history rows, which would make a batch smaller.
 
 import gzip
 from collections.abc import Iterator
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, groupby, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +14,18 @@ import numpy as np
 
 from stampede.alerts.container import varint
 from stampede.errors import SetupError
+from stampede.ingest import files
 from stampede.simulator.packets import NULL, SOME, SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede_local.oracle import read_record
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
+_LSST: dict = {
+    "lsst_share": 1.0,
+    "solar_system": 0.0,
+    "null_cutouts": 0.0,
+    "keep_light_curves": False,
+}
 EXPOSURES = 0.8  # of a field per night in the simulator
 
 
@@ -48,6 +55,36 @@ def simulated(survey: str, count: int, rows: int, objects: int | None = None) ->
     return Load(survey, f"simulated, {median:.0f} history rows", *_parts(alerts))
 
 
+def exposures(number: int, count: int) -> Load:
+    """LSST alerts of so many visits and detectors, `count` of each, which share their PSFs."""
+    alerts = [alert for seed in range(1, number + 1) for alert in _exposed(seed, count)]
+    what = f"simulated, {count} of each visit and detector"
+    return Load("lsst", what, *_parts(alerts))
+
+
+def _exposed(seed: int, count: int) -> list[SimulatedAlert]:
+    """The alerts of the first visit and detector that has enough."""
+    stream = Simulator(seed, objects=3 * count, nights=20, **_LSST).alerts(90 * count)
+    for _, group in groupby(stream, _exposure):
+        alerts = list(islice(group, count))
+        if len(alerts) == count:
+            return alerts
+    raise ValueError(f"no simulated visit has {count} alerts")
+
+
+def different_exposures(count: int) -> Load:
+    """`count` LSST alerts, each of another visit or detector: no two share a PSF."""
+    alerts: dict[tuple, SimulatedAlert] = {}
+    for alert in Simulator(objects=1, nights=5, **_LSST).alerts(9 * count):
+        alerts.setdefault(_exposure(alert), alert)
+    first = [*alerts.values()][:count]
+    return Load("lsst", "simulated, each of another visit or detector", *_parts(first))
+
+
+def _exposure(alert: SimulatedAlert) -> tuple[int | None, int | None]:
+    return alert.points[0].visit, alert.points[0].detector
+
+
 def short_cutouts(count: int, rows: int) -> Load:
     """LSST alerts whose cutouts are cut to 17,280 bytes, the size that most prototypes assume."""
     alerts = list(_late("lsst", count, rows, count))
@@ -67,6 +104,13 @@ def real(directory: Path, count: int) -> Iterator[Load]:
         ]
         renamed = [_renamed(message, copy) for copy, message in _numbered(messages, count)]
         yield Load(survey, f"real ({len(paths)}, repeated under other ids)", renamed, [])
+
+
+def real_detectors(directory: Path) -> Iterator[Load]:
+    """Real LSST alerts, each of another visit and detector, if there are any; not repeated."""
+    if paths := sorted((directory / "lsst-detectors").glob("*.avro")):
+        messages = [alert.data for alert in files.read(paths)]
+        yield Load("lsst", f"real ({len(messages)}, of different detectors)", messages, [])
 
 
 def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, str]]]:

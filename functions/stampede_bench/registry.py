@@ -43,7 +43,7 @@ BENCHMARKS = {
         "updates of light curves of 500 KB: rates, bytes written, compaction included",
     ),
     "space": Benchmark(
-        "space", "what is stored in addition to the cutouts, and the size on erasure-coded disks"
+        "space", "how much space cutouts take beside gzipped files, and on erasure-coded disks"
     ),
     "growth": Benchmark(
         "growth", "look-ups, memory, start-up and compaction of tables of up to ten million alerts"
