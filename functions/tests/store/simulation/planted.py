@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,6 +20,7 @@ from stampede.store.replica import Replica
 from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import RunStream
 from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
+from stampede.store.sweep import Sweep
 from stampede.store.tables import Table
 
 
@@ -142,10 +141,9 @@ def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:
 def _sweeping(
     unneeded: Callable[[Table, datetime, timedelta], Iterator[RunInfo]],
 ) -> AbstractContextManager[Any]:
-    class Planted:
-        def __init__(self, table: Table, now: datetime, grace: timedelta) -> None:
-            self.unneeded = partial(unneeded, table, now, grace)
-            self.holders = SimpleNamespace(damaged={})
+    class Planted(Sweep):
+        def unneeded(self) -> Iterator[RunInfo]:
+            return unneeded(self._table, self._now, self._grace)
 
     return patch.object(compaction, "Sweep", Planted)
 
