@@ -23,8 +23,8 @@ def missing(audit: CommandResult) -> dict[str, set[int]]:
 def compare(audit: CommandResult, read: str, kafka: Kafka) -> str:
     """Assert that each alert is stored, or that the audit names its offset; what was seen."""
     lost = missing(audit)
-    told = "before they were stored" in audit.output
-    assert bool(audit.status) == told == any(lost.values()), audit.report()
+    # Not always as deleted: a Kafka that is killed soon after may have the records again.
+    assert bool(audit.status) == any(lost.values()), audit.report()
     for table, offsets in lost.items():
         assert offsets <= kafka.forgotten, f"{table}: {sorted(offsets - kafka.forgotten)}"
     stored = {
@@ -38,6 +38,4 @@ def compare(audit: CommandResult, read: str, kafka: Kafka) -> str:
         if offset not in lost["detections"]:
             assert (alert.survey, alert.object_id, alert.alert_id) in points, offset
     gone = {table: len(offsets) for table, offsets in lost.items()}
-    return (
-        f"of {len(kafka.sent)} alerts the audit says that Kafka deleted {gone}; others are stored"
-    )
+    return f"of {len(kafka.sent)} alerts the audit says that these are missing: {gone}; others are stored"
