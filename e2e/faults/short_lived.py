@@ -38,4 +38,4 @@ def compare(audit: CommandResult, read: str, kafka: Kafka) -> str:
         if offset not in lost["detections"]:
             assert (alert.survey, alert.object_id, alert.alert_id) in points, offset
     gone = {table: len(offsets) for table, offsets in lost.items()}
-    return f"of {len(kafka.sent)} alerts the audit says that these are missing: {gone}; others are stored"
+    return f"of {len(kafka.sent)} alerts the audit says that {gone} are missing; others are stored"
