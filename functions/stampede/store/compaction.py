@@ -17,6 +17,7 @@ from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
+from stampede.store.objects import find
 from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import DamagedPart, RunStream, check_digest
 from stampede.store.runs import Run, RunInfo, live
@@ -66,6 +67,9 @@ def compact(
 ) -> Report:
     """Delete what was merged at least `grace` ago, then merge until no level is full.
 
+    All merges follow from one listing: what a merge writes is added to it. A merge that another
+    compactor made is found by its name, and one whose inputs are gone makes it list again.
+
     Parameters
     ----------
     now
@@ -95,7 +99,7 @@ def compact(
     while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major):
         runs, level = picked
         try:
-            merge(table, runs, level, run_rows, slice_rows, report, progress)
+            table.include(merge(table, runs, level, run_rows, slice_rows, report, progress))
         except DamagedPart as error:
             # Its run stays as it is: no merged run claims its rows or its coverage.
             table.put_into_quarantine(error.part, error.message)
@@ -105,7 +109,7 @@ def compact(
             report.overtaken += 1
             if report.overtaken == _TRIES:
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
-        table.refresh()
+            table.refresh()
     return report
 
 
@@ -117,20 +121,22 @@ def merge(
     slice_rows: int,
     report: Report,
     progress: Progress,
-) -> None:
+) -> list[RunInfo]:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
-    Every byte of an input is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if
-    one is not what was written, so that nothing is merged without its rows or with wrong ones.
+    Returns its parts. Those that are there already are not written again. Every byte of an input is
+    verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not what was
+    written, so that nothing is merged without its rows or with wrong ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
     planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
     coverage = Coverage.union(run[0].coverage for run in runs)
-    written_before = {part.key for part in table.listed()}
+    merged = []
     for number, bounds in enumerate(planned.parts):
         key = planned.name(number).key(table.spec.name)
-        if key in written_before:
+        if part := _find(table, key):
+            merged.append(part)
             report.parts_found += 1
             for stream in streams:
                 stream.skip(bounds[-1])
@@ -142,7 +148,7 @@ def merge(
             writer.add(sort_unique(rows, table.spec))
         place = (number, len(planned.parts))
         data = writer.close(level, planned.inputs, coverage, planned.cuts, place)
-        _put_checked(table, key, data, writer.rows)
+        merged.append(_put_checked(table, key, data, writer.rows))
         report.rows_written += writer.rows
         report.bytes_written += data.size
         report.written.append(key)
@@ -151,13 +157,23 @@ def merge(
     report.bytes_read += sum(sizes.values())
     report.bytes_new += sum(size for name, size in sizes.items() if name.level == 0)
     report.merged.append((len(runs), min(run[0].name.level for run in runs), level))
+    return merged
 
 
 def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
     return [part for part in table.listed() if part.key not in left_out]
 
 
-def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
+def _find(table: Table, key: str) -> RunInfo | None:
+    """A part that is there and can be read. Raises `StoreDown`."""
+    info = find(table.objects, key)
+    try:
+        return table.reader.footer(info) if info else None
+    except (Damaged, NotFound):
+        return None
+
+
+def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> RunInfo:
     """Write a part and read its footer back. Raises `StoreDown` if they differ."""
     table.objects.put(key, memoryview(data))
     try:
@@ -166,6 +182,7 @@ def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
         raise StoreDown(f"{key} does not read back as it was written: {error}") from error
     if (written.object.size, written.rows) != (data.size, rows):
         raise StoreDown(f"{key} does not read back as it was written")
+    return written
 
 
 def _pick(runs: list[Run], fanout: int, run_rows: int, major: bool) -> tuple[list[Run], int] | None:

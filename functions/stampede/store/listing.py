@@ -80,6 +80,13 @@ class Listing:
         self.quarantine.add(fault)
         self._choose()
 
+    def include(self, parts: Sequence[RunInfo]) -> None:
+        """Take parts for listed that are in the store for certain."""
+        with self._refreshing:
+            seen = (self._seen or {}) | {part.key: part for part in parts}
+            self._seen = {key: seen[key] for key in sorted(seen)}
+            self._choose()
+
     def refresh(self) -> None:
         """List the runs and read the footers that were not read before. Raises `StoreDown`.
 

@@ -11,6 +11,7 @@ A run that is gone before it is copied was merged: its rows are in a run that wi
 The inputs of a run that is complete at the second site are not copied any more.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -30,6 +31,9 @@ from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 
 log = structlog.get_logger()
+
+FEW_PACKS = 16
+"""Packs of a night that are asked for one by one. A run of level 0 has one pack."""
 
 Progress = Callable[[str, Copied], None]
 
@@ -77,8 +81,7 @@ class Replica:
                 info = self.source.head(key)
                 if same(info, find(self.target, key)):  # and so are its packs
                     return Copied(info.size, False)
-                for pack in sorted(packs_of(self.source, info)):
-                    self._copy_pack(pack, key)
+                self._copy_packs(sorted(packs_of(self.source, info)), key)
             return self._copier.copy(key)
         except NotFound:
             return Copied(0, False)
@@ -138,10 +141,31 @@ class Replica:
             if wanted and not same(run.object, at_target.get(run.key)):
                 yield run.object
 
+    def _copy_packs(self, packs: list[str], run: str) -> None:
+        """Copy the packs of a run, several at a time.
+
+        A merged run may need thousands, and most were copied before. A listing of the target that
+        shows a pack proves that it is there; those that it does not show are asked for by name.
+        """
+        lacking = [pack for pack in packs if not self._expired(pack)]
+        nights = Counter(pack.rpartition("/")[0] for pack in lacking)
+        for night in sorted(night for night, count in nights.items() if count > FEW_PACKS):
+            shown = {info.key for info in self.target.list(f"{night}/")}
+            lacking = [pack for pack in lacking if pack not in shown]
+        if len(lacking) <= FEW_PACKS:
+            for pack in lacking:
+                self._copy_pack(pack, run)
+            return
+        with ThreadPoolExecutor(self._at_once, "packs") as pool:
+            try:
+                for _ in pool.map(lambda pack: self._copy_pack(pack, run), lacking):
+                    pass
+            finally:
+                pool.shutdown(cancel_futures=True)
+
     def _copy_pack(self, pack: str, run: str) -> None:
         try:
-            if not self._expired(pack):
-                self._copier.copy(pack)
+            self._copier.copy(pack)
         except NotFound:
             if find(self.target, pack) is None and find(self.source, run):
                 log.error("a pack is at neither site", pack=pack, run=run)

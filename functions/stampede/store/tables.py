@@ -72,6 +72,10 @@ class Table:
         """
         self._listing.refresh()
 
+    def include(self, parts: Sequence[RunInfo]) -> None:
+        """Read these parts too, as if listed: they are in the store for certain."""
+        self._listing.include(parts)
+
     def runs(self) -> list[RunInfo]:
         """The parts of all live runs that can be read: input of no whole run."""
         return self._listing.view().parts

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +17,12 @@ from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.merge import sort_unique
-from stampede.store.objects import Objects
+from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import many, object_ids
-from tests.support.watched_objects import Changed, Failing, Watched
+from tests.support.watched_objects import Changed, Failing, Forwarding, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -88,6 +89,43 @@ def test_major_merges_everything(count: int) -> None:
     assert len(report.merged) == 1
     assert one.lookup(object_ids(rows)).equals(rows)
     assert compact(one, START, fanout=4, major=True) == Report()
+
+
+class Listings(Forwarding):
+    """Counts listings, whatever their length."""
+
+    count = 0
+
+    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
+        self.count += 1
+        return super().list(prefix, after)
+
+
+def test_all_merges_follow_from_one_listing() -> None:
+    """A listing of a backlog takes hundreds of requests: not one for each merge."""
+    counts = []
+    for runs in (4, 28):
+        objects = Listings(store_at())
+        one = Table(objects, DETECTIONS)
+        rows = fill(one, runs, 60)
+        report = compact(one, START, fanout=4, run_rows=100)
+        assert len(report.merged) == {4: 1, 28: 8}[runs]
+        counts.append(objects.count)
+        assert one.lookup(object_ids(rows)).equals(rows)
+        assert len(one.coverage()) == runs
+    assert counts[0] == counts[1]
+
+
+def test_a_merge_that_another_compactor_made_is_not_made_again() -> None:
+    store = store_at()
+    first, second = Table(store, DETECTIONS), Table(store, DETECTIONS)
+    fill(first, 8)
+    second.refresh()
+    second.refresh = lambda: None  # its listing is older than the other's merges
+    assert len(compact(first, START, fanout=4).merged) == 2
+    report = compact(second, START, fanout=4)
+    assert (report.parts_found, report.written) == (2, [])
+    assert [part.key for part in second.runs()] == [part.key for part in first.runs()]
 
 
 def test_nothing_to_do() -> None:

@@ -14,7 +14,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.packs import write_pack
-from stampede.store.replica import Replica, packs_of
+from stampede.store.replica import FEW_PACKS, Replica, packs_of
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.sweep import unneeded_at_second_site
 from stampede.store.tables import Table
@@ -83,6 +83,22 @@ def test_a_merged_run_is_copied_with_all_packs_and_no_input() -> None:
     Replica(source, target, 1).copy(merged)
     assert check(target) == everything(4)
     assert keys(target, "tables/cutouts/") == [merged]
+
+
+def test_a_merged_run_whose_packs_are_there_takes_few_requests() -> None:
+    """A merged run may point into thousands of packs, which were copied before."""
+    runs = 4 * FEW_PACKS
+    source, target = store(), store()
+    packs = [flush(source, number)[0] for number in range(runs)]
+    for pack in packs[: -FEW_PACKS - 3]:
+        Replica(source, target, 1).copy(pack)
+    compact(Table(source, CUTOUTS), NOW, fanout=4, major=True)
+    [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
+    watched = Watched(source)
+    Replica(watched, target, 4).copy(merged)
+    assert check(target) == everything(runs)
+    asked = [key for operation, key in watched.calls if operation == "head"]
+    assert sorted(asked) == sorted([*packs[-FEW_PACKS - 3 :], merged, merged])
 
 
 def test_catching_up_copies_everything_once() -> None:
