@@ -14,6 +14,7 @@ from itertools import chain
 import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checkpoint import keep_checkpoint
 from stampede.store.coverage import Coverage
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
@@ -110,6 +111,8 @@ def compact(
             if report.overtaken == _TRIES:
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
             table.refresh()
+    # Runs that are lost stay in the checkpoint: otherwise nobody would remember them.
+    keep_checkpoint(table.objects, table.spec, [*table.listed(), *table.vanished()], grace)
     return report
 
 

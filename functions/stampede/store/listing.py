@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checkpoint import newest_checkpoint
 from stampede.store.objects import ObjectInfo
 from stampede.store.quarantine import Fault, Quarantine
 from stampede.store.reader import RunReader
@@ -15,6 +16,7 @@ from stampede.store.table_view import LOST, TableView
 
 # How often a listing starts again because runs were deleted meanwhile.
 _TRIES = 5
+VANISHED = "a run is gone, and no other run holds its offsets"
 MISSING_AFTER = timedelta(minutes=15)
 """Age of a run from which a part that is missing is reported: a replica copies a run part by part.
 That answers may lack its rows is said at once."""
@@ -46,6 +48,7 @@ class Listing:
         self.faults_found = 0
         self._refreshing = threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
+        self._vanished: list[Fault] = []
         self._view: TableView | None = None
 
     @property
@@ -64,6 +67,11 @@ class Listing:
         self.view()
         return self._readable()
 
+    def vanished(self) -> list[RunInfo]:
+        """See `Table.vanished`."""
+        self.view()
+        return [fault.run for fault in self._vanished if fault.run]
+
     def quarantined(self) -> Mapping[str, str]:
         """See `Table.quarantined`."""
         latest = datetime.now(UTC) - MISSING_AFTER
@@ -72,7 +80,8 @@ class Listing:
             for key, sibling in self.view().lost.items()
             if sibling.object.modified < latest
         }
-        return lost | dict(self.quarantine.reasons())
+        vanished = {part.key: VANISHED for part in self.vanished()}
+        return lost | vanished | dict(self.quarantine.reasons())
 
     def add(self, fault: Fault) -> None:
         """Leave out what a fault names."""
@@ -93,7 +102,8 @@ class Listing:
         What cannot be read or verified goes into quarantine. It is read again once it has changed.
         """
         with self._refreshing:
-            seen = dict(self._seen or {})
+            before = self._before()
+            seen = dict(before)
             for _ in range(_TRIES):
                 listed = [
                     info
@@ -108,10 +118,17 @@ class Listing:
                     continue
                 view = TableView(self._spec, list(seen.values()), self.quarantine.faults())
                 # Ask for each lost part by its name: the listing may have left it out.
-                unlisted = [info for info in self._map(self._find, list(view.lost)) if info]
+                vanished = view.not_held(part for key, part in before.items() if key not in seen)
+                keys = [*view.lost, *(part.key for part in vanished)]
+                unlisted = [info for info in self._map(self._find, keys) if info]
                 if unlisted and not self._read_footers(listed + unlisted, seen):
                     continue
                 self._seen = {key: seen[key] for key in sorted(seen)}
+                self._vanished = [
+                    Fault(part.object, VANISHED, part, None, part.first, part.last)
+                    for part in vanished
+                    if part.key not in seen
+                ]
                 self._choose()
                 return
         raise StoreDown(f"runs of {self._spec.name} vanish faster than they can be listed")
@@ -145,9 +162,17 @@ class Listing:
             del seen[key]
         return True
 
+    def _before(self) -> dict[str, RunInfo]:
+        """The parts known before a refresh: at first those of the newest checkpoint."""
+        if self._seen is None:
+            checkpoint = newest_checkpoint(self._objects, self._spec)
+            return dict(checkpoint.parts) if checkpoint else {}
+        return {fault.object.key: fault.run for fault in self._vanished if fault.run} | self._seen
+
     def _choose(self) -> None:
         """Make the view of what was listed and is not in quarantine."""
-        self._view = TableView(self._spec, self._readable(), self.quarantine.faults())
+        faults = [*self.quarantine.faults(), *self._vanished]
+        self._view = TableView(self._spec, self._readable(), faults)
 
     def _find(self, key: str) -> ObjectInfo | None:
         try:

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import structlog
 
 from stampede.errors import Damaged, NotFound
-from stampede.store import scrub_state
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.one_site import of_one_site
 from stampede.store.range_file import ObjectFile
 from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
@@ -74,7 +74,7 @@ class Replica:
         Does nothing if the object is gone, past its retention, or belongs to the first site alone.
         Raises `StoreDown`, `Damaged`.
         """
-        if self._expired(key) or key.startswith(scrub_state.PREFIX):
+        if self._expired(key) or of_one_site(key):
             return Copied(0, False)
         try:
             if is_run(key):
@@ -107,14 +107,17 @@ class Replica:
         yield from self._missing_of(runs)
 
     def missing_objects(self) -> Iterator[ObjectInfo]:
-        """The missing objects other than runs, in key order: two listings read side by side."""
+        """The missing objects other than runs, in key order: two listings read side by side.
+
+        Objects that describe their own site are left out.
+        """
         at_target_in_order = iter(self.target.list(""))
         other = next(at_target_in_order, None)
         for info in self.source.list(""):
             while other and other.key < info.key:
                 other = next(at_target_in_order, None)
             at_target = other if other and other.key == info.key else None
-            stays = info.key.startswith(scrub_state.PREFIX) or self._expired(info.key)
+            stays = of_one_site(info.key) or self._expired(info.key)
             if not (is_run(info.key) or stays or same(info, at_target)):
                 yield info
 

@@ -10,6 +10,7 @@ from stampede.store.dead_letter_offsets import DEAD_LETTERS, dead_lettered, read
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.one_site import of_one_site
 from stampede.store.packs import night_of
 from stampede.store.runs import RunName, live
 from stampede.store.schema import ALL_TABLES
@@ -26,10 +27,15 @@ class Difference(NamedTuple):
 
 
 def differences(first: Objects, second: Objects) -> Iterator[Difference]:
-    """All objects that differ, in key order: two listings read side by side."""
-    at_second = iter(second.list(""))
+    """All objects that differ, in key order: two listings read side by side.
+
+    Objects that describe their own site are left out.
+    """
+    at_first, at_second = (
+        (info for info in site.list("") if not of_one_site(info.key)) for site in (first, second)
+    )
     other = next(at_second, None)
-    for info in first.list(""):
+    for info in at_first:
         while other and other.key < info.key:
             yield Difference(other.key, None, other)
             other = next(at_second, None)

@@ -84,6 +84,19 @@ class TableView:
         """The offsets that the live runs hold for certain."""
         return Coverage.union(run[0].coverage for run in self._whole)
 
+    def not_held(self, gone: Iterable[RunInfo]) -> list[RunInfo]:
+        """Those of the parts that are gone whose offsets the live runs do not hold.
+
+        A run that was merged is, or was, an input of another, whose coverage has its own.
+        """
+        gone = list(gone)
+        merged = self._superseded | {name for part in gone for name in part.inputs}
+        return [
+            part
+            for part in gone
+            if part.name.run not in merged and part.coverage and part.coverage - self.coverage
+        ]
+
     def lacking(self, values: Sequence) -> Mapping[str, str]:
         """Objects that may hold rows of `values` (sorted) and are not read: key and reason."""
         found = {}

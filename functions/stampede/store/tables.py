@@ -84,6 +84,10 @@ class Table:
         """All parts in the last listing that can be read, live or not."""
         return self._listing.parts()
 
+    def vanished(self) -> list[RunInfo]:
+        """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""
+        return self._listing.vanished()
+
     def coverage(self) -> Coverage:
         """The offsets that the live runs hold; those of a run that is damaged do not count."""
         return self._listing.view().coverage

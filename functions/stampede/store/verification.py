@@ -22,7 +22,7 @@ from stampede.store.runs import RunInfo, RunName, digest, prefix
 from stampede.store.schema import ALL_TABLES, TableSpec
 from stampede.store.scrub_state import digest_of
 
-_NAMED = re.compile(r"(alerts|deadletters)/.+/([0-9a-f]{32})\.parquet")
+_NAMED = re.compile(r"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{32})\.parquet")
 _EXPECTED = re.compile(r"expected/.+")
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
 
@@ -98,7 +98,7 @@ def _check_pack(objects: Objects, info: ObjectInfo) -> None:
 
 
 def _check_digest(objects: Objects, info: ObjectInfo) -> None:
-    if not info.key.endswith(f"/{digest(_whole(objects, info))}.parquet"):
+    if not info.key.endswith(f"{digest(_whole(objects, info))}.parquet"):
         raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
 
 

@@ -1,0 +1,279 @@
+"""Checkpoints: a start reads few footers, believes nothing it should not, and misses lost runs."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from stampede.errors import Damaged
+from stampede.store import checkpoint, run_format
+from stampede.store.checkpoint import (
+    CHECKPOINTS,
+    is_checkpoint,
+    keep_checkpoint,
+    newest_checkpoint,
+    parse_checkpoint,
+)
+from stampede.store.compaction import compact
+from stampede.store.coverage import Coverage
+from stampede.store.directory import DirectoryObjects
+from stampede.store.memory import MemoryObjects
+from stampede.store.objects import Objects
+from stampede.store.replica import Replica
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.site_differences import differences
+from stampede.store.tables import Table
+from stampede.store.verification import verify
+from tests.support.rows import many, object_ids
+from tests.support.watched_objects import Changed, Watched
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+GRACE = timedelta(minutes=5)
+RUNS = 12
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 4)
+
+
+def fill(objects: Objects, count: int = RUNS, first: int = 0) -> None:
+    table = Table(objects, DETECTIONS)
+    for number in range(first, first + count):
+        table.append(many(30, 3, number), Coverage.of({("alerts", 0): [number]}))
+
+
+def filled(clock: Clock | None = None) -> MemoryObjects:
+    """A store with runs of two levels, a merged run in parts, and a checkpoint."""
+    objects = MemoryObjects(clock or Clock())
+    fill(objects)
+    compact(Table(objects, DETECTIONS), NOW, fanout=8, run_rows=100, grace=GRACE)
+    return objects
+
+
+def checkpoints(objects: Objects) -> list[str]:
+    return [info.key for info in objects.list(CHECKPOINTS)]
+
+
+def keep(objects: Objects) -> str | None:
+    table = Table(objects, DETECTIONS)
+    return keep_checkpoint(objects, DETECTIONS, table.listed(), GRACE)
+
+
+def test_a_start_reads_the_checkpoint_in_place_of_footers() -> None:
+    objects = filled()
+    [key] = checkpoints(objects)
+    assert is_checkpoint(key)
+    verify(objects, objects.head(key))
+    watched = Watched(objects)
+    table = Table(watched, DETECTIONS)
+    table.refresh()
+    assert [call for call in watched.calls if call[0] == "get"] == [("get", key)]
+    objects.delete(key)
+    without = Table(objects, DETECTIONS)
+    without.refresh()
+    for one, other in zip(table.runs(), without.runs(), strict=True):
+        assert {**vars(one), "coverage": None} == {**vars(other), "coverage": None}
+        assert one.coverage == other.coverage
+    assert {part.name.level for part in table.runs()} == {0, 1}
+    assert table.coverage() == without.coverage()
+    ids = object_ids(many(30, 3))
+    assert table.lookup(ids).equals(without.lookup(ids))
+    assert table.quarantined() == without.quarantined() == {}
+
+
+def test_other_parts_are_read_as_always() -> None:
+    objects = filled()
+    fill(objects, 2, first=RUNS)
+    watched = Watched(objects)
+    table = Table(watched, DETECTIONS)
+    assert len(table.coverage()) == RUNS + 2
+    assert watched.count("get") == 1 + 2
+    compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=2, grace=GRACE, major=True)
+    assert Table(objects, DETECTIONS).coverage() == table.coverage()
+
+
+@pytest.mark.parametrize("table", [CUTOUTS, DETECTIONS])
+def test_an_empty_table_has_none(table) -> None:
+    objects = MemoryObjects()
+    assert newest_checkpoint(objects, table) is None
+    compact(Table(objects, table), NOW)
+    assert checkpoints(objects) == []
+
+
+def test_a_new_one_is_written_when_it_is_due_and_two_are_kept() -> None:
+    clock = Clock()
+    objects = filled(clock)
+    assert keep(objects) is None
+    written = checkpoints(objects)
+    for round_ in range(4):
+        fill(objects, 3, first=100 + 10 * round_)
+        assert keep(objects) is None
+        fill(objects, 1, first=103 + 10 * round_)
+        clock.now += GRACE
+        written.append(keep(objects) or "")
+        assert newest_checkpoint(objects, DETECTIONS).key == written[-1]
+        assert set(written[-2:]) <= set(checkpoints(objects)) <= set(written[-3:])
+
+
+def test_an_entry_counts_only_for_the_object_that_it_names() -> None:
+    """A part was overwritten with other bytes, one was damaged: both are read."""
+    objects = filled()
+    parts = Table(objects, DETECTIONS).runs()
+    merged = next(part for part in parts if part.name.level)
+    data = bytearray(objects.get(merged.key))
+    data[-200] ^= 1
+    objects.put(merged.key, bytes(data))
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    assert list(table.quarantined()) == [merged.key]
+    assert merged.key not in {part.key for part in table.runs()}
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"flip", b"cut"])
+def test_a_damaged_checkpoint_is_named_ignored_and_deleted(damage: bytes) -> None:
+    clock = Clock()
+    objects = filled(clock)
+    [key] = checkpoints(objects)
+    data = objects.get(key)
+    flipped = bytes([*data[:300], data[300] ^ 16, *data[301:]])
+    objects.put(key, {b"flip": flipped, b"cut": data[:-9]}.get(damage, damage))
+    with pytest.raises(Damaged, match=key):
+        verify(objects, objects.head(key))
+    assert newest_checkpoint(objects, DETECTIONS) is None
+    table = Table(objects, DETECTIONS)
+    assert len(table.coverage()) == RUNS
+    clock.now += GRACE
+    new = keep(objects)
+    assert new
+    assert checkpoints(objects) == [new]
+
+
+def test_an_older_one_stands_in_for_a_damaged_one() -> None:
+    clock = Clock()
+    objects = filled(clock)
+    [old] = checkpoints(objects)
+    fill(objects, 4, first=50)
+    clock.now += timedelta(seconds=1)
+    new = keep(objects)
+    objects.put(new, b"garbage")
+    assert newest_checkpoint(objects, DETECTIONS).key == old
+    assert len(Table(objects, DETECTIONS).coverage()) == RUNS + 4
+
+
+def test_what_is_no_checkpoint_is_refused() -> None:
+    objects = filled()
+    [key] = checkpoints(objects)
+    [run, *_] = objects.list("tables/detections/0000-")
+    with pytest.raises(Damaged):
+        parse_checkpoint(run.key.replace("0000-", "0000000000-"), objects.get(run.key), DETECTIONS)
+    with pytest.raises(Damaged):
+        parse_checkpoint(key, objects.get(key), CUTOUTS)
+    objects.put(f"{CHECKPOINTS}detections/9999999999-{'0' * 32}.parquet", b"x")
+    objects.put(f"{CHECKPOINTS}detections/readme.txt", b"x")
+    assert newest_checkpoint(objects, DETECTIONS).key == key
+
+
+def test_a_checkpoint_that_does_not_read_back_is_an_error() -> None:
+    objects = MemoryObjects(Clock())
+    fill(objects)
+    parts = Table(objects, DETECTIONS).runs()
+    with pytest.raises(Exception, match="does not read back"):
+        keep_checkpoint(Changed(objects, write=lambda data: data[:-1]), DETECTIONS, parts, GRACE)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_run_that_somebody_deleted_is_named(level: int, restart: bool) -> None:
+    """No listing shows that it was there. The checkpoint does, and so does an earlier listing."""
+    objects = filled()
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    lost = [part for part in table.runs() if bool(part.name.level) == bool(level)]
+    run = [part for part in lost if part.name.run == lost[0].name.run]
+    kept = {part.key: objects.get(part.key) for part in run}
+    for part in table.listed():
+        if part.key in kept or part.name.run in run[0].inputs:  # its inputs would be read instead
+            objects.delete(part.key)
+    if restart:
+        table = Table(objects, DETECTIONS)
+    for _ in range(2):
+        table.refresh()
+        assert set(table.quarantined()) == set(kept)
+        assert set(table.lacking([run[0].first])) & set(kept)
+        assert run[0].coverage - table.coverage() == run[0].coverage
+    fill(objects, 8, first=100)
+    compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=2, grace=timedelta(0))
+    assert len(checkpoints(objects)) == 2
+    assert set(kept) <= set(Table(objects, DETECTIONS).quarantined())  # the new one remembers it
+    for key, data in kept.items():
+        objects.put(key, data)
+    table.refresh()
+    assert table.quarantined() == table.lacking([run[0].first]) == {}
+    assert len(table.coverage()) == RUNS + 8
+
+
+def test_a_run_that_was_merged_is_no_loss() -> None:
+    """Also if it was merged twice, and every run in between is deleted."""
+    objects = filled()
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    for round_ in range(3):
+        fill(objects, 3, first=100 + 10 * round_)
+        later = NOW + (round_ + 1) * GRACE
+        compact(Table(objects, DETECTIONS), later, fanout=2, grace=timedelta(0), major=True)
+        compact(Table(objects, DETECTIONS), later, fanout=2, grace=timedelta(0))
+    for one in (table, Table(objects, DETECTIONS)):
+        one.refresh()
+        assert one.quarantined() == one.lacking(object_ids(many(30, 3))) == {}
+        assert len(one.coverage()) == RUNS + 9
+
+
+def test_a_listing_that_leaves_out_a_part_of_the_checkpoint_misses_nothing() -> None:
+    objects = filled()
+    hidden = Table(objects, DETECTIONS).runs()[0].key
+
+    class Short(Watched):
+        def list(self, prefix: str, after: str = ""):
+            return (info for info in super().list(prefix, after) if info.key != hidden)
+
+    table = Table(Short(objects), DETECTIONS)
+    table.refresh()
+    assert len(table.coverage()) == RUNS
+    assert table.quarantined() == {}
+
+
+def test_each_site_has_its_own(tmp_path: Path) -> None:
+    source, target = filled(), DirectoryObjects(tmp_path)
+    replica = Replica(source, target, 2)
+    assert not any(is_checkpoint(info.key) for info in replica.missing())
+    replica.catch_up()
+    assert checkpoints(target) == []
+    assert not any(is_checkpoint(found.key) for found in differences(source, target))
+    assert len(Table(target, DETECTIONS).coverage()) == RUNS
+
+
+def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
+    """All parts of a run have the same coverage, which is there once."""
+    objects = MemoryObjects(Clock())
+    table = Table(objects, DETECTIONS)
+    holes = Coverage.of({("alerts", 0): range(0, 20_000, 2)})
+    monkeypatch.setattr(run_format, "GROUP_ROWS", 20)
+    for version in range(2):
+        table.append(many(600, 3, version), holes)
+    compact(table, NOW, fanout=2, run_rows=50, slice_rows=50, grace=GRACE)
+    [key] = checkpoints(objects)
+    parts = table.runs()
+    assert len(parts) > 4
+    size = len(holes.to_json())
+    assert sum(part.object.size for part in parts) > len(parts) * size
+    assert objects.head(key).size < size
+    known = newest_checkpoint(objects, DETECTIONS).parts
+    assert len({id(part.coverage) for part in known.values() if part.name.level}) == 1
