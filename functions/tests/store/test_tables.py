@@ -276,6 +276,7 @@ def test_a_footer_describes_its_run() -> None:
         if k.startswith(b"stampede.") and b"crc32" not in k
     }
     assert stampede_metadata == {
+        "stampede.format": 1,
         "stampede.level": 3,
         "stampede.table": "detections",
         "stampede.inputs": ["0002-" + "cd" * 16],
