@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stampede.alerts.columns import KINDS
 from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.cache import Cache
@@ -28,8 +29,9 @@ from stampede_bench import synthetic
 from stampede_bench.bucket import open_bucket
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.growth_start import start
 from stampede_bench.servers import servers
-from stampede_bench.synthetic import FLUSH, random_id
+from stampede_bench.synthetic import FLUSH, POINTS, random_id
 
 ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
 LOOKUP, LOOKUP_AIM = Must("<=", 2.0, ratio=True), Must("<=", 1.3, ratio=True)
@@ -51,7 +53,7 @@ class ProbeResult(NamedTuple):
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Tables of three sizes, then compaction."""
+    """Tables of three sizes, a start at 10^9 alerts, then compaction."""
     with servers(context, kafka=False) as running:
         sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
         before: dict[str, float] = {}
@@ -65,6 +67,9 @@ def measure(context: Context) -> Iterator[Figure]:
                     count = context.scaled(1000, 100, least=10)
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
+        settings = running.settings("bench-growth-start")
+        for spec, rows in ((CUTOUTS, len(KINDS)), (DETECTIONS, POINTS)):
+            yield from start(settings, spec, rows, context.scaled(10**9, 10**9, least=10**7))
     yield from rewritten(context)
 
 
