@@ -5,6 +5,7 @@ __all__ = [
     "bucket_notifications",
     "cache",
     "checked_parquet",
+    "checkpoint",
     "compaction",
     "conformance",
     "copy",

@@ -1,12 +1,10 @@
 """Reading dead letters: what is read, and what is skipped and named."""
 
-import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stampede.deadletters.dead_letter import DeadLetter, write_letters
@@ -15,6 +13,7 @@ from stampede.deadletters.purge import Purged, purge
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.events.event import Event
+from stampede.store.checked_parquet import write
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import digest
@@ -83,10 +82,8 @@ def damaged_objects() -> Iterator[tuple[str, bytes, str]]:
     yield "deadletters/cutouts/notes.txt", b"", "is not the key of an object"
     yield "deadletters/nights/" + key[-40:], data, "is not the key of an object"
     yield f"deadletters/cutouts/{digest(b'x')}.parquet", b"x", "is not a Parquet file"
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"a": [1]}), sink)
-    name = digest(sink.getvalue())
-    yield f"deadletters/cutouts/{name}.parquet", sink.getvalue(), "does not have the columns"
+    other = write(pa.table({"a": [1]})).to_pybytes()
+    yield f"deadletters/cutouts/{digest(other)}.parquet", other, "does not have the columns"
 
 
 @pytest.mark.parametrize(("key", "data", "message"), list(damaged_objects()))

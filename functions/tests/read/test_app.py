@@ -4,7 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import DETECTION
@@ -12,6 +11,7 @@ from stampede.errors import StoreDown
 from stampede.read.app import make_app
 from stampede.read.service import SMALL_THREADS
 from stampede.settings import Settings
+from stampede.store.checked_parquet import write
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from tests.support.fits_files import source, ztf
@@ -30,12 +30,9 @@ from tests.support.watched_objects import BeforeGet, Watched
 
 
 def store_dead_letters(objects, table: str, coverage: Coverage) -> None:
-    sink = pa.BufferOutputStream()
     rows = pa.table({"data": [b"no alert"]})
-    with pq.ParquetWriter(sink, rows.schema) as writer:
-        writer.write_table(rows)
-        writer.add_key_value_metadata({"stampede.coverage": coverage.to_json()})
-    objects.put(f"deadletters/{table}/{'0' * 32}.parquet", sink.getvalue())
+    data = write(rows, {"stampede.coverage": coverage.to_json()})
+    objects.put(f"deadletters/{table}/{'0' * 32}.parquet", memoryview(data))
 
 
 def store_alert(objects, alert_id: int, offset: int) -> None:
