@@ -10,6 +10,7 @@ from stampede.read import notes, parameters
 from stampede.read.conditional import IMMUTABLE, REVALIDATE, Representation, etag
 from stampede.read.cutouts import locations
 from stampede.read.locations import CutoutLocation
+from stampede.read.lookup import Lookup
 from stampede.read.service import service_of
 
 
@@ -17,8 +18,13 @@ async def get_alert(request: Request) -> Response:
     """What is stored of an alert, and all its fields as the survey sent them."""
     service = service_of(request)
     found = await locations(request)
-    fields = await service.run(service.lookup.fields, found[0].alert_id, found[0].survey)
-    alert = as_json(found, fields)
+    return await service.run(_answer, service.lookup, found)
+
+
+def _answer(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
+    """The answer, made in a thread: the fields of an alert may be megabytes."""
+    fields = lookup.fields(locations[0].alert_id, locations[0].survey)
+    alert = as_json(locations, fields)
     if why := notes.incomplete():
         alert["incomplete"] = why
     # The fields come a moment later than the cutouts, or go with their retention.

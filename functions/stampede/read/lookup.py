@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stampede.errors import Damaged
+from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.read import notes
 from stampede.read.alert_fields import AlertFields
 from stampede.read.errors import Gone, NoPacket, NoThumbnail, UnknownObject
@@ -108,7 +108,7 @@ class Lookup:
     def fields(self, alert_id: int, survey: str) -> dict[str, Any] | None:
         """All fields of an alert as JSON; None if its packet is not stored any more, or not yet.
 
-        A damaged packet is noted. Raises `StoreDown`, `SchemaRegistryDown`.
+        It is noted if they are stored and cannot be shown. Raises `StoreDown`.
         """
         try:
             packet = self.packet(alert_id, survey)
@@ -117,7 +117,11 @@ class Lookup:
             return None
         except Damaged:
             notes.may_lack("the packet of this alert is damaged")
-            return None
+        except TooLarge:
+            notes.may_lack("the fields of this alert are too many: take its packet")
+        except SchemaRegistryDown:
+            notes.may_lack("the schema registry does not answer: try again")
+        return None
 
     def message(self, packet: PacketLocation) -> bytes:
         """The message of an alert, byte for byte. Raises as `Packets.message`."""

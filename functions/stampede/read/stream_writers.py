@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT
-from stampede.images.fits import gzip_file
 from stampede.read.formats import to_csv
 from stampede.read.images import Absent
 from stampede.read.locations import CutoutLocation
@@ -67,7 +66,7 @@ class TarWriter:
             if isinstance(fits, Absent):
                 self._absent[fits].add([name])
             else:
-                parts += _member(f"{name}.fits.gz", gzip_file(fits), location.mjd)
+                parts += _member(f"{name}.fits.gz", fits, location.mjd)
         return b"".join(parts)
 
     def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
@@ -186,7 +185,7 @@ class ArrowWriter:
                     self._absent[fits].add([f"{location.alert_id}/{location.kind}"])
                 rows.append({**location._asdict(), "fits": None})
             else:
-                rows.append({**location._asdict(), "fits": gzip_file(fits)})
+                rows.append({**location._asdict(), "fits": fits})
         return pa.Table.from_pylist(rows, CUTOUT_ROWS)
 
 

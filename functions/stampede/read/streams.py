@@ -28,6 +28,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from stampede.images.fits import gzip_file
 from stampede.read import notes
 from stampede.read.images import Absent
 from stampede.read.lookup import Lookup
@@ -102,9 +103,15 @@ def _pieces(data: bytes) -> Iterator[memoryview]:
 
 
 def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> tuple[Cutouts, set[int]]:
-    """The cutouts of a chunk of alerts, by pack; those that the survey did not send come last."""
+    """The cutouts of a chunk of alerts, by pack; those that the survey did not send come last.
+
+    Files are gzipped here, in the threads that read: chunks that wait for a slow client hold less.
+    """
     locations = lookup.locations(ids)
-    found: Cutouts = list(lookup.images.many(locations))
+    found: Cutouts = [
+        (location, file if isinstance(file, Absent) else gzip_file(file))
+        for location, file in lookup.images.many(locations)
+    ]
     found += [(location, Absent.NOT_SENT) for location in locations if location.pack is None]
     return found, {location.alert_id for location in locations}
 

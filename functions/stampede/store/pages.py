@@ -84,7 +84,7 @@ def _header(data: memoryview) -> tuple[dict[int, int], int]:
     try:
         fields, end = _struct(data, 0)
         unpacked, packed, count = fields[_UNPACKED], fields[_PACKED], fields[(_DATA_PAGE, 1)]
-    except (IndexError, LookupError, ValueError):
+    except (IndexError, LookupError, ValueError, RecursionError):
         raise Damaged("no page of data begins here") from None
     if packed < 0 or count < 0:
         raise Damaged("the page's header is damaged")

@@ -78,7 +78,7 @@ def frames(data: memoryview) -> Iterator[Frame]:
 
 def _content(data: memoryview, start: int) -> tuple[int, int]:
     """How many bytes a frame holds, and where its first block begins."""
-    if data[start : start + 4] != _MAGIC:
+    if data[start : start + 4] != _MAGIC or start + 5 > len(data):
         raise ValueError("the bytes are not a Zstandard frame")
     described = data[start + 4]
     single = described & 0x20

@@ -1,6 +1,9 @@
 """An alert as the survey sent it: its message, byte for byte."""
 
 import math
+import socket
+import time
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +11,11 @@ import pytest
 
 from stampede.alerts.care import Care
 from stampede.clock import now_mjd
+from stampede.errors import Undecodable
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
+from stampede.read.alert_fields import MOST_BYTES, REGISTRY_SECONDS
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -271,3 +276,33 @@ def test_alerts_without_packets_do_not_list_the_store_each_time(settings: Settin
             assert read("/v1/alerts/1").status == 200
             assert read("/v1/alerts/1/packet").status == 404
         assert "list" not in [operation for operation, _ in objects.calls[before:]]
+
+
+def test_fields_of_megabytes_are_left_to_the_packet(settings: Settings, read: Reader) -> None:
+    """The JSON of many tiny points is 16 times their bytes."""
+    record = made_alerts.rubin_record(1101, 8)
+    record["prvDiaSources"] = [record["diaSource"]] * 8000
+    large = made_alerts.confluent(record, 1101)
+    assert len(large) > MOST_BYTES
+    store(settings, [large])
+    got = read(path_of(large).replace("/packet", ""))
+    assert (got.status, got.json()["fields"]) == (200, None)
+    assert "take its packet" in got.headers["stampede-incomplete"]
+    check(read, large)
+
+
+def test_a_registry_that_does_not_answer_costs_the_fields_alone(settings: Settings) -> None:
+    message = made_alerts.confluent(made_alerts.rubin_record(1101, 9), 1101)
+    store(settings, [message])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        registry = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        changed = settings.model_copy(update={"schema_registry": registry})
+        for read in serving(make_app(changed)):
+            with unittest.mock.patch(
+                "stampede.alerts.framing.built_in_schema", side_effect=Undecodable("not built in")
+            ):
+                began = time.monotonic()
+                got = read(path_of(message).replace("/packet", ""))
+                assert time.monotonic() - began < 5 * REGISTRY_SECONDS
+            assert (got.status, got.json()["fields"]) == (200, None)
+            assert "schema registry" in got.headers["stampede-incomplete"]

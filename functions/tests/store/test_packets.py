@@ -140,3 +140,8 @@ def test_a_pack_that_no_run_locates_is_found(coverage: Coverage) -> None:
     index(objects, pack.key)
     assert not list(check.lacking(objects.list("packets/")))
     assert not damaged
+
+
+def test_a_header_of_structures_within_structures_is_damaged() -> None:
+    with pytest.raises(Damaged, match="no page"):
+        pages.values(b"\x1c" * 100_000)

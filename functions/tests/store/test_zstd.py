@@ -1,0 +1,29 @@
+"""Zstandard frames: what is damaged or too large is told before it is decompressed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.store.zstd import compress, decompress, frames, stored
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5), st.booleans())
+def test_frames_are_read_one_by_one_and_in_a_row(pieces: list[bytes], as_they_are: bool) -> None:
+    made = [(stored if as_they_are else compress)(piece) for piece in pieces]
+    assert [decompress(frame, 300) for frame in made] == pieces
+    found = list(frames(memoryview(b"".join(made))))
+    assert [frame.length for frame in found] == list(map(len, made))
+    assert [frame.content for frame in found] == list(map(len, pieces))
+
+
+@pytest.mark.parametrize("make", [compress, stored])
+def test_a_frame_that_is_cut_anywhere_is_an_error(make) -> None:
+    frame = make(b"an image" * 20)
+    for end in range(len(frame)):
+        with pytest.raises(ValueError, match="frame"):
+            decompress(frame[:end], 1000)
+
+
+def test_a_frame_of_more_than_the_limit_is_not_decompressed() -> None:
+    with pytest.raises(ValueError, match="the limit is 999"):
+        decompress(compress(bytes(1000)), 999)
