@@ -40,7 +40,7 @@ def start(
         objects.put(part.key, part.key.encode())
     listed = {info.key: info for info in objects.list(prefix(spec.name))}
     named = [replace(part, object=listed[part.key]) for part in parts]
-    key, data = write_checkpoint(named, spec, objects.now())
+    key, data = write_checkpoint(named, spec, 1)
     objects.put(key, memoryview(data))
     objects.clear()
     spent = []

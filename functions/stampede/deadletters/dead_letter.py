@@ -135,12 +135,20 @@ def write_letters(table: str, events: Sequence[Event]) -> tuple[str, bytes]:
     return write_rows(table, pa.Table.from_pylist(rows, schema=DEAD_LETTER))
 
 
-def write_rows(table: str, rows: pa.Table) -> tuple[str, bytes]:
-    """Key and bytes of the object that holds these rows of the schema `DEAD_LETTER`."""
+def write_rows(table: str, rows: pa.Table, sources: Sequence[str] = ()) -> tuple[str, bytes]:
+    """Key and bytes of the object that holds these rows of the schema `DEAD_LETTER`.
+
+    `sources` are the keys of the objects that held them before. They are in the bytes and so in
+    the name: a purge and a merge at one time must not make an object again that the other has read
+    and is about to delete.
+    """
     attributes = map(json.loads, rows["attributes"].to_pylist())
     skipped = [Event(each, b"").skipped for each in attributes]
     coverage = coverage_of_positions(positions(rows), skipped)
-    rows = rows.combine_chunks().replace_schema_metadata({COVERAGE: coverage.to_json()})
+    metadata = {COVERAGE: coverage.to_json()}
+    if sources:
+        metadata[b"stampede.sources"] = digest(*sorted(sources))
+    rows = rows.combine_chunks().replace_schema_metadata(metadata)
     data = write(rows, compression="zstd").to_pybytes()
     return f"{DEAD_LETTERS}{table}/{digest(data)}.parquet", data
 

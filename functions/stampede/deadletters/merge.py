@@ -55,11 +55,12 @@ def _merge(objects: Objects, table: str, group: list[ObjectInfo]) -> int:
             continue
     if len(contents) < 2:
         return 0
-    key, data = write_rows(table, _distinct(table, pa.concat_tables(contents.values())))
+    rows = _distinct(table, pa.concat_tables(contents.values()))
+    key, data = write_rows(table, rows, list(contents))
     objects.put(key, data)
     if objects.get(key) != data:
         raise StoreDown(f"{key} does not read back as it was written: nothing was deleted for it")
-    for old in contents.keys() - {key}:
+    for old in contents:
         objects.delete(old)
     return len(contents)
 

@@ -42,7 +42,8 @@ def purge(
         goes = removable(table, events)
         if any(goes):
             if not all(goes):
-                _put(objects, *write_rows(table, rows.filter(pc.invert(pa.array(goes)))))
+                stay = rows.filter(pc.invert(pa.array(goes)))
+                _put(objects, *write_rows(table, stay, [info.key]))
             objects.delete(info.key)
         for event, going in zip(events, goes, strict=True):
             (removed if going else kept).add(name_of(table, event))

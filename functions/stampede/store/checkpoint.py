@@ -8,7 +8,7 @@ read as always. It is also a memory: it names runs that somebody else deleted.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -36,6 +36,11 @@ class Checkpoint(NamedTuple):
     key: str
     parts: Mapping[str, RunInfo]
 
+    @property
+    def number(self) -> int:
+        """The greatest is that of the newest."""
+        return int(self.key.rpartition("/")[2].partition("-")[0])
+
 
 def is_checkpoint(key: str) -> bool:
     """Whether a key is that of a checkpoint."""
@@ -62,9 +67,9 @@ def columns(spec: TableSpec) -> pa.Schema:
 
 
 def write_checkpoint(
-    parts: Iterable[RunInfo], spec: TableSpec, now: datetime
+    parts: Iterable[RunInfo], spec: TableSpec, number: int
 ) -> tuple[str, pa.Buffer]:
-    """Key and bytes of a checkpoint. `now` is the store's time, which orders checkpoints.
+    """Key and bytes of a checkpoint; that of the greatest number is the newest.
 
     All parts of a run have the same coverage: the first of them has it here.
     """
@@ -88,7 +93,7 @@ def write_checkpoint(
         )
         coverages[run] = part.coverage
     data = write(pa.Table.from_pylist(rows, schema=columns(spec)), compression="zstd")
-    return f"{CHECKPOINTS}{spec.name}/{int(now.timestamp()):010}-{digest(data)}.parquet", data
+    return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
 
 
 def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
@@ -139,7 +144,8 @@ def keep_checkpoint(
     known = last.parts if last else {}
     written = None
     if sum(not same_object(part, known.get(part.key)) for part in parts) >= MOST_NEW_PARTS:
-        written, data = write_checkpoint(parts, spec, objects.now())
+        number = last.number + 1 if last else 1
+        written, data = write_checkpoint(parts, spec, number)
         objects.put(written, memoryview(data))
         if objects.get(written) != data:
             raise StoreDown(f"{written} does not read back as it was written")
@@ -163,6 +169,8 @@ def _read_newest(objects: Objects, spec: TableSpec) -> tuple[Checkpoint | None, 
                 return parse_checkpoint(key, objects.get(key), spec), damaged
         except NotFound:
             continue
+        except StoreDown as error:  # at this object alone: otherwise the listing fails too
+            log.warning("a checkpoint cannot be read", key=key, why=error.message)
         except Damaged as error:
             log.error("damaged", key=key, why=error.message)
             damaged.append(key)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.checkpoint import keep_checkpoint
 from stampede.store.coverage import Coverage
+from stampede.store.listing import VANISHED
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
 from stampede.store.objects import find
@@ -100,7 +101,12 @@ def compact(
     while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major):
         runs, level = picked
         try:
-            table.include(merge(table, runs, level, run_rows, slice_rows, report, progress))
+            parts = merge(table, runs, level, run_rows, slice_rows, report, progress)
+            table.include(parts)
+            left_out -= {part.key for part in parts}
+            if runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
+                # Something else keeps the new run from being read: do not merge these for ever.
+                left_out |= {part.key for run in runs for part in run}
         except DamagedPart as error:
             # Its run stays as it is: no merged run claims its rows or its coverage.
             table.put_into_quarantine(error.part, error.message)
@@ -111,8 +117,8 @@ def compact(
             if report.overtaken == _TRIES:
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
             table.refresh()
-    # Runs that are lost stay in the checkpoint: otherwise nobody would remember them.
-    keep_checkpoint(table.objects, table.spec, [*table.listed(), *table.vanished()], grace)
+    report.damaged |= {part.key: VANISHED for part in table.vanished()}
+    keep_checkpoint(table.objects, table.spec, table.remembered(), grace)
     return report
 
 
@@ -168,8 +174,8 @@ def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
 
 
 def _find(table: Table, key: str) -> RunInfo | None:
-    """A part that is there and can be read. Raises `StoreDown`."""
-    info = find(table.objects, key)
+    """A part that is there and not known to be damaged. Raises `StoreDown`."""
+    info = None if table.in_quarantine(key) else find(table.objects, key)
     try:
         return table.reader.footer(info) if info else None
     except (Damaged, NotFound):

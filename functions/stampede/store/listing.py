@@ -49,6 +49,8 @@ class Listing:
         self._refreshing = threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
         self._vanished: list[Fault] = []
+        # Parts in quarantine as they were before: what is lost if somebody deletes them.
+        self._hidden: dict[str, RunInfo] = {}
         self._view: TableView | None = None
 
     @property
@@ -66,6 +68,13 @@ class Listing:
         """All parts that can be read, live or not, by key. Raises `StoreDown`."""
         self.view()
         return self._readable()
+
+    def remembered(self) -> list[RunInfo]:
+        """See `Table.remembered`."""
+        listed = {part.key for part in self.parts()}
+        faults = [*self.quarantine.faults(), *self._vanished]
+        others = {fault.run.key: fault.run for fault in faults if fault.run}
+        return [*self.parts(), *(part for key, part in others.items() if key not in listed)]
 
     def vanished(self) -> list[RunInfo]:
         """See `Table.vanished`."""
@@ -90,8 +99,9 @@ class Listing:
         self._choose()
 
     def include(self, parts: Sequence[RunInfo]) -> None:
-        """Take parts for listed that are in the store for certain."""
+        """Take parts for listed that were written or read back just now."""
         with self._refreshing:
+            self.quarantine.forget({part.key for part in parts})
             seen = (self._seen or {}) | {part.key: part for part in parts}
             self._seen = {key: seen[key] for key in sorted(seen)}
             self._choose()
@@ -103,7 +113,7 @@ class Listing:
         """
         with self._refreshing:
             before = self._before()
-            seen = dict(before)
+            seen = {key: part for key, part in before.items() if key not in self._hidden}
             for _ in range(_TRIES):
                 listed = [
                     info
@@ -118,7 +128,8 @@ class Listing:
                     continue
                 view = TableView(self._spec, list(seen.values()), self.quarantine.faults())
                 # Ask for each lost part by its name: the listing may have left it out.
-                vanished = view.not_held(part for key, part in before.items() if key not in seen)
+                shown = seen.keys() | {info.key for info in listed}
+                vanished = view.not_held(part for key, part in before.items() if key not in shown)
                 keys = [*view.lost, *(part.key for part in vanished)]
                 unlisted = [info for info in self._map(self._find, keys) if info]
                 if unlisted and not self._read_footers(listed + unlisted, seen):
@@ -129,6 +140,9 @@ class Listing:
                     for part in vanished
                     if part.key not in seen
                 ]
+                self._hidden = {
+                    key: part for key, part in before.items() if key in shown and key not in seen
+                }
                 self._choose()
                 return
         raise StoreDown(f"runs of {self._spec.name} vanish faster than they can be listed")
@@ -167,7 +181,8 @@ class Listing:
         if self._seen is None:
             checkpoint = newest_checkpoint(self._objects, self._spec)
             return dict(checkpoint.parts) if checkpoint else {}
-        return {fault.object.key: fault.run for fault in self._vanished if fault.run} | self._seen
+        vanished = {fault.object.key: fault.run for fault in self._vanished if fault.run}
+        return vanished | self._hidden | self._seen
 
     def _choose(self) -> None:
         """Make the view of what was listed and is not in quarantine."""

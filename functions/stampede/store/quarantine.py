@@ -6,7 +6,7 @@ and every few minutes: the store may have mended it, or the network was to blame
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakSet
 
@@ -89,6 +89,14 @@ class Quarantine:
                 if infos.get(fault.object.key) == fault.object
                 and found > oldest
                 and not fault.recheck
+            }
+        self._count()
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Forget the faults of objects that have been written again."""
+        with self._lock:
+            self._faults = {
+                name: found for name, found in self._faults.items() if name[0] not in keys
             }
         self._count()
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stampede.errors import Damaged
 from stampede.store import ledger
-from stampede.store.dead_letter_offsets import DEAD_LETTERS, dead_lettered, read_coverage
+from stampede.store.dead_letter_offsets import DEAD_LETTERS, DeadLetterOffsets, read_coverage
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, Objects
@@ -79,6 +79,7 @@ class LostAtFirst:
 
     def __init__(self, first: Objects, second: Objects, expired: Callable[[str], bool]) -> None:
         self._first, self._second, self._expired = first, second, expired
+        self._letters = DeadLetterOffsets(first)
         self._tables: dict[str, tuple[Table, Table]] = {}
 
     def lost(self, info: ObjectInfo) -> bool:
@@ -109,7 +110,8 @@ class LostAtFirst:
         except Damaged:
             return False
         table, _ = self._of(name)
-        return bool(letters - table.coverage() - dead_lettered(self._first, name))
+        lacking = letters - table.coverage()
+        return bool(lacking and lacking - self._letters.of_table(name))
 
     def _run_lost(self, name: str, info: ObjectInfo) -> bool:
         """A run is deleted only when other runs hold its coverage and its rows."""

@@ -73,6 +73,7 @@ def _damaged(second: Table, info: ObjectInfo) -> bool:
 
 
 def _held(part: RunInfo | None, held: Coverage) -> bool:
-    if part is not None and part.coverage:
-        return not part.coverage - held
-    return all(len(held.intervals(*partition)) == 1 for partition in held.partitions())
+    if part is not None:
+        return bool(part.coverage) and not part.coverage - held
+    partitions = held.partitions()
+    return bool(partitions) and all(len(held.intervals(*one)) == 1 for one in partitions)

@@ -1,5 +1,6 @@
 """What a table's listing means: which parts to read, and which rows they may lack."""
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -87,10 +88,13 @@ class TableView:
     def not_held(self, gone: Iterable[RunInfo]) -> list[RunInfo]:
         """Those of the parts that are gone whose offsets the live runs do not hold.
 
-        A run that was merged is, or was, an input of another, whose coverage has its own.
+        A run that was merged is, or was, an input of another, whose coverage has its own. If that
+        other is damaged, it is named itself.
         """
         gone = list(gone)
-        merged = self._superseded | {name for part in gone for name in part.inputs}
+        parts = itertools.chain(gone, *self._by_run.values())
+        merged = {name for part in parts for name in part.inputs}
+        merged |= {name for fault in self._faults if fault.run for name in fault.run.inputs}
         return [
             part
             for part in gone

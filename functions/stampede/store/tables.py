@@ -73,7 +73,7 @@ class Table:
         self._listing.refresh()
 
     def include(self, parts: Sequence[RunInfo]) -> None:
-        """Read these parts too, as if listed: they are in the store for certain."""
+        """Read these parts too, as if listed: they were written or read back just now."""
         self._listing.include(parts)
 
     def runs(self) -> list[RunInfo]:
@@ -83,6 +83,14 @@ class Table:
     def listed(self) -> list[RunInfo]:
         """All parts in the last listing that can be read, live or not."""
         return self._listing.parts()
+
+    def in_quarantine(self, key: str) -> bool:
+        """Whether a part is left out as a whole."""
+        return self._listing.quarantine.holds(key)
+
+    def remembered(self) -> list[RunInfo]:
+        """What a checkpoint names: all parts whose footer is known, those that are left out too."""
+        return self._listing.remembered()
 
     def vanished(self) -> list[RunInfo]:
         """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""

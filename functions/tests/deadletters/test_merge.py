@@ -4,6 +4,7 @@ import pytest
 
 from stampede.deadletters import merge
 from stampede.deadletters.merge import merge_letters
+from stampede.deadletters.purge import purge
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
 from stampede.store.dead_letter_offsets import dead_lettered
@@ -107,3 +108,29 @@ def test_a_reader_finds_letters_that_are_merged_under_its_hands(at: int) -> None
 
     assert letters(BeforeGet(objects, merge_once)) == before
     assert count(objects) == 1
+
+
+def test_a_merge_and_a_purge_at_one_time_lose_no_letter() -> None:
+    """A merge was killed after it had written; then a purge and the next merge overlap.
+
+    If the next merge wrote the same name again, the purge would delete it as what it had read.
+    """
+    objects = filled()
+    before = letters(objects)
+    with pytest.raises(StoreDown):
+        merge_letters(Watched(objects, crash_at=1), "cutouts")
+    merged = False
+
+    class Between(Watched):
+        def delete(self, key: str) -> None:
+            nonlocal merged
+            if not merged:
+                merged = True
+                merge_letters(objects, "cutouts")
+            super().delete(key)
+
+    between = Between(objects)
+    reader = DeadLetterReader(between)
+    purge(between, reader, lambda _, events: [event.position.offset == 0 for event in events])
+    assert merged
+    assert before.keys() - letters(objects).keys() <= {"cutouts/alerts/0/0"}

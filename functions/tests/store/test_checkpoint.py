@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.errors import Damaged
+from stampede.errors import Damaged, StoreDown
 from stampede.store import checkpoint, run_format
 from stampede.store.checkpoint import (
     CHECKPOINTS,
@@ -25,7 +25,7 @@ from stampede.store.site_differences import differences
 from stampede.store.tables import Table
 from stampede.store.verification import verify
 from tests.support.rows import many, object_ids
-from tests.support.watched_objects import Changed, Watched
+from tests.support.watched_objects import Changed, Failing, Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 GRACE = timedelta(minutes=5)
@@ -277,3 +277,55 @@ def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
     assert objects.head(key).size < size
     known = newest_checkpoint(objects, DETECTIONS).parts
     assert len({id(part.coverage) for part in known.values() if part.name.level}) == 1
+
+
+def test_a_checkpoint_that_the_store_does_not_return_costs_only_itself() -> None:
+    clock = Clock()
+    objects = filled(clock)
+    [old] = checkpoints(objects)
+    fill(objects, 4, first=50)
+    new = keep(objects)
+    for unreadable in ([new], [old, new]):
+        down = Failing(objects, StoreDown, lambda key, start, keys=unreadable: key in keys)
+        table = Table(down, DETECTIONS)
+        assert len(table.coverage()) == RUNS + 4
+        compact(table, NOW)
+    assert {old, new} <= set(checkpoints(objects))
+
+
+def test_a_damaged_run_stays_in_the_checkpoint() -> None:
+    """Its coverage is known nowhere else once somebody has deleted it."""
+    clock = Clock()
+    objects = filled(clock)
+    table = Table(objects, DETECTIONS)
+    part = next(part for part in table.runs() if part.name.level == 0)
+    table.put_into_quarantine(part, "its bytes are damaged")
+    assert part.key in {one.key for one in table.remembered()}
+    fill(objects, 4, first=50)
+    table.refresh()
+    keep_checkpoint(objects, DETECTIONS, table.remembered(), GRACE)
+    objects.delete(part.key)
+    assert list(Table(objects, DETECTIONS).quarantined()) == [part.key]
+
+
+def test_a_part_in_quarantine_is_not_gone() -> None:
+    objects = filled()
+    table = Table(objects, DETECTIONS)
+    [part, *_] = table.runs()
+    table.put_into_quarantine(part, "its index is damaged")
+    for _ in range(2):
+        table.refresh()
+        assert table.quarantined()[part.key] == "its index is damaged"
+        assert table.vanished() == []
+
+
+def test_inputs_of_a_damaged_run_that_are_swept_are_not_named_gone() -> None:
+    objects = filled()
+    table = Table(objects, DETECTIONS)
+    merged = next(part for part in table.runs() if part.name.level)
+    table.put_into_quarantine(merged, "a row group is damaged", 0)
+    for part in table.listed():
+        if part.name.run in merged.inputs:
+            objects.delete(part.key)
+    table.refresh()
+    assert list(table.quarantined()) == [merged.key]

@@ -386,3 +386,30 @@ def test_compactors_race_while_others_append_and_read(
     rows = many(300, 3, appends - 1)
     assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == appends
+
+
+@pytest.mark.parametrize("damage", ["footer", "body", "not there for a moment"])
+def test_a_damaged_merged_run_is_written_again_once(damage: str) -> None:
+    """While its inputs are there. The pass ends, and the next one finds nothing to do."""
+    objects = store_at()
+    rows = fill(Table(objects, DETECTIONS), 4)
+    compact(Table(objects, DETECTIONS), START, fanout=4, grace=HOUR)
+    [merged] = [info.key for info in objects.list("tables/detections/0001-")]
+    good = objects.get(merged)
+    at = {"footer": len(good) - 60, "body": 100}.get(damage)
+    if at:
+        objects.put(merged, good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :])
+    fails = iter([True] * 3 if at is None else [])
+    reached = Failing(objects, StoreDown, lambda key, _: key == merged and next(fails, False))
+    one = Table(reached, DETECTIONS)
+    if damage == "body":
+        one.refresh()
+        [part] = [part for part in one.listed() if part.key == merged]
+        one.put_into_quarantine(part, "its body is damaged")
+    report = compact(one, START, fanout=4, grace=HOUR)
+    assert len(report.merged) <= 1
+    assert objects.get(merged) == good
+    assert levels(one) == [1]
+    assert one.quarantined() == {}
+    assert one.lookup(object_ids(rows)).equals(rows)
+    assert not compact(one, START, fanout=4, grace=HOUR).merged
