@@ -68,8 +68,9 @@ def compact(
 ) -> Report:
     """Delete what was merged at least `grace` ago, then merge until no level is full.
 
-    In the end it writes a checkpoint if one is due. All merges follow from one listing: what a merge writes is added to it. A merge that another
-    compactor made is found by its name, and one whose inputs are gone makes it list again.
+    All merges follow from one listing: what a merge writes is added to it. A merge that another
+    compactor made is found by its name, and one whose inputs are gone makes it list again. In the
+    end a checkpoint is written if one is due.
 
     Parameters
     ----------
