@@ -100,7 +100,7 @@ SCRUB_FOUND = Counter(
     "stampede_scrub_found_objects_total", "Objects found damaged or lost by reading", ["site"]
 )
 SCRUB_MENDED = Counter(
-    "stampede_scrub_mended_objects_total", "Objects restored from the other site", ["site"]
+    "stampede_scrub_mended_objects_total", "Objects restored from the other site, or drawn again", ["site"]
 )
 SCRUB_DAMAGED = Gauge(
     "stampede_scrub_damaged_objects",
@@ -123,7 +123,7 @@ READ_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 60, 600, 3600),
 )
 DAMAGED_IMAGES = Counter(
-    "stampede_damaged_images_total", "Images that `read` found missing or damaged"
+    "stampede_damaged_images_total", "Images and packets that `read` found missing or damaged"
 )
 READ_BYTES = Counter("stampede_read_bytes_total", "Bytes sent to readers", ["route"])
 

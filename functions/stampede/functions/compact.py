@@ -1,6 +1,7 @@
 """compact: merges small runs into larger ones, and small objects of dead letters.
 
-It keeps no state: a pass lists the runs, merges those that are due, and may die at any time.
+It keeps no state: a pass lists the runs, merges those that are due, writes a checkpoint if many are
+new, and may die at any time.
 """
 
 import time

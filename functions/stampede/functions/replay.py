@@ -182,7 +182,7 @@ class _Missing(Exception):
 def _replayed(
     row: dict, images: dict[tuple[int, str, str], bytes | Absent]
 ) -> Replayed | Unsendable:
-    """The alert in a row, whole again; `images` are gzip files by alert id, survey and kind."""
+    """The alert in a row, whole again; `images` are files as sent, by alert id, survey and kind."""
 
     def image(cut: Cut) -> bytes:
         file = images.get((row["alert_id"], row["survey"], cut.kind), Absent.NOT_SENT)

@@ -1,7 +1,7 @@
 """scrub, and `stampede audit --deep`: reads every object of the sites and checks every reference.
 
 An etag shows what was written, not what a disk returns today. So each object is read to its end
-and held to its name and its checksums; each pack to the rows that locate its images; and each row
+and held to its name and its checksums; each pack to the rows that point into it; and each row
 of a table of locations to the pack that it names. Memory grows by 16 B a pack, no more.
 """
 

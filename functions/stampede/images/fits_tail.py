@@ -1,6 +1,6 @@
 """Splits FITS files before their last HDU, which in Rubin's cutouts is the PSF.
 
-The alerts of one visit and detector share their PSF, 44 % of the bytes of a raw cutout: a pack
+The alerts of one visit and detector share their PSF, 54 % of the bytes of a real cutout: a pack
 stores equal tails once. Any cut would be correct, since head and tail give the file back; only the
 right one saves space. So the headers of a file are walked once for each layout (the file's length
 and the cards that describe its first image). In later files of that layout the place is believed if

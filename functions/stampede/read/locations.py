@@ -1,4 +1,4 @@
-"""The locations of images in the store: byte ranges of packs."""
+"""The locations of images in the store: byte ranges of packs, and places in their pages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar

@@ -50,7 +50,7 @@ class Lookup:
         self.cutouts = table(CUTOUTS, relist_on_miss)
         self.detections = table(DETECTIONS, relist_on_miss)
         # Do not relist on a miss: without the thumbnail function every request would list, and so
-        # would every request of an alert that was stored before there were packets.
+        # would every request of an alert whose packet is not stored.
         self.thumbnails = table(THUMBNAILS, relist=False)
         self.packet_locations = table(PACKETS, relist=False)
 

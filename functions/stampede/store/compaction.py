@@ -70,12 +70,13 @@ def compact(
     """Delete what was merged at least `grace` ago, then merge until no level is full.
 
     All merges follow from one listing: what a merge writes is added to it. A merge that another
-    compactor made is found by its name, and one whose inputs are gone makes it list again.
+    compactor made is found by its name, and one whose inputs are gone makes it list again. In the
+    end a checkpoint is written if one is due.
 
     Parameters
     ----------
     now
-        The time by the store's clock; `grace` counts from it.
+        The present time; `grace` counts from it. A wrong clock loses nothing.
     fanout
         Runs of one level that are merged into one of the next.
     run_rows

@@ -1,7 +1,8 @@
 """The completeness ledger: which offsets are stored, which are dead letters, which are neither.
 
-It is read only from footers in the store: those of a table's runs and of its dead letters. So
-``received = stored + dead-lettered`` is a statement about durable objects, not about a counter.
+It is read only from footers in the store, or from their copies in a checkpoint: those of a table's
+runs and of its dead letters. So ``received = stored + dead-lettered`` is a statement about durable
+objects, not about a counter.
 """
 
 import re

@@ -48,7 +48,7 @@ class Pack(NamedTuple):
 
 
 def night_of(key: str) -> int | None:
-    """The night (integer MJD) of a pack of either kind by its key; None for any other key."""
+    """The night (integer MJD) of a pack of any kind by its key; None for any other key."""
     found = _KEY.fullmatch(key)
     return int(found[2]) if found else None
 

@@ -5,7 +5,7 @@ as at the first site. Two ways of copying keep that order:
 
 - one run alone: its rows name the packs it needs, which are copied first;
 - all that is missing: list the runs, *then* the packs. A run is written after its packs, so that
-  listing of packs holds all that those runs need. Copy the packs, and then the runs.
+  listing of packs should hold all that those runs need. Copy the packs, and then each run as above.
 
 A run that is gone before it is copied was merged: its rows are in a run that will be copied too.
 The inputs of a run that is complete at the second site are not copied any more.

@@ -66,7 +66,7 @@ class Table:
         return key
 
     def refresh(self) -> None:
-        """List the runs and read the footers that were not read before. Raises `StoreDown`.
+        """List the runs; read footers that no refresh or checkpoint had. Raises `StoreDown`.
 
         What cannot be read or verified goes into quarantine. It is read again once it has changed.
         """

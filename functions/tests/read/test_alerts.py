@@ -135,7 +135,7 @@ def test_why_there_is_no_packet(settings: Settings, read: Reader) -> None:
     store(settings, [ztf(1)], functions=[cutouts])
     store(settings, [ztf(2)], functions=[lightcurves])
     assert problem(read, 99) == (404, "unknown-alert")
-    assert problem(read, 1) == (404, "no-packet")  # of a time before there were packets
+    assert problem(read, 1) == (404, "no-packet")  # stored without one
     assert problem(read, 2) == (404, "no-packet")  # its images are not stored yet
     store(settings, [ztf(2)], functions=[cutouts])
     check(read, ztf(2))

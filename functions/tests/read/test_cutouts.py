@@ -14,7 +14,7 @@ from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 
 
-def test_a_cutout_is_the_gzipped_fits_as_stored(read):
+def test_a_cutout_is_sent_gzipped_to_clients_that_accept_it(read):
     got = read(SCIENCE, headers={"Accept-Encoding": "gzip"})
     assert got.status == 200
     assert got.headers["content-type"] == "application/fits"
