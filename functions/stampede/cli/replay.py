@@ -28,13 +28,17 @@ def replay(
         str | None, typer.Option(help="lsst or ztf; needed if the night has alerts of both")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be sent")] = False,
+    ignore_retention: Annotated[
+        bool,
+        typer.Option("--ignore-retention", help="send alerts that the topic will delete again"),
+    ] = False,
     data: Data = DATA,
 ) -> None:
     """Send the alerts of a night to a Kafka topic, as they came: each message byte for byte.
 
     Key, headers and timestamp are those of the first time; partition and offset are new. The order
-    is that of the topic, but for a few batches. Use it to feed a new broker or filter with a real
-    night, or to bring a topic back that Kafka has deleted.
+    is that of each partition, but for a few batches. Use it to feed a new broker or filter with a
+    real night, or to bring a topic back that Kafka has deleted.
 
     Examples:
 
@@ -42,13 +46,17 @@ def replay(
 
       stampede replay --night 61138 --survey lsst --to kafka://127.0.0.1:9092/night-61138
 
+    Kafka deletes messages by their timestamps, those of the night: a topic whose retention is over
+    for them is refused. Give it `retention.ms=-1` or `message.timestamp.type=LogAppendTime` first.
+
     A Stampede that stores the target topic already has these alerts: they merge with what it has.
-    Ctrl-C stops after the current alert; another start sends all of them again. An alert whose
-    images are past their retention, or damaged, is named and left out; the exit status is then 1.
+    Ctrl-C stops after the current alert; another start sends all of them again. An alert that is
+    damaged, or whose images are past their retention, is named and left out; the exit status is
+    then 1.
     """
     from stampede.alerts.surveys import names
     from stampede.cli.running import running, settings_of
-    from stampede.functions.kafka_sender import parse_topic, send
+    from stampede.functions.kafka_sender import check_retention, parse_topic, send
     from stampede.functions.replay import Night
     from stampede.logs import configure_logs
 
@@ -65,18 +73,24 @@ def replay(
         describe(alerts, night)
         if dry_run or to is None:
             return
-        surveys = sorted({name for name, _ in alerts.counts})
+        surveys = sorted({name for name, _ in alerts.plan.counts})
         if len(surveys) > 1:
             many = " and ".join(surveys)
             raise SetupError(f"the night has alerts of {many}: choose one with --survey")
+        if not ignore_retention:
+            check_retention(to, settings.kafka_options, alerts.plan.timestamps)
         tally, refused = Tally[int](lambda size: size), Counter[str]()
         unstopped = takewhile(lambda _: going(), whole(alerts, refused))
-        with progress_to_stderr(len(alerts), tally) as progress:
-            sent = send(unstopped, to, settings.kafka_options, progress)
+        try:
+            with progress_to_stderr(len(alerts), tally) as progress:
+                sent = send(unstopped, to, settings.kafka_options, progress)
+        finally:
+            typer.echo(f"{tally} to {to}")
         stopped = not going()
-    typer.echo(f"{tally} to {to}")
-    if refused:
-        typer.echo(f"{sum(refused.values()):,} alerts are not whole and were not sent", err=True)
+    if count := refused["alerts"]:
+        typer.echo(f"{count:,} alerts are not whole and were not sent", err=True)
+    if count := refused["packs"]:
+        typer.echo(f"{count:,} packs cannot be read: their alerts were not sent", err=True)
     if stopped and sent < len(alerts):
         raise typer.Exit(INTERRUPTED)
     if refused:
@@ -85,19 +99,25 @@ def replay(
 
 def describe(alerts: Night, night: int) -> None:
     """Print what is stored of a night."""
-    for (survey, topic), number in sorted(alerts.counts.items(), key=str):
+    for (survey, topic), number in sorted(alerts.plan.counts.items(), key=str):
         where = f"the topic {topic}" if topic else "files"
         typer.echo(f"night MJD {night}: {number:,} alerts of {survey} from {where}")
+    if alerts.plan.unreadable:
+        typer.echo(f"night MJD {night}: {len(alerts.plan.unreadable):,} packs cannot be read")
 
 
 def whole(alerts: Night, refused: Counter[str]) -> Iterator[Replayed]:
-    """The alerts that can be sent; counts the others by reason, and prints the first ones."""
+    """The alerts that can be sent; counts others as "alerts", or "packs", and prints the first."""
     from stampede.functions.replay import Unsendable
 
     for alert in alerts:
         if not isinstance(alert, Unsendable):
             yield alert
             continue
-        refused[alert.why] += 1
-        if sum(refused.values()) <= SHOWN:
+        refused["packs" if alert.alert_id is None else "alerts"] += 1
+        if sum(refused.values()) > SHOWN:
+            continue
+        if alert.alert_id is None:
+            typer.echo(alert.why, err=True)
+        else:
             typer.echo(f"alert {alert.alert_id} is not whole: {alert.why}", err=True)

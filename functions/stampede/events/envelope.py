@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 HEADER = "kafkaheader"  # prefix of the attributes that hold a record's headers
@@ -25,8 +25,14 @@ class Envelope(NamedTuple):
 
     @property
     def moment(self) -> datetime | None:
-        """The timestamp; None if the record had none."""
-        return None if self.time is None else datetime.fromisoformat(self.time.upper())
+        """The timestamp, UTC; None if the record had none, or none from 1970 to 9999."""
+        if self.time is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(self.time.upper()).astimezone(UTC)
+        except OverflowError:  # its zone takes it out of the years 1 to 9999
+            return None
+        return moment if moment.year >= 1970 else None
 
 
 def envelope_of(attributes: Mapping[str, str]) -> Envelope:

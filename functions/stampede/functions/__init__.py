@@ -11,6 +11,7 @@ __all__ = [
     "packets",
     "reconcile",
     "replay",
+    "replay_plan",
     "replicate",
     "restore",
     "scrub",

@@ -1,17 +1,24 @@
-"""Sends messages to a Kafka topic as they once came: with key, headers and timestamp."""
+"""Sends messages to a Kafka topic as they once came: with key, headers and timestamp.
 
+Kafka deletes by timestamp, so `check_retention` asks first whether the topic would keep them.
+"""
+
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from stampede.errors import SetupError
 from stampede.functions.replay import Replayed
 
 ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
 DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
+NEW_TOPIC_SECONDS = 10.0  # until brokers that make topics have made one
 OPTIONS = {
     "enable.idempotence": True,  # a retry neither repeats a message nor changes the order
     "partitioner": "murmur2_random",  # of a key, as Kafka's own clients choose it
@@ -30,6 +37,48 @@ def parse_topic(target: str) -> tuple[str, str]:
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic or parts.query:
         raise SetupError(f"cannot send to {target!r}: give kafka://HOST:PORT/TOPIC")
     return parts.netloc, topic
+
+
+def check_retention(target: str, options: dict[str, str], timestamps: np.ndarray) -> None:
+    """Check that ``kafka://HOST:PORT/TOPIC`` would keep messages of these timestamps.
+
+    Parameters
+    ----------
+    options
+        More options of librdkafka: TLS, SASL.
+    timestamps
+        Milliseconds since 1970-01-01 UTC.
+
+    Raises
+    ------
+    SetupError
+        Kafka would delete some of them soon, or does not tell the topic's configuration.
+    """
+    bootstrap, topic = parse_topic(target)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        admin = AdminClient({"log_level": 0, **options, "bootstrap.servers": bootstrap})
+        _await_topic(admin, topic)
+        asked = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS)[resource]
+        config = {name: entry.value for name, entry in asked.result().items()}
+    except KafkaException as error:
+        raise SetupError(
+            f"Kafka at {bootstrap} does not tell the configuration of the topic {topic}: {error}. "
+            "--ignore-retention sends without asking"
+        ) from error
+    keeps = int(config["retention.ms"])
+    if keeps < 0 or "delete" not in config["cleanup.policy"]:
+        return
+    if config["message.timestamp.type"] != "CreateTime":
+        return
+    late = int(np.count_nonzero(timestamps < 1000 * time.time() - keeps))
+    if late:
+        raise SetupError(
+            f"the topic {topic} keeps messages for {keeps / 86_400_000:,.4g} days after their "
+            f"timestamps, so Kafka would delete {late:,} of these alerts again: set its "
+            "retention.ms=-1 or message.timestamp.type=LogAppendTime; --ignore-retention sends "
+            "them all the same"
+        )
 
 
 def send(
@@ -55,6 +104,8 @@ def send(
     ------
     SetupError
         Kafka did not take all of them. Those it took stay.
+
+    What `messages` raises is passed on when Kafka has those before.
     """
     bootstrap, topic = parse_topic(target)
     sent, failures = 0, Counter[str]()
@@ -70,17 +121,31 @@ def send(
     try:
         producer = Producer({**OPTIONS, **options, "bootstrap.servers": bootstrap})
         producer.list_topics(timeout=ANSWER_SECONDS)
-        for message in messages:
-            _produce(producer, topic, message, delivered)
-            if failures:
-                break
-        producer.flush(DELIVERY_SECONDS + 5)
+        try:
+            for message in messages:
+                _produce(producer, topic, message, delivered)
+                if failures:
+                    break
+        finally:  # what Kafka was given before the store failed still goes out
+            producer.flush(DELIVERY_SECONDS + 5)
     except KafkaException as error:
         raise SetupError(f"Kafka at {bootstrap}: {error}") from error
     if failures:
         reason = failures.most_common(1)[0][0]
         raise SetupError(f"Kafka at {bootstrap} took {sent:,} alerts, then failed: {reason}")
     return sent
+
+
+def _await_topic(admin: AdminClient, topic: str) -> None:
+    """Wait for a topic that brokers make when they are asked for it, as sending would make it.
+
+    Raises `KafkaException` if they do not.
+    """
+    end = time.monotonic() + NEW_TOPIC_SECONDS
+    while error := admin.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic].error:
+        if time.monotonic() > end:
+            raise KafkaException(error)
+        time.sleep(0.1)
 
 
 def _produce(

@@ -17,6 +17,7 @@ def store(
     first: int = 0,
     envelopes: Sequence[Envelope] = (),
     functions: Sequence = (cutouts, lightcurves),
+    partition: int = 0,
 ) -> None:
     """Store messages as one batch, whose offsets begin at `first`; all must be accepted."""
     whole = memoryview(b"".join(messages))
@@ -24,7 +25,7 @@ def store(
     for message in messages:  # as a worker gets them: views of one file
         views.append(whole[begin : begin + len(message)])
         begin += len(message)
-    positions = [Position(TOPIC, 0, first + number) for number in range(len(messages))]
+    positions = [Position(TOPIC, partition, first + number) for number in range(len(messages))]
     for function in functions:
         stored = function.make_batch_storer(settings)(
             Batch(views, positions, envelopes=list(envelopes))
