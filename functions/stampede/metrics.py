@@ -100,7 +100,9 @@ SCRUB_FOUND = Counter(
     "stampede_scrub_found_objects_total", "Objects found damaged or lost by reading", ["site"]
 )
 SCRUB_MENDED = Counter(
-    "stampede_scrub_mended_objects_total", "Objects restored from the other site, or drawn again", ["site"]
+    "stampede_scrub_mended_objects_total",
+    "Objects restored from the other site, or drawn again",
+    ["site"],
 )
 SCRUB_DAMAGED = Gauge(
     "stampede_scrub_damaged_objects",

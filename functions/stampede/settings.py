@@ -220,7 +220,9 @@ class Settings(BaseSettings):
     )
 
     # -- reading
-    cache_bytes: int = Field(256 * MIB, description="bytes of the index and of tails of cutouts that `read` caches")
+    cache_bytes: int = Field(
+        256 * MIB, description="bytes of the index and of tails of cutouts that `read` caches"
+    )
     refresh_seconds: float = Field(2.0, description="age at which a listing of runs is renewed")
     stale_seconds: float = Field(
         300.0,

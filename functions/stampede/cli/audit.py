@@ -38,7 +38,10 @@ def audit(
         bool, typer.Option("--deep", help="read every object, and check every reference")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="with --deep: restore from the other site, and draw thumbnails again")
+        bool,
+        typer.Option(
+            "--repair", help="with --deep: restore from the other site, and draw thumbnails again"
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="print one JSON document instead of tables")
