@@ -71,9 +71,9 @@ class Reader:
         command = [*self.command(begins), *more]
         with (self.directory / "up.log").open("wb") as log:
             up = subprocess.Popen(command, cwd=self.directory, env=self.env, stdout=log, stderr=log)
-        running = Path(self.env["XDG_DATA_HOME"]) / "stampede" / "up.json"
-        while not running.exists():
-            assert up.poll() is None, (self.directory / "up.log").read_text()
+        printed = self.directory / "up.log"
+        while "ready: " not in printed.read_text():
+            assert up.poll() is None, printed.read_text()
             time.sleep(0.2)
         return up
 

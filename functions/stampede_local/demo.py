@@ -35,8 +35,7 @@ def demo(plan: SystemPlan, count: int, alerts_from: Path | None, seed: int) -> i
     console, out = progress_console(), results_console()
     if alerts_from:
         files.find([alerts_from])  # raises now, not after half a minute
-    with stopping() as stop, running_system(plan, console) as system:
-        stop.starting = False
+    with stopping() as stop, running_system(plan, console, stop) as system:
         topics, sent = send(system, console, count, alerts_from, seed, stop)
         if not wait(system, console, topics, stop):
             return 130 if stop.is_set() else 1

@@ -37,14 +37,18 @@ PING_SECONDS = {
 
 
 def up(plan: SystemPlan, console: Console) -> None:
-    """Start everything and show it until SIGTERM or Ctrl-C, which also end it while it starts."""
-    with stopping() as stop, suppress(KeyboardInterrupt), running_system(plan, console) as system:
-        stop.starting = False
+    """Start everything and show it until SIGTERM or Ctrl-C.
+
+    Raises `KeyboardInterrupt` if one of them comes before the system is ready.
+    """
+    with stopping() as stop, running_system(plan, console, stop) as system:
         show(system, console, stop)
 
 
 @contextmanager
-def running_system(plan: SystemPlan, console: Console) -> Iterator[System]:
+def running_system(
+    plan: SystemPlan, console: Console, stop: "Stop | None" = None
+) -> Iterator[System]:
     """The system with its timers. Its progress goes to the console."""
     begin = time.monotonic()
 
@@ -58,6 +62,8 @@ def running_system(plan: SystemPlan, console: Console) -> Iterator[System]:
             progress(f"  its log: {process.log}")
 
     with System(plan, progress, report) as system, timer(system):
+        if stop:
+            stop.starting = False
         progress(f"ready: {system.urls['read']}/")
         yield system
 

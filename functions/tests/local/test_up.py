@@ -4,8 +4,9 @@ import io
 import os
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
@@ -44,30 +45,48 @@ def test_a_bad_object_does_not_end_the_watch(tmp_path, key: str, data: bytes) ->
     assert output.getvalue() == ""
 
 
+class System:
+    """A system that gets a signal while it starts, or does not."""
+
+    urls: ClassVar = {"read": "http://127.0.0.1:1"}
+    done: ClassVar[list[str]] = []
+    signal: ClassVar[int | None] = None
+
+    def __init__(self, *_: object) -> None:
+        self.done.append("started")
+
+    def __enter__(self) -> "System":
+        if self.signal:
+            os.kill(os.getpid(), self.signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.append("stopped")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("starting", [True, False])
-def test_a_signal_ends_it_cleanly_at_any_moment(monkeypatch, number: int, starting: bool) -> None:
-    """Also just before the system is ready; what was started is stopped."""
-    done = []
-
-    @contextmanager
-    def running_system(*_: object):
-        done.append("started")
-        try:
-            if starting:
-                os.kill(os.getpid(), number)
-            yield None
-        finally:
-            done.append("stopped")
-
-    def show(_: object, __: object, stop: threading.Event) -> None:
-        os.kill(os.getpid(), number)
-        assert stop.wait(10)
-        done.append("shown")
-
-    monkeypatch.setattr(up, "running_system", running_system)
-    monkeypatch.setattr(up, "show", show)
+def test_a_signal_while_it_starts_is_an_interrupt(monkeypatch, number: int) -> None:
+    monkeypatch.setattr(up, "System", System)
+    monkeypatch.setattr(System, "signal", number)
     before = signal.getsignal(number)
-    up.up(None, Console(file=io.StringIO()))
-    assert done == (["started", "stopped"] if starting else ["started", "shown", "stopped"])
+    with pytest.raises(KeyboardInterrupt):
+        up.up(None, Console(file=io.StringIO()))
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_well_as_soon_as_it_says_ready(monkeypatch, number: int) -> None:
+    class Told(io.StringIO):
+        def write(self, text: str) -> int:
+            if "ready" in text:
+                os.kill(os.getpid(), number)
+            return super().write(text)
+
+    monkeypatch.setattr(up, "System", System)
+    monkeypatch.setattr(up, "timer", lambda system: nullcontext())
+    monkeypatch.setattr(up, "show", lambda system, console, stop: seen.append(stop.wait(10)))
+    monkeypatch.setattr(System, "done", [])
+    seen: list[bool] = []
+    up.up(None, Console(file=Told()))
+    assert seen == [True]
+    assert System.done == ["started", "stopped"]
