@@ -15,7 +15,7 @@ import structlog
 
 from stampede import metrics
 from stampede.clock import mjd
-from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError
+from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
@@ -198,15 +198,23 @@ class Reconciler:
                 self._findings.add("expired", later[0].key, repaired=False)
 
     def _delete_leftovers(self) -> None:
-        """Abort interrupted uploads; delete runs of the second site that a merge has replaced."""
-        if self._repair:
-            for site in self._sites:
-                before = site.now() - timedelta(hours=UPLOAD_HOURS)
-                for _ in range(site.forget_uploads(before)):
-                    self._findings.add("cut-off", "an upload")
+        """Delete runs of the second site that a merge has replaced; abort interrupted uploads."""
         for site in self._sites[1:]:
             for key in unneeded_at_second_site(self._objects, site, self._now, self._grace):
                 self._delete("superseded", site, key)
+        if self._repair:
+            for site, name in zip(self._sites, SITES, strict=False):
+                self._forget_uploads(site, name)
+
+    def _forget_uploads(self, site: Objects, name: str) -> None:
+        try:
+            number = site.forget_uploads(site.now() - timedelta(hours=UPLOAD_HOURS))
+        except StoreDown as error:
+            # A site that pulls may have a key of the first site that only reads.
+            log.warning("interrupted uploads not deleted", site=name, why=error.message)
+            return
+        for _ in range(number):
+            self._findings.add("cut-off", "an upload")
 
     # -- what the steps share
 

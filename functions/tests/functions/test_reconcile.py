@@ -30,6 +30,7 @@ from tests.support.two_sites import (
     second_ceph,
     sites,
 )
+from tests.support.watched_objects import Forwarding
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 
@@ -73,6 +74,28 @@ def test_alerts_resent_into_another_pack_are_not_indexed_twice(settings: Setting
     put_pack(objects, range(5))
     put_all(objects, range(10))
     assert one_pass(settings, "packs")[0] == {}
+
+
+@pytest.mark.parametrize("site", [0, 1])
+def test_a_site_whose_key_only_reads_does_not_stop_the_sweep(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, site: int
+) -> None:
+    """A site that pulls has a key of the first site that may not list uploads."""
+
+    class ReadOnly(Forwarding):
+        def forget_uploads(self, before: datetime) -> int:
+            raise StoreDown("the first site answered AccessDenied")
+
+    objects = open_objects(settings)
+    for number in range(4):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    compact(Table(objects, DETECTIONS), datetime.now(UTC), fanout=4, grace=timedelta())
+    one_pass(settings, "replica")
+    name = ("open_objects", "open_replica")[site]
+    inner = (open_objects, open_replica)[site](settings)
+    monkeypatch.setattr(f"stampede.functions.reconcile.{name}", lambda _: ReadOnly(inner))
+    assert one_pass(settings, "leftovers")[0] == {"superseded": 4}
 
 
 def test_a_pack_of_a_batch_in_progress_is_not_touched(settings: Settings) -> None:
