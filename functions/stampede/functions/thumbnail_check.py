@@ -40,10 +40,7 @@ def stale(data: bytes, key: str, winners: pa.Table, table: Table, alone: bool) -
 
     Raises `StoreDown`.
     """
-    here, elsewhere = set[tuple[int, str]](), set[tuple[int, str]]()
-    for row in winners.filter(pc.is_valid(winners["pack"])).to_pylist():
-        (here if row["pack"] == key else elsewhere).add((row["alert_id"], row["survey"]))
-    shown = here - elsewhere
+    shown = shown_from(key, winners)
     places = {
         (row["alert_id"], row["survey"]): row
         for row in table.lookup(sorted({alert_id for alert_id, _ in shown})).to_pylist()
@@ -62,6 +59,17 @@ def stale(data: bytes, key: str, winners: pa.Table, table: Table, alone: bool) -
         if not same and _differs(table.objects, place, png):
             return True
     return False
+
+
+def shown_from(key: str, winners: pa.Table) -> set[tuple[int, str]]:
+    """Alert id and survey of the alerts whose cutouts readers get from this pack alone.
+
+    `winners` are the rows of the table `cutouts` of its alerts.
+    """
+    here, elsewhere = set[tuple[int, str]](), set[tuple[int, str]]()
+    for row in winners.filter(pc.is_valid(winners["pack"])).to_pylist():
+        (here if row["pack"] == key else elsewhere).add((row["alert_id"], row["survey"]))
+    return here - elsewhere
 
 
 def _whole(objects: Objects, pack: str) -> bool:

@@ -19,12 +19,13 @@ from stampede.clock import Stopwatch, now_mjd
 from stampede.errors import Damaged, NotFound
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
+from stampede.functions.thumbnail_check import shown_from
 from stampede.images.thumbnail import thumbnails
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs import expired, night_of, read_rows, write_pack
-from stampede.store.schema import CUTOUT_PACKS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables import Table
 
 log = structlog.get_logger()
@@ -52,6 +53,9 @@ class Thumbnails:
     def make(self, key: str, again: bool = False) -> None:
         """Store the thumbnails of one pack; `again` to replace wrong ones.
 
+        Then only those of alerts whose cutouts readers get from this pack: another pack may have
+        shown the others rightly.
+
         Raises `StoreDown`, `Damaged`.
         """
         watch = Stopwatch()
@@ -69,7 +73,10 @@ class Thumbnails:
         watch.lap("pack")
         self._objects.put(pack.key, pack.data, pack.sha256)
         watch.lap("put")
-        self._table.append(self._redrawn(pack.locations) if again else pack.locations, coverage)
+        if again:
+            self._replace(key, pack.locations)
+        else:
+            self._table.append(pack.locations, coverage)
         watch.lap("index")
         metrics.count_flush("thumbnails", drawn.rows.num_rows, len(pack.data), watch.laps)
         for outcome, number in drawn.panels.items():
@@ -82,6 +89,18 @@ class Thumbnails:
             bytes=len(pack.data),
             milliseconds=round(1000 * sum(watch.laps.values())),
         )
+
+    def _replace(self, key: str, locations: pa.Table) -> None:
+        """Store rows for the alerts shown from a pack, such that they win over all there are."""
+        ids = locations["alert_id"].unique().to_pylist()
+        cutouts = Table(self._objects, CUTOUTS, threads=1)
+        cutouts.refresh()
+        shown = shown_from(key, cutouts.lookup(ids))
+        names = zip(locations["alert_id"].to_pylist(), locations["survey"].to_pylist(), strict=True)
+        rows = locations.filter(pa.array([name in shown for name in names], pa.bool_()))
+        if rows.num_rows:
+            # Rows of some alerts only must not claim the offsets of the whole pack.
+            self._table.append(self._redrawn(rows), Coverage())
 
     def _redrawn(self, locations: pa.Table) -> pa.Table:
         """The rows, such that they win over all that the table has now."""

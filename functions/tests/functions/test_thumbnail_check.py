@@ -121,6 +121,27 @@ def test_redrawn_thumbnails_that_were_wrong_too_lose_to_the_next(settings: Setti
     assert set(Table(objects, THUMBNAILS).lookup(ALERTS)["redrawn"].to_pylist()) == {6}
 
 
+def test_alerts_shown_from_another_pack_keep_their_thumbnails(settings: Settings) -> None:
+    """Alert 3 is in two packs with other images; each has a wrong thumbnail of its own."""
+    objects = open_objects(settings)
+    stored(objects)
+    other = pack_of(damaged=True, alerts=range(3, 9), salt=1)
+    objects.put(other.key, other.data)
+    Table(objects, CUTOUTS).append(other.locations, Coverage.of({("alerts", 1): range(3, 9)}))
+    drawing = Thumbnails(settings)
+    packs = [info.key for info in objects.list("packs/")]
+    for key in packs:
+        drawing.make(key)
+        drawing.make(key, again=True)
+    shown = set(Table(objects, CUTOUTS).lookup([3])["pack"].to_pylist())
+    right = thumbnail(files_of(3, damaged=other.key in shown)).png
+    assert served(settings)[3] == right
+    for key in (*packs, *reversed(packs)):
+        drawing.make(key, again=True)
+        assert served(settings)[3] == right
+    assert deep_audit(settings, ["store"]).faults == []
+
+
 def test_deep_names_the_pack_and_mends_both_sites(settings: Settings, tmp_path: Path) -> None:
     both = settings.model_copy(update={"replica": f"file://{tmp_path}/second"})
     pack = stored(open_objects(both))
