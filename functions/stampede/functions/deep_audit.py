@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NamedTuple
 
 from stampede.errors import Damaged
@@ -70,6 +71,7 @@ def _scrub(
             count,
             draw=name == "store",  # the second site has copies of these thumbnails
             alone=not settings.replica,
+            grace=timedelta(seconds=settings.grace_seconds),
         ).run()
     if len(names) == 2:
         for fault in _differences(settings):

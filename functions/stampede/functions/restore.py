@@ -5,12 +5,11 @@ either site, or two that differ, is reported and left as it is.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 
-from stampede.errors import Damaged, NotFound
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
 from stampede.store.copy import Copier
-from stampede.store.objects import Objects
+from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import (
     Difference,
@@ -21,6 +20,7 @@ from stampede.store.site_differences import (
     run_order,
 )
 from stampede.store.tables import Table
+from stampede.store.verification import gives_others, unreadable
 
 
 class Restorer:
@@ -83,7 +83,7 @@ class Restorer:
         self._seen.add(key)
         copier, lost = None, None in difference
         try:
-            good = good_copy(self._first, self._second, difference)
+            good = self._good_copy(difference)
             copier = {Good.FIRST: self._to_second, Good.SECOND: self._to_first}.get(good)
             if copier and self._repair:
                 copier.copy(key, replace=True)
@@ -91,19 +91,40 @@ class Restorer:
             return True
         except Damaged:
             copier = None
+        except StoreDown:
+            # Not even a good copy can be written there. The other objects must not wait for it.
+            if not (gives_others(self._first, key) and gives_others(self._second, key)):
+                raise
+            copier = None
         kind = "lost" if lost and (copier or difference[1:] == (None, None)) else "damaged"
         self._findings.add(kind, key, repaired=copier is not None)
         return copier is not None and self._repair
 
     def mend_key(self, key: str) -> bool:
         """As `mend`, for an object that was found damaged or lost at a site."""
-        found = []
-        for site in (self._first, self._second):
-            info = None
-            with suppress(NotFound):
-                info = site.head(key)
-            found.append(info)
-        return self.mend(Difference(key, found[0], found[1]))
+        first, second = (_find(site, key) for site in (self._first, self._second))
+        return self.mend(Difference(key, first, second))
+
+    def _good_copy(self, difference: Difference) -> Good:
+        """As `good_copy`; a copy that a site cannot read, though it gives others, is not good."""
+        try:
+            return good_copy(self._first, self._second, difference)
+        except StoreDown:
+            key, first, second = difference
+            if first and unreadable(self._first, first):
+                first = None
+            if second and unreadable(self._second, second):
+                second = None
+            return good_copy(self._first, self._second, Difference(key, first, second))
+
+
+def _find(site: Objects, key: str) -> ObjectInfo | None:
+    try:
+        return find(site, key)
+    except StoreDown:
+        if not gives_others(site, key):
+            raise
+        return None
 
 
 def quarantined(objects: Objects) -> dict[str, str]:

@@ -10,13 +10,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple, Self
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from stampede.errors import Damaged, NotFound
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.pack_rows import LOST, ListedPacks, lost_packs
 from stampede.functions.thumbnail_check import STALE, stale
 from stampede.store.objects import ObjectInfo, Objects, find
@@ -24,7 +26,7 @@ from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import night_of
 from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables import Table
-from stampede.store.verification import foreign, table_of, verify
+from stampede.store.verification import foreign, gives_others, table_of, unreadable, verify
 
 log = structlog.get_logger()
 
@@ -66,6 +68,8 @@ class Scrub:
         Whether there is no other site that lost or damaged thumbnails are restored from.
     progress
         Called with the number of objects and bytes read so far.
+    grace
+        How long the run of a pack may come after the pack.
     """
 
     def __init__(
@@ -77,11 +81,13 @@ class Scrub:
         progress: Callable[[int, int], None] = lambda objects, size: None,
         draw: bool = False,
         alone: bool = False,
+        grace: timedelta = timedelta(),
     ) -> None:
         self._site, self._objects, self._expired = site, objects, expired
         self._report, self._progress, self._draw = report, progress, draw
-        self._alone = alone
+        self._alone, self._grace = alone, grace
         self._tables: Mapping[str, Table] = {}
+        self._listed: dict[str, datetime] = {}  # when each table was, by the store's clock
 
     def run(self) -> Totals:
         """Read everything. Raises `StoreDown`."""
@@ -91,7 +97,7 @@ class Scrub:
     def __enter__(self) -> Self:
         self._tables = {name: Table(self._objects, spec) for name, spec in ALL_TABLES.items()}
         for table in self._tables.values():
-            table.refresh()
+            self._refresh(table)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,7 +124,13 @@ class Scrub:
         """Report which of these objects, found damaged or lost before, are so still."""
         left_out = self._quarantined()
         for key in sorted(keys):
-            info = find(self._objects, key)
+            try:
+                info = find(self._objects, key)
+            except StoreDown as error:
+                if not gives_others(self._objects, key):
+                    raise
+                self._fault(key, error.message)
+                continue
             if info:
                 self._read(info)
             elif night_of(key) is not None and not self._expired(key):
@@ -160,25 +172,39 @@ class Scrub:
             log.warning("foreign object", site=self._site, key=info.key)
             return False
         try:
-            if night_of(info.key) is None:
-                verify(self._objects, info)
-            else:
-                self._read_pack(info, spec_of(info.key))
+            try:
+                self._verify(info)
+            except StoreDown as error:
+                # A round must go on after an object that a disk can no longer read.
+                if unreadable(self._objects, info):
+                    raise Damaged(error.message) from error
+                self._verify(info)
         except NotFound:  # merged or expired meanwhile
             pass
         except Damaged as error:
             self._fault(info.key, error.message)
         return True
 
-    def _read_pack(self, info: ObjectInfo, spec: PackSpec) -> None:
-        """Verify a pack, and hold the rows that point into it to its images."""
-        data = self._objects.get(info.key)
+    def _verify(self, info: ObjectInfo) -> None:
+        if night_of(info.key) is None:
+            verify(self._objects, info)
+            return
+        data, spec = self._objects.get(info.key), spec_of(info.key)
         pack, _ = read_named(data, info.key)
+        try:
+            self._compare_rows(info, spec, data, pack.locations)
+        except StoreDown as error:
+            # The store gave the pack, so it is up. A run that it does not give is a fault of its
+            # own; if the store has just gone down, the next object tells.
+            log.warning("rows not compared", site=self._site, key=info.key, why=error.message)
+
+    def _compare_rows(
+        self, info: ObjectInfo, spec: PackSpec, data: bytes, locations: pa.Table
+    ) -> None:
+        """Hold the rows that point into a pack to its images."""
         places, table = spec.locations.key, self._tables[spec.locations.name]
-        rows = table.lookup(pack.locations["alert_id"].unique().to_pylist())
-        if not set(pack.locations["alert_id"].to_pylist()) <= set(rows["alert_id"].to_pylist()):
-            raise Damaged(f"{info.key}: the table {spec.locations.name} lacks alerts of this pack")
-        images = {tuple(row[name] for name in places): row for row in pack.locations.to_pylist()}
+        rows = self._lookup(info, table, locations["alert_id"].unique().to_pylist())
+        images = {tuple(row[name] for name in places): row for row in locations.to_pylist()}
         for row in rows.filter(pc.equal(rows["pack"], info.key)).to_pylist():
             image = images.get(tuple(row[name] for name in places))
             if image is None or not _agree(image, row):
@@ -186,6 +212,28 @@ class Scrub:
         draw = self._draw and spec is CUTOUT_PACKS and not self._expired(info.key)
         if draw and stale(data, info.key, rows, self._tables[THUMBNAILS.name], self._alone):
             self._fault(info.key, STALE)
+
+    def _lookup(self, info: ObjectInfo, table: Table, ids: list) -> pa.Table:
+        """The rows of the alerts of a pack. Raises `Damaged` if the table lacks any.
+
+        The run of a pack is written after it: the table may have been listed before that.
+        """
+
+        def lacking() -> bool:
+            return not set(ids) <= set(rows["alert_id"].to_pylist())
+
+        rows = table.lookup(ids)
+        if lacking() and info.modified >= self._listed[table.spec.name] - self._grace:
+            self._refresh(table)
+            rows = table.lookup(ids)
+        if lacking() and info.modified <= self._objects.now() - self._grace:
+            raise Damaged(f"{info.key}: the table {table.spec.name} lacks alerts of this pack")
+        return rows
+
+    def _refresh(self, table: Table) -> None:
+        now = self._objects.now()
+        table.refresh()
+        self._listed[table.spec.name] = now
 
     def _fault(self, key: str, why: str) -> None:
         log.error("damaged", site=self._site, key=key, why=why)

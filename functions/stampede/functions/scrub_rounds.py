@@ -8,11 +8,12 @@ is left is looked at again in each pass.
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
 from stampede import metrics
+from stampede.errors import StampedeError
 from stampede.functions.deep_audit import mend
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.settings import Settings
@@ -26,7 +27,10 @@ log = structlog.get_logger()
 
 
 def scrub_sites(settings: Settings) -> None:
-    """Make one pass over each site. Raises `StoreDown`, `SetupError`."""
+    """Make one pass over each site. Raises `StoreDown`, `SetupError`.
+
+    If what was found cannot be mended, the pass counts nevertheless; then its error is raised.
+    """
     home = open_objects(settings)
     sites = {"store": home}
     if settings.replica:
@@ -37,7 +41,12 @@ def scrub_sites(settings: Settings) -> None:
 
 def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: float) -> None:
     now, interval = home.now(), timedelta(days=settings.scrub_days)
-    state = scrub_state.load(home, name) or ScrubState(began=now, complete=now)
+    state = scrub_state.load(home, name)
+    if state is None:
+        state = ScrubState(began=now, complete=now)
+        # At once: if no pass ever ends, the age of the round must grow nevertheless.
+        scrub_state.save(home, name, state)
+    _show_age(name, state, now, interval)
     if state.due(now, interval):
         state = replace(state, began=now, after="", done=False)
     deadline, known = time.monotonic() + seconds, {key for key, _ in state.left}
@@ -46,12 +55,13 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
         if not state.done:
             totals, last = scrub.read_on(state.after, deadline)
         scrub.look_again(known - _keys(found))
-    left = found
+    left, failed = found, None
     if found:
-        mend(settings, found)
-        left = list[Fault]()
-        with _scrub(settings, name, site, left) as scrub:
-            scrub.look_again(_keys(found))
+        try:
+            left = _mend(settings, name, site, found)
+        except StampedeError as error:
+            log.error("mending failed", site=name, outcome=error.name, why=error.message)
+            failed = error
     ended = not state.done and last is None
     state = replace(
         state,
@@ -67,8 +77,7 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
     metrics.SCRUB_FOUND.labels(name).inc(len(_keys(found) - known))
     metrics.SCRUB_MENDED.labels(name).inc(len(mended))
     metrics.SCRUB_DAMAGED.labels(name).set(len(state.left))
-    metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
-    metrics.SCRUB_INTERVAL.set(interval.total_seconds())
+    _show_age(name, state, now, interval)
     log.info(
         "scrubbed",
         site=name,
@@ -78,6 +87,22 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
         left=len(state.left),
         round_ended=state.done,
     )
+    if failed:
+        raise failed
+
+
+def _mend(settings: Settings, name: str, site: Objects, found: list[Fault]) -> list[Fault]:
+    """Mend a site; what is left."""
+    mend(settings, found)
+    left: list[Fault] = []
+    with _scrub(settings, name, site, left) as scrub:
+        scrub.look_again(_keys(found))
+    return left
+
+
+def _show_age(name: str, state: ScrubState, now: datetime, interval: timedelta) -> None:
+    metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
+    metrics.SCRUB_INTERVAL.set(interval.total_seconds())
 
 
 def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
@@ -88,6 +113,7 @@ def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> 
         found.append,
         draw=name == "store",  # the second site has copies of these thumbnails
         alone=not settings.replica,
+        grace=timedelta(seconds=settings.grace_seconds),
     )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from stampede import metrics
+from stampede.errors import StoreDown
 from stampede.functions import scrub
 from stampede.functions.compact import compact_tables
+from stampede.functions.deep_audit import deep_audit
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.replicate import make_replica
 from stampede.functions.scrub_rounds import scrub_sites
@@ -21,8 +23,8 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.functions.test_reconcile import ping
-from tests.support.two_sites import environment, put_all, second_ceph, sites
-from tests.support.watched_objects import Watched
+from tests.support.two_sites import environment, put_all, put_pack, second_ceph, sites
+from tests.support.watched_objects import BeforeGet, Failing, Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 
@@ -183,6 +185,127 @@ def test_each_site_is_mended_from_the_other(both: Settings, damaged_at: int, how
     assert value(metrics.SCRUB_DAMAGED, name) == 0
 
 
+def serve_from(monkeypatch: pytest.MonkeyPatch, name: str, objects: Objects) -> None:
+    """Let scrub and what mends for it use a wrapped store."""
+    for module in ("scrub_rounds", "deep_audit", "thumbnails"):
+        target = f"stampede.functions.{module}.{name}"
+        monkeypatch.setattr(target, lambda _: objects, raising=module != "thumbnails")
+
+
+@pytest.mark.parametrize(
+    "prefix", ["packs/", "thumbnails/", "tables/detections/0001", "tables/cutouts/0001"]
+)
+@pytest.mark.parametrize("footer", [True, False])
+def test_a_round_ends_though_an_object_cannot_be_read(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, prefix: str, footer: bool
+) -> None:
+    """A disk fails at one object, or at all but the end of it; the others are whole."""
+    objects = open_objects(settings)
+    info = next(objects.list(prefix))
+    bad = Failing(objects, StoreDown, lambda key, at: key == info.key and (footer or at == 0))
+    serve_from(monkeypatch, "open_objects", bad)
+    a_round(settings)
+    assert [key for key, _ in state(settings).left] == [info.key]
+    assert value(metrics.SCRUB_DAMAGED) == 1
+    serve_from(monkeypatch, "open_objects", objects)
+    scrub_sites(settings)
+    assert value(metrics.SCRUB_DAMAGED) == 0
+
+
+def test_a_store_that_is_down_is_no_damage(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = open_objects(settings)
+    down = Failing(objects, StoreDown, lambda key, at: key.startswith("packs/"))
+    serve_from(monkeypatch, "open_objects", down)
+    with pytest.raises(StoreDown):
+        scrub_sites(settings)
+    assert state(settings).left == ()
+    assert state(settings).after == ""
+
+
+def test_the_age_grows_though_no_pass_ever_ends(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, real = open_objects(settings), DirectoryObjects.now
+    down = Failing(objects, StoreDown, lambda key, at: key.startswith("packs/"))
+    serve_from(monkeypatch, "open_objects", down)
+    for days in (0, 50):
+        monkeypatch.setattr(
+            DirectoryObjects, "now", lambda self, days=days: real(self) + timedelta(days=days)
+        )
+        with pytest.raises(StoreDown):
+            scrub_sites(settings)
+    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(50 * 86400, abs=300)
+
+
+@pytest.mark.parametrize("unreadable_at", [0, 1])
+def test_what_cannot_be_read_is_replaced_and_the_next_too(
+    both: Settings, monkeypatch: pytest.MonkeyPatch, unreadable_at: int
+) -> None:
+    """Writing an object again puts it elsewhere on the disk."""
+    site = (open_objects(both), open_replica(both))[unreadable_at]
+    bad, other, *_ = keys(site, "packs/")
+    good = site.get(other)
+    site.put(other, good[:60] + b"!!" + good[62:])
+    written = next(site.list(bad)).modified
+    failing = Failing(
+        site, StoreDown, lambda key, at: key == bad and site.head(bad).modified == written
+    )
+    serve_from(monkeypatch, ("open_objects", "open_replica")[unreadable_at], failing)
+    a_round(both)
+    assert site.get(other) == good
+    assert site.head(bad).modified > written
+    assert state(both, ("store", "replica")[unreadable_at]).left == ()
+
+
+def test_a_pass_counts_though_the_second_site_cannot_mend(
+    both: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, second = open_objects(both), open_replica(both)
+    key = keys(objects, "packs/")[0]
+    good = objects.get(key)
+    objects.put(key, good[:60] + b"!!" + good[62:])
+    long = both.model_copy(update={"scrub_seconds": 60})
+    serve_from(monkeypatch, "open_replica", Failing(second, StoreDown))
+    with pytest.raises(StoreDown):
+        scrub_sites(long)
+    assert [left for left, _ in state(long).left] == [key]
+    assert state(long).done
+    assert value(metrics.SCRUB_DAMAGED) == 1
+    serve_from(monkeypatch, "open_replica", second)
+    scrub_sites(long)
+    assert objects.get(key) == good
+    assert state(long).left == ()
+
+
+def test_packs_stored_during_a_pass_are_whole(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their runs are younger than the listing of the table; one has no run yet."""
+    patient = settings.model_copy(update={"grace_seconds": 600, "scrub_seconds": 60})
+    objects, read = open_objects(settings), list[str]()
+
+    def store(key: str, start: int) -> None:
+        read.append(key)
+        if sum(each.startswith("packs/") for each in read) == 1:
+            for number in range(100, 104):
+                Thumbnails(settings).make(put_all(objects, range(number, number + 1)).key)
+            before = set(keys(objects, "tables/thumbnails/"))
+            Thumbnails(settings).make(put_pack(objects, range(4000, 4004)).key)
+            [run] = set(keys(objects, "tables/thumbnails/")) - before
+            objects.delete(run)
+
+    serve_from(monkeypatch, "open_objects", BeforeGet(objects, store))
+    before = value(metrics.SCRUB_FOUND)
+    scrub_sites(patient)
+    assert set(keys(objects, "thumbnails/")) <= set(read)
+    assert value(metrics.SCRUB_FOUND) == before
+    monkeypatch.undo()
+    # A pack that is old enough must have its run.
+    assert len(deep_audit(settings, ["store"]).faults) == 2
+
+
 def test_its_state_stays_at_the_first_site(both: Settings) -> None:
     a_round(both)
     objects = open_objects(both)
@@ -235,5 +358,6 @@ def test_a_timer_scrubs_two_ceph(serve, sites: Settings) -> None:
     text = served.http.request("GET", f"{served.url}/metrics").data.decode()
     assert 'stampede_scrub_mended_objects_total{site="replica"} 1.0' in text
     assert 'stampede_scrub_damaged_objects{site="replica"} 0.0' in text
-    assert 'stampede_scrubbed_objects_total{site="store"} 9.0' in text
+    # Three packs, six runs and the state of the round.
+    assert 'stampede_scrubbed_objects_total{site="store"} 10.0' in text
     assert state(sites, "replica").done
