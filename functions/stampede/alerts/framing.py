@@ -20,14 +20,6 @@ from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
 from stampede.errors import TooLarge, Undecodable, UnknownSurvey, Unusable
 
-SMALL_RECORD = 1 << 20
-MOST_EXPANSION = 10
-"""Most bytes of a record for each byte of its message, if the record is larger than `SMALL_RECORD`.
-
-A real Rubin alert, whose images are not compressed, has 2.05 with deflate. An alert of megabytes of
-zeros would have kilobytes, and later steps hold the images of many alerts at once.
-"""
-
 
 class WriterSchema(NamedTuple):
     """The schema alerts were written with, in the forms that decoding needs.
@@ -176,8 +168,7 @@ class Framing:
 
     def _container(self, message: Bytes) -> Framed:
         schema, header = self._header(message)
-        limit = min(self.limit, max(SMALL_RECORD, MOST_EXPANSION * len(message)))
-        first = list(islice(container.blocks(message, header, limit), 2))
+        first = list(islice(container.blocks(message, header, self.limit), 2))
         if [count for count, _ in first] != [1]:
             total = sum(count for count, _ in first)
             more = " or more" if len(first) > 1 else ""
