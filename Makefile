@@ -32,6 +32,7 @@ units: $(VENV)/dev
 
 servers: $(VENV)/dev
 	@tools/need chromium
+	@tools/need gcc
 	$(PYTEST) --numprocesses 2 -m "integration or long" --no-loadscope-reorder e2e/on_machine functions/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
@@ -49,6 +50,7 @@ simulate: $(VENV)/dev ## a million requests of the store's simulation; SEED=1 ST
 	cd functions && $(abspath $(BIN))/python -m tests.store.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 faults: $(VENV)/dev ## 300 faults on the real system with two sites; SEED=1 FAULTS=300
+	@tools/need gcc
 	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
 
 fuzz: $(VENV)-fuzz/ready ## fuzz what strangers can send; SECONDS=60 for each target

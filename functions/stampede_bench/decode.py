@@ -6,7 +6,7 @@ stores. Times are CPU times of all threads (`time.process_time`), so a busy mach
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -42,8 +42,19 @@ def measure(context: Context) -> Iterator[Figure]:
     """The stages of both functions on every load."""
     count = context.scaled(300, 200, least=3)
     rounds = context.scaled(7, 3, least=1)
-    for alerts in loads(context, count):
-        context.progress(f"decoding {len(alerts.messages)} {alerts.title}, {rounds} times")
+    yield from each_load(context, loads(context, count), "decoding", stages, rounds)
+
+
+def each_load(
+    context: Context,
+    loads: Iterable[Load],
+    doing: str,
+    stages: Callable[[Load], Iterator[Figure]],
+    rounds: int,
+) -> Iterator[Figure]:
+    """The figures of `stages`, which is one round, for each load over several rounds."""
+    for alerts in loads:
+        context.progress(f"{doing} {len(alerts.messages)} {alerts.title}, {rounds} times")
         list(stages(alerts))  # warm up: the kernel gives memory once
         yield from over_rounds([list(stages(alerts)) for _ in range(rounds)])
 

@@ -17,8 +17,8 @@ from stampede.store.schema import DETECTIONS, PACKETS
 from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.checksums import INGEST_MS
-from stampede_bench.decode import SECRET, UNIT, per_alert, run_of
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.decode import SECRET, UNIT, each_load, per_alert, run_of, views_of_one_buffer
+from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
 
 MUST = Must("<=", 0.1, ratio=True)
@@ -30,10 +30,7 @@ def measure(context: Context) -> Iterator[Figure]:
     loads = [load.simulated(survey, count, 60) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
-    for alerts in loads:
-        context.progress(f"storing {len(alerts.messages)} {alerts.title}, {rounds} times")
-        list(stages(alerts))  # warm up: the kernel gives memory once
-        yield from over_rounds([list(stages(alerts)) for _ in range(rounds)])
+    yield from each_load(context, loads, "storing", stages, rounds)
 
 
 def stages(alerts: Load) -> Iterator[Figure]:
@@ -41,11 +38,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     settings, count = Settings(), len(alerts.messages)
     framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
     reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
-    # As in a worker: views of one file.
-    whole, messages, begin = memoryview(b"".join(alerts.messages)), [], 0
-    for size in map(len, alerts.messages):
-        messages.append(whole[begin : begin + size])
-        begin += size
+    messages = views_of_one_buffer(alerts.messages)
     objects = MemoryObjects()
     table = Table(objects, PACKETS, threads=1)
     batch = Batch(messages, [Position("topic", 0, n) for n in range(count)])

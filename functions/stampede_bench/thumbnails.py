@@ -12,8 +12,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.packs import read_rows, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS, THUMBNAILS
 from stampede_bench import load
-from stampede_bench.decode import SECRET, UNIT, per_alert, run_of
-from stampede_bench.figures import Context, Figure, Must, over_rounds
+from stampede_bench.decode import SECRET, UNIT, each_load, per_alert, run_of
+from stampede_bench.figures import Context, Figure, Must
 from stampede_bench.load import Load
 
 MUST, AIM = Must("<=", 1.5), Must("<=", 0.7)
@@ -25,10 +25,7 @@ def measure(context: Context) -> Iterator[Figure]:
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)
-    for alerts in loads:
-        context.progress(f"drawing {len(alerts.messages)} {alerts.title}, {rounds} times")
-        list(stages(alerts))  # warm up: the kernel gives memory once
-        yield from over_rounds([list(stages(alerts)) for _ in range(rounds)])
+    yield from each_load(context, loads, "drawing", stages, rounds)
 
 
 def stages(alerts: Load) -> Iterator[Figure]:

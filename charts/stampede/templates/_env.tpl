@@ -100,7 +100,7 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- end }}
 
-{{/* For who asks Kafka what of a source is in flight: (list $ NAME SOURCE). */}}
+{{/* Settings with which `read` asks Kafka what a source is still to deliver: (list $ NAME SOURCE). */}}
 {{- define "stampede.env.ledger" -}}
 {{- $ := index . 0 -}}
 {{- $source := index . 2 -}}

@@ -14,6 +14,7 @@ __all__ = [
     "event_endpoint",
     "http_protocol",
     "kafka_gaps",
+    "kafka_producer",
     "kafka_topics",
     "notification_relay",
     "oidc",

@@ -4,20 +4,17 @@ Kafka deletes by timestamp, so `check_retention` asks first whether the topic wo
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from stampede.errors import SetupError
+from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
 from stampede.functions.replay import Replayed
 
-ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
-DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
 NEW_TOPIC_SECONDS = 10.0  # until brokers that make topics have made one
 OPTIONS = {
     "enable.idempotence": True,  # a retry neither repeats a message nor changes the order
@@ -108,32 +105,33 @@ def send(
     What `messages` raises is passed on when Kafka has those before.
     """
     bootstrap, topic = parse_topic(target)
-    sent, failures = 0, Counter[str]()
-
-    def delivered(error: object, message: Message) -> None:
-        nonlocal sent
-        if error is not None:
-            failures[str(error)] += 1
-            return
-        sent += 1
-        on_sent(len(message))
+    deliveries = Deliveries()
 
     try:
         producer = Producer({**OPTIONS, **options, "bootstrap.servers": bootstrap})
         producer.list_topics(timeout=ANSWER_SECONDS)
         try:
             for message in messages:
-                _produce(producer, topic, message, delivered)
-                if failures:
+                timestamp = (
+                    {} if message.milliseconds is None else {"timestamp": message.milliseconds}
+                )
+                deliveries.produce(
+                    producer,
+                    topic,
+                    message.message,
+                    lambda taken: on_sent(len(taken)),
+                    key=message.key,
+                    headers=message.headers,
+                    **timestamp,
+                )
+                if deliveries.failures:
                     break
         finally:  # what Kafka was given before the store failed still goes out
             producer.flush(DELIVERY_SECONDS + 5)
     except KafkaException as error:
         raise SetupError(f"Kafka at {bootstrap}: {error}") from error
-    if failures:
-        reason = failures.most_common(1)[0][0]
-        raise SetupError(f"Kafka at {bootstrap} took {sent:,} alerts, then failed: {reason}")
-    return sent
+    deliveries.check(bootstrap)
+    return deliveries.taken
 
 
 def _await_topic(admin: AdminClient, topic: str) -> None:
@@ -146,19 +144,3 @@ def _await_topic(admin: AdminClient, topic: str) -> None:
         if time.monotonic() > end:
             raise KafkaException(error)
         time.sleep(0.1)
-
-
-def _produce(
-    producer: Producer, topic: str, message: Replayed, delivered: Callable[[Any, Message], None]
-) -> None:
-    options: dict[str, Any] = {"headers": message.headers, "on_delivery": delivered}
-    if message.milliseconds is not None:
-        options["timestamp"] = message.milliseconds
-    while True:
-        try:
-            producer.produce(topic, message.message, message.key, **options)
-        except BufferError:  # the queue is full: let Kafka take a part of it
-            producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return

@@ -48,7 +48,7 @@ class LedgerCache:
     """Reads the ledger again if the last reading is older than `MAX_AGE`.
 
     If the settings name topics, Kafka is asked which offsets are in flight, as `audit` does.
-    Use it in one thread: whoever asks during a reading waits for that thread, and shares it.
+    Use it in one thread: a request during a reading waits for that thread, and shares the result.
     """
 
     def __init__(self, lookup: Lookup, settings: Settings) -> None:

@@ -11,13 +11,12 @@ from urllib.parse import parse_qsl, urlsplit
 from confluent_kafka import KafkaException, Message, Producer
 
 from stampede.errors import SetupError
+from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
 from stampede.simulator.packets import SimulatedAlert
 
 OnWritten = Callable[[SimulatedAlert], None]
 
 TOPICS = {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
-ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
-DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
 BROKERS = re.compile(r"[^/:,\s]+:[0-9]+(,[^/:,\s]+(:[0-9]+)?)*")  # HOST:PORT, …
 OTHER_FILES = (".gz", ".tgz", ".bz2", ".xz", ".zip", ".avro")
 LARGEST = 16 << 20  # bytes of a message; larger than any alert
@@ -88,8 +87,7 @@ def to_kafka(
 
     Raises `SetupError` if Kafka did not take all of them.
     """
-    written = 0
-    failures: Counter[str] = Counter()
+    deliveries = Deliveries()
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -101,38 +99,22 @@ def to_kafka(
         }
     )
 
-    def delivered(alert: SimulatedAlert, error: object, message: Message) -> None:
-        nonlocal written
-        if error is not None:
-            failures[str(error)] += 1
-            return
-        written += 1
-        on_written(alert)
-
-    def send(alert: SimulatedAlert) -> None:
-        report = partial(delivered, alert)
-        while True:
-            try:
-                producer.produce(topics[alert.survey], alert.body, on_delivery=report)
-            except BufferError:  # the queue is full: let Kafka take a part of it
-                producer.poll(0.1)
-            else:
-                producer.poll(0)
-                return
-
     try:
         producer.list_topics(timeout=ANSWER_SECONDS)
         for alert in alerts:
-            send(alert)
-            if failures:
+            taken = partial(_call_on_written, on_written, alert)
+            deliveries.produce(producer, topics[alert.survey], alert.body, taken)
+            if deliveries.failures:
                 break
         producer.flush(DELIVERY_SECONDS + 5)
     except KafkaException as error:
         raise SetupError(f"Kafka at {bootstrap}: {error}") from error
-    if failures:
-        reason = failures.most_common(1)[0][0]
-        raise SetupError(f"Kafka at {bootstrap} took {written:,} alerts, then failed: {reason}")
-    return written
+    deliveries.check(bootstrap)
+    return deliveries.taken
+
+
+def _call_on_written(on_written: OnWritten, alert: SimulatedAlert, _: Message) -> None:
+    on_written(alert)
 
 
 def to_folder(

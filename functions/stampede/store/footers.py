@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.store.checked_parquet import end_of_footer
+from stampede.store.thrift import varint
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
@@ -109,7 +110,7 @@ def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
         + re.escape(_list_of(metadata.num_columns))
         + rb"\x26[\x80-\xff]*[\0-\x7f]\x1c"  # offset in the file, then the column's structure:
         rb"\x15.\x19.{1,8}?\x19\x18"  # type, encodings, path
-         + re.escape(_varint(len(name)) + name),
+         + re.escape(varint(len(name)) + name),
         re.DOTALL,
     )
     return [found.start() for found in first.finditer(footer)]
@@ -117,12 +118,7 @@ def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
 
 def _list_of(count: int) -> bytes:
     """How a list of `count` structures begins."""
-    return bytes([count << 4 | 0xC]) if count < 15 else b"\xfc" + _varint(count)
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+    return bytes([count << 4 | 0xC]) if count < 15 else b"\xfc" + varint(count)
 
 
 @lru_cache

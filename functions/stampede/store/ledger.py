@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     Topics of one name and different `topic_id` are different topics: Kafka's was made anew, or the
     cluster was replaced. `topic_id` is None for offsets that were stored without an id.
 
-    The last four are known only to who asks Kafka: messages that are not due yet, offsets of
+    The last four are known only if Kafka was asked: messages that are not due yet, offsets of
     neither kind that are no messages (control records of transactions, for example), what is wrong
     besides, and what else there is to say.
     """

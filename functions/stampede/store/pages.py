@@ -6,16 +6,16 @@ structure in the compact protocol (parquet.thrift, PageHeader).
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from stampede.errors import Damaged
+from stampede.store.thrift import read_struct
 
 _UNPACKED, _PACKED, _CRC, _DATA_PAGE = 2, 3, 4, 5  # numbers of the fields of a PageHeader
-_TRUE, _FALSE, _I32, _I64, _STRUCT = 1, 2, 5, 6, 12  # types in the compact protocol
 MOST_BYTES = 256 << 20  # of a page, unpacked: an alert may have 16 MB, and a page one more
 
 
@@ -76,55 +76,25 @@ def _signed(number: int) -> int:
     return number - (1 << 32) if number >> 31 else number
 
 
-def _header(data: memoryview) -> tuple[dict[int, int], int]:
+def _header(data: memoryview) -> tuple[dict[int, Any], int]:
     """The numbers in a page's header, and where it ends; `_DATA_PAGE` is the number of values.
 
     Raises `Damaged`.
     """
     try:
-        fields, end = _struct(data, 0)
-        unpacked, packed, count = fields[_UNPACKED], fields[_PACKED], fields[(_DATA_PAGE, 1)]
-    except (IndexError, LookupError, ValueError, RecursionError):
+        fields, end = read_struct(data, 0)
+        values_of_page = fields[_DATA_PAGE]
+        if not isinstance(values_of_page, dict):
+            raise ValueError("not the header of a page of data")
+        found = {
+            _UNPACKED: fields[_UNPACKED],
+            _PACKED: fields[_PACKED],
+            _DATA_PAGE: values_of_page[1],
+        }
+    except (LookupError, ValueError):
         raise Damaged("no page of data begins here") from None
-    if packed < 0 or count < 0:
+    if not all(type(number) is int for number in found.values()):
+        raise Damaged("no page of data begins here")
+    if found[_PACKED] < 0 or found[_DATA_PAGE] < 0:
         raise Damaged("the page's header is damaged")
-    found = {_UNPACKED: unpacked, _PACKED: packed, _DATA_PAGE: count}
     return found | ({_CRC: fields[_CRC]} if _CRC in fields else {}), end
-
-
-def _struct(data: memoryview, at: int) -> tuple[dict, int]:
-    """The integers of a structure by number of the field, and where it ends.
-
-    Those of a structure within it have both numbers, (outer, inner). Raises `ValueError` for a
-    type that the header of a page does not have, `IndexError` if the bytes end.
-    """
-    found: dict = {}
-    number = 0
-    while head := data[at]:
-        number += head >> 4
-        kind = head & 15
-        at += 1
-        if not head >> 4:
-            number, at = _integer(data, at)
-        if kind in (_I32, _I64):
-            found[number], at = _integer(data, at)
-        elif kind == _STRUCT and len(found) < 16:
-            inner, at = _struct(data, at)
-            found |= {(number, name): value for name, value in inner.items()}
-        elif kind not in (_TRUE, _FALSE):
-            raise ValueError(f"a field of type {kind}")
-    return found, at + 1
-
-
-def _integer(data: memoryview, at: int) -> tuple[int, int]:
-    """A zig-zag varint, and where it ends."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        if shift > 63:
-            raise ValueError("a number is too long")

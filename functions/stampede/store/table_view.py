@@ -92,6 +92,8 @@ class TableView:
         other is damaged, it is named itself.
         """
         gone = list(gone)
+        if not gone:  # as at nearly every refresh
+            return []
         parts = itertools.chain(gone, *self._by_run.values())
         merged = {name for part in parts for name in part.inputs}
         merged |= {name for fault in self._faults if fault.run for name in fault.run.inputs}

@@ -21,22 +21,15 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.references import check_packs
 from stampede.store.schema import DETECTIONS, PACKET_PACKS, PACKETS
 from stampede.store.tables import Table
-from tests.support import made_alerts
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import serving
-from tests.support.stored_packets import store
+from tests.support.stored_packets import store, ztf_with_images
 
 TODAY = int(now_mjd())
-FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 
 
 def alert(candid: int, mjd: float = TODAY - 1.5) -> bytes:
-    images = {
-        name: {"fileName": name, "stampData": ztf(source(seed=candid + seed))}
-        for seed, name in enumerate(FIELDS)
-    }
-    candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + mjd}
-    return made_alerts.ztf_alert(candid, candidate=candidate, **images)
+    return ztf_with_images(candid, mjd)
 
 
 @pytest.fixture

@@ -245,25 +245,26 @@ def test_a_night_without_a_date_and_foreign_objects_do_not_end_retention(
     assert old.key not in keys(objects, "packs/")
 
 
-def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
+def merged_at_first(settings: Settings) -> tuple[Objects, Objects]:
+    """Both sites: four runs were copied, then the first site merged and deleted its own."""
     objects, second = open_objects(settings), open_replica(settings)
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
     one_pass(settings, "replica")
     compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
     compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
+    return objects, second
+
+
+def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
+    objects, second = merged_at_first(settings)
     assert one_pass(settings, "replica", "leftovers")[0] == {"not-replicated": 1}
     assert one_pass(settings, "replica", "leftovers")[0] == {"superseded": 4}
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
 
 
 def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings: Settings) -> None:
-    objects, second = open_objects(settings), open_replica(settings)
-    for number in range(4):
-        put_all(objects, range(3 * number, 3 * number + 3))
-    one_pass(settings, "replica")
-    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
-    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
+    objects, second = merged_at_first(settings)
     second.put(keys(second, "tables/cutouts/")[0], b"garbage " * 100)
     found = one_pass(settings, "replica", "leftovers")[0] + one_pass(settings, "leftovers")[0]
     assert found == {"not-replicated": 1, "superseded": 4}

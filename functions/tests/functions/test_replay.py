@@ -26,20 +26,13 @@ from stampede.functions.replay import Night, Replayed, Unsendable
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from tests.support import made_alerts
-from tests.support.fits_files import source, ztf
-from tests.support.stored_packets import TOPIC, store
+from tests.support.stored_packets import TOPIC, store, ztf_with_images
 
 NIGHT = int(now_mjd()) - 3
-FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 
 
 def alert(candid: int, mjd: float = NIGHT + 0.25) -> bytes:
-    images = {
-        name: {"fileName": name, "stampData": ztf(source(seed=candid + seed))}
-        for seed, name in enumerate(FIELDS)
-    }
-    candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + mjd}
-    return made_alerts.ztf_alert(candid, candidate=candidate, **images)
+    return ztf_with_images(candid, mjd)
 
 
 @pytest.fixture

@@ -25,10 +25,8 @@ from stampede_local import oracle
 from tests.support import fits_files, made_alerts
 from tests.support.fits_files import source
 from tests.support.read_service import Reader, serving
-from tests.support.stored_packets import store
+from tests.support.stored_packets import FIELDS, store
 from tests.support.watched_objects import Watched
-
-FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 
 
 def stamp(seed: int) -> dict:

@@ -233,7 +233,7 @@ def test_an_empty_store_is_no_error(path):
 
 
 def test_the_ledger_holds_up_no_light_curve():
-    """Dead letters are many objects, and whoever looks at the ledger waits for them."""
+    """Dead letters are many objects, and a request for the ledger waits for them."""
     inner = MemoryObjects()
     store_alert(inner, 1, 1)
     store_dead_letters(inner, "cutouts", Coverage.of({("ztf", 0): [12]}))

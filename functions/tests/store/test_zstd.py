@@ -1,4 +1,4 @@
-"""Zstandard frames: what is damaged or too large is told before it is decompressed."""
+"""Zstandard frames: damage and excess size are found before memory is taken."""
 
 import pytest
 from hypothesis import given

@@ -7,8 +7,22 @@ from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
 from stampede.settings import Settings
+from stampede_bench.decode import views_of_one_buffer
+from tests.support import made_alerts
+from tests.support.fits_files import source, ztf
 
 TOPIC = "alerts@0"
+FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
+
+
+def ztf_with_images(candid: int, mjd: float) -> bytes:
+    """A ZTF alert of that time (MJD UTC) with three images of its own."""
+    images = {
+        name: {"fileName": name, "stampData": ztf(source(seed=candid + seed))}
+        for seed, name in enumerate(FIELDS)
+    }
+    candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + mjd}
+    return made_alerts.ztf_alert(candid, candidate=candidate, **images)
 
 
 def store(
@@ -20,11 +34,7 @@ def store(
     partition: int = 0,
 ) -> None:
     """Store messages as one batch, whose offsets begin at `first`; all must be accepted."""
-    whole = memoryview(b"".join(messages))
-    views, begin = [], 0
-    for message in messages:  # as a worker gets them: views of one file
-        views.append(whole[begin : begin + len(message)])
-        begin += len(message)
+    views = views_of_one_buffer(messages)
     positions = [Position(TOPIC, partition, first + number) for number in range(len(messages))]
     for function in functions:
         stored = function.make_batch_storer(settings)(
