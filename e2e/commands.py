@@ -4,13 +4,13 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import psutil
 
@@ -121,23 +121,29 @@ class BackgroundCommand:
         return psutil.Process(self.child.pid).children(recursive=True)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> CommandResult:
-        """Press Ctrl-C. All its processes must end, and all their ports must be free."""
+        """Press Ctrl-C. Every process of its session must end, those that it just started too.
+
+        Free ports would show less: another test's system may take a usual port at once.
+        """
         descendants = self.descendants()
-        ports = {
-            each.laddr.port
-            for process in descendants
-            for each in connections(process)
-            if each.status == psutil.CONN_LISTEN
-        }
         os.kill(self.child.pid, number)
         try:
             status = self.child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.child.kill()
             raise
-        until(lambda: not any(is_running(process) for process in descendants), 60)
-        assert not [port for port in ports if is_open(port)]
+        until(lambda: not any(map(is_running, [*descendants, *session(self.child.pid)])), 60)
         return self.result(status)
+
+
+def session(leader: int) -> list[psutil.Process]:
+    """The processes of a session, which `leader` began."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError):
+            if os.getsid(process.pid) == leader:
+                found.append(process)
+    return found
 
 
 def is_running(process: psutil.Process) -> bool:
@@ -145,20 +151,6 @@ def is_running(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def connections(process: psutil.Process) -> list[Any]:
-    try:
-        return process.net_connections("tcp")
-    except psutil.NoSuchProcess:
-        return []
-
-
-def is_open(port: int) -> bool:
-    """Whether a process listens on this port."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(condition: Callable[[], object], seconds: float, pause: float = 0.05) -> None:

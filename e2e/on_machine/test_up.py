@@ -95,11 +95,11 @@ def test_every_alert_gets_its_thumbnail(first: StampedeUp, alerts: list[Simulate
 
 
 def exists(url: str) -> bool:
-    """Whether a GET finds the URL. Raises HTTPError for errors other than 404."""
+    """Whether a GET finds the URL. Raises HTTPError for errors that do not ask to try again."""
     try:
         return bool(get(url))
     except HTTPError as error:
-        if error.code != 404:
+        if error.code not in (404, 429, 503):  # a busy machine
             raise
         return False
 
