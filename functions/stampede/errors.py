@@ -5,6 +5,8 @@ The status tells the sender of an event whether to retry (Knative Eventing deliv
 at once.
 """
 
+from typing import Self
+
 
 class StampedeError(Exception):
     """A failure that Stampede can explain.
@@ -25,6 +27,10 @@ class StampedeError(Exception):
         message = message.encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(message)
         self.message = message
+
+    def anew(self) -> Self:
+        """The same error to raise once more: a raised one holds the frames that it came through."""
+        return type(self)(self.message)
 
 
 class NotAnEvent(StampedeError):

@@ -40,7 +40,7 @@ class SchemaCache(Generic[Schema]):
             found = _outcome(prepare)
             self._keep_once(key, found)
         if isinstance(found, StampedeError):
-            raise found.with_traceback(None)
+            raise found.anew()
         return found
 
     def _keep_once(self, key: bytes, schema: Schema | StampedeError) -> None:
@@ -53,4 +53,4 @@ def _outcome(prepare: Callable[[], Schema]) -> Schema | StampedeError:
     try:
         return prepare()
     except StampedeError as error:
-        return error
+        return error.anew()

@@ -36,12 +36,12 @@ class SchemaRegistry:
         """
         if schema_id not in self._schemas:
             if self._down and time.monotonic() < self._down[0]:
-                raise self._down[1].with_traceback(None)
+                raise self._down[1].anew()
             try:
                 self._schemas[schema_id] = self._request(schema_id)
             except SchemaRegistryDown as error:
                 # Otherwise each message of a batch would wait for the registry in turn.
-                self._down = time.monotonic() + PAUSE_SECONDS, error
+                self._down = time.monotonic() + PAUSE_SECONDS, error.anew()
                 raise
         return self._schemas[schema_id]
 

@@ -8,6 +8,7 @@ Messages reach the worker through one file in a memory-backed directory: no pick
 """
 
 import ctypes
+import gc
 import mmap
 import os
 import resource
@@ -170,12 +171,21 @@ def run_worker(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_watch_memory, args=[settings.worker_memory], daemon=True).start()
     store = _batch_storer(make_batch_storer, settings)
+    gc.collect()
+    gc.freeze()  # what is here now stays: a later collection need not look at it
     while True:
         try:
             spooled = pipe.recv()
         except EOFError:
             return
-        pipe.send(_answer(store, spooled))
+        answer = _answer(store, spooled)
+        pipe.send(answer)
+        failed = isinstance(answer, Exception) or any(answer.outcomes)
+        del answer
+        if failed:
+            # An error's traceback holds frames that hold the error, and with it the batch: bytes of
+            # a spool that may be full. Without a next batch nothing would collect them.
+            gc.collect()
 
 
 def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> BatchStorer:
@@ -187,7 +197,7 @@ def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> Bat
         failure = error if isinstance(error, StampedeError) else StampedeError(repr(error))
 
         def fail(batch: Batch) -> StoredBatch:
-            raise failure
+            raise failure.anew()
 
         return fail
 

@@ -13,6 +13,8 @@ import signal
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pyarrow as pa
@@ -90,6 +92,29 @@ def test_lightcurves_keeps_each_message_with_what_came_beside_it(serve) -> None:
         assert (row["key"], json.loads(row["headers"])) == ("ké", {"trace": "a b"})
         assert row["time"].isoformat(timespec="milliseconds") == "2026-03-01T04:05:06.789+00:00"
     assert Table(objects, PACKETS).coverage() == table_of(served, "lightcurves").coverage()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_batch_leaves_the_spool_whatever_was_in_it(serve, name: str) -> None:
+    """Else a full spool stays full: the worker that fills it gets no batch that would free it."""
+    served = serve(name)
+    good, bad = lsst(1), made_alerts.contained([{"x": 1}], made_alerts.row_type("x", {"x": "int"}))
+    late = made_alerts.ztf_alert(candidate=candidate(jd=0.0))
+    for batch in ([good, b"noise"], [good, bad], [bad], [late, good], [b""], [good]):
+        send_all(served, batch)
+        wait_until(lambda: not batches_held(served.process.pid), served.process, 5)
+
+
+def batches_held(server: int) -> list[str]:
+    """Files of batches that a function or its workers hold open."""
+    names: list[str] = []
+    for process in [psutil.Process(server), *psutil.Process(server).children()]:
+        with suppress(FileNotFoundError, psutil.NoSuchProcess):
+            for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+                with suppress(FileNotFoundError):
+                    names.append(str(descriptor.readlink()))
+    return [name for name in names if ".batch" in name]
 
 
 @pytest.mark.integration
