@@ -13,6 +13,7 @@ from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 
 SETTLED = timedelta(seconds=25)  # only objects of that age are damaged
+DAMAGED = ("tables/", "tables/", "tables/", "packs/", "packets/", "thumbnails/")
 
 
 class Stores:
@@ -43,7 +44,7 @@ class Stores:
 
     def damage(self) -> str | None:
         """A bit of an object is flipped, or the object is cut or deleted, at one of two sites."""
-        prefix = self._chance.choice(("tables/", "tables/", "packs/"))
+        prefix = self._chance.choice(DAMAGED)
         try:
             here, there = ({info.key: info for info in site.list(prefix)} for site in self._sites)
             latest = clock.now() - SETTLED

@@ -13,7 +13,8 @@ from typing import Any, cast
 import fastavro
 import pyarrow as pa
 
-from stampede.alerts.batch_decoder import BatchDecoder, Decoded
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framed, Framing, WriterSchema
 from stampede.alerts.image_tokens import ImageTokens

@@ -5,6 +5,7 @@ No HTTP, no files, no clock and no randomness: `stampede.functions.decoding` han
 
 __all__ = [
     "batch_decoder",
+    "batch_parts",
     "bounds",
     "care",
     "columns",

@@ -10,7 +10,8 @@ from functools import partial
 
 from anyio.from_thread import start_blocking_portal
 
-from stampede.alerts.batch_decoder import AlertIdentity, BatchDecoder
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_parts import AlertIdentity
 from stampede.errors import NotFound, StampedeError, Undecodable
 from stampede.events.event import Event
 from stampede.events.worker import Batch, BatchStorer, StoredBatch

@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
-from stampede.alerts.batch_decoder import BatchDecoder, Guards
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_parts import Guards
 from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing

@@ -1,0 +1,89 @@
+"""What a batch of messages is decoded into, and on the way: records, parts, guards, suspects."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import compress
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from stampede.alerts.container import Bytes
+from stampede.alerts.framing import WriterSchema
+from stampede.alerts.groups import Faults, Group, RawAlerts
+from stampede.errors import StampedeError
+
+Suspect = Callable[[Sequence[int]], None]
+"""Takes the numbers of the messages that the next step reads."""
+Guard = Callable[[int], AbstractContextManager[None]]
+"""Takes a number of bytes: a block of work with them that must end, or the process does."""
+
+Images = dict[str, list[Bytes | None]]
+
+
+class Decoded(NamedTuple):
+    """A decoded batch.
+
+    Attributes
+    ----------
+    rows
+        Table of `columns.CUTOUT` or `columns.DETECTION`: the rows of all good messages.
+    faults
+        Per message None, or its error.
+    raw
+        With detections, the alerts in the survey's own columns, a table per schema.
+    groups
+        With detections, the good alerts of each schema, with their images.
+    """
+
+    rows: pa.Table
+    faults: list[StampedeError | None]
+    raw: list[RawAlerts]
+    groups: list[Group]
+
+
+class AlertIdentity(NamedTuple):
+    """What tells an alert from every other alert."""
+
+    survey: str
+    alert_id: int
+    object_id: str
+
+
+class Records(NamedTuple):
+    """Records of one schema, and the number of the message that each came in."""
+
+    schema: WriterSchema
+    messages: list[int]
+    data: list[Bytes]
+
+    def split(self, size: int) -> "Iterator[Records]":
+        """The same records, at most `size` at a time."""
+        for begin in range(0, len(self.messages), size):
+            end = begin + size
+            yield Records(self.schema, self.messages[begin:end], self.data[begin:end])
+
+    def without(self, faults: Faults) -> "Records":
+        """The records of messages that have no fault."""
+        good = [n not in faults for n in self.messages]
+        return Records(self.schema, [*compress(self.messages, good)], [*compress(self.data, good)])
+
+
+class Part(NamedTuple):
+    """What became of records of one schema: their rows, the alerts as sent, errors, and groups."""
+
+    rows: pa.Table
+    raw: list[RawAlerts]
+    faults: Faults
+    groups: Sequence[Group] = ()
+
+
+Read = Callable[[Records, bool], Part]
+"""Decodes records; takes whether they are to be decoded carefully."""
+
+
+class Guards(NamedTuple):
+    """The guards around work with a batch, with one that failed before, and with one message."""
+
+    batch: Guard = lambda size: nullcontext()
+    careful: Guard = lambda size: nullcontext()
+    message: Guard = lambda size: nullcontext()
