@@ -52,6 +52,7 @@ run("sh", "-c", "echo $$ >&2; exec sleep 60", log=Path({str(tmp_path / "log")!r}
         wait_until(lambda: tail(tmp_path / "log") != "", 30, lambda: Failed("it did not start"))
         pid = int(tail(tmp_path / "log"))
         assert runs(pid)
+        time.sleep(1)  # on a busy machine the program may run before Popen has returned
         child.send_signal(2)
         assert child.wait(30) != 0
     assert not runs(pid)
