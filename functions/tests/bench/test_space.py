@@ -6,6 +6,7 @@ from stampede_bench.space import erasure_coded
 from tests.support import made_alerts
 
 
+@pytest.mark.long
 def test_packs_take_less_space_than_gzipped_files(measure) -> None:
     found = [figure for figure in measure("space").values() if figure.must]
     assert len(found) == 3
@@ -16,6 +17,7 @@ def test_packs_take_less_space_than_gzipped_files(measure) -> None:
 
 @pytest.mark.skipif(not made_alerts.REAL.is_dir(), reason="no real alerts at ../shared/data")
 @pytest.mark.real
+@pytest.mark.long
 def test_packs_of_real_alerts_do_too(measure) -> None:
     found = [figure for figure in measure("space", made_alerts.REAL).values() if figure.must]
     assert len([figure for figure in found if "real" in figure.subject]) == 3

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from stampede.deadletters.purge import Purged, purge
@@ -82,6 +83,7 @@ def test_a_purge_counts_letters_as_a_list_does(objects) -> None:
     assert len(ids(objects)) == 2
 
 
+@examples(max_examples=40)
 @given(
     st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=1, max_size=5),
     st.sets(st.integers(0, 12)),

@@ -16,7 +16,7 @@ from stampede.store.site_differences import Good
 from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
-CAMPAIGNS = [int(FLIPS)] if FLIPS else [60, pytest.param(2000, marks=pytest.mark.long)]
+CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(2000, marks=pytest.mark.long)]
 SEED = 20261122
 
 

@@ -242,7 +242,9 @@ def test_a_listing_is_not_held_in_memory() -> None:
     assert sum(1 for _ in missing) == 299
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))]
+)
 def test_the_second_site_is_always_consistent(seed: int) -> None:
     """Flushes, compactions and sweeps at the first site while a copier runs, dies, runs again.
 
@@ -304,6 +306,7 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
     assert points[0].num_rows == flushed * EACH
 
 
+@pytest.mark.long
 def test_a_site_that_only_pulls_keeps_no_runs_that_the_first_merged_long_ago() -> None:
     """Twelve hours: a batch in 5 minutes, a compaction in 10, a pull in 50."""
     now = NOW
