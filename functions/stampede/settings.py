@@ -206,7 +206,7 @@ class Settings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "restore,packs,thumbnails,replica,retention,leftovers",
+        "restore,packs,thumbnails,replica,retention,leftovers,checkpoints",
         description="steps of reconcile, comma-separated",
     )
     reconcile_days: float = Field(

@@ -11,6 +11,7 @@ from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.ingest import ingest
+from stampede.cli.rebuild import rebuild
 from stampede.cli.reconcile import reconcile
 from stampede.cli.replay import replay
 from stampede.cli.serve import serve
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest,
     "audit": audit,
     "reconcile": reconcile,
+    "rebuild": rebuild,
     "replay": replay,
     "check-store": check_store,
 }

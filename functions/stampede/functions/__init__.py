@@ -4,6 +4,7 @@ __all__ = [
     "alert_check",
     "apps",
     "audit",
+    "checkpoints",
     "decoding",
     "deep_audit",
     "findings",

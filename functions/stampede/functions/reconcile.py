@@ -16,6 +16,7 @@ import structlog
 from stampede import metrics
 from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
+from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
@@ -80,6 +81,7 @@ class Reconciler:
             "replica": self._copy_to_replica,
             "retention": self._delete_expired,
             "leftovers": self._delete_leftovers,
+            "checkpoints": self._keep_checkpoints,
         }
         names = [name.strip() for name in settings.reconcile.split(",") if name.strip()]
         if unknown := set(names) - set(steps):
@@ -215,6 +217,11 @@ class Reconciler:
             return
         for _ in range(number):
             self._findings.add("cut-off", "an upload")
+
+    def _keep_checkpoints(self) -> None:
+        """Write checkpoints of the second site, where `compact` need not run."""
+        for site in self._sites[1:] if self._repair else ():
+            keep_checkpoints(site, self._grace)
 
     # -- what the steps share
 

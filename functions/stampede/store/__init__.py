@@ -6,6 +6,7 @@ __all__ = [
     "cache",
     "checked_parquet",
     "checkpoint",
+    "checkpoint_format",
     "compaction",
     "conformance",
     "copy",

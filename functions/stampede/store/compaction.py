@@ -14,7 +14,6 @@ from itertools import chain
 import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.checkpoint import keep_checkpoint
 from stampede.store.coverage import Coverage
 from stampede.store.listing import VANISHED
 from stampede.store.merge import sort_unique
@@ -119,7 +118,7 @@ def compact(
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
             table.refresh()
     report.damaged |= {part.key: VANISHED for part in table.vanished()}
-    keep_checkpoint(table.objects, table.spec, table.remembered(), grace)
+    table.keep_checkpoint(grace)
     return report
 
 
@@ -141,7 +140,8 @@ def merge(
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
     planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
-    coverage = Coverage.union(run[0].coverage for run in runs)
+    # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
+    coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
     merged = []
     for number, bounds in enumerate(planned.parts):
         key = planned.name(number).key(table.spec.name)
@@ -172,6 +172,13 @@ def merge(
 
 def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
     return [part for part in table.listed() if part.key not in left_out]
+
+
+def _coverage(table: Table, part: RunInfo) -> Coverage:
+    try:
+        return table.reader.footer(part.object).coverage
+    except Damaged as error:
+        raise DamagedPart(part, error.message) from None
 
 
 def _find(table: Table, key: str) -> RunInfo | None:

@@ -1,6 +1,7 @@
 """Proves, before a run is deleted, that others hold it: asked of the store by name.
 
-A listing is not enough: it may be old, or omit a key, and an object may have been lost since.
+A listing is not enough: it may be old, or omit a key, and an object may have been lost since. Nor
+is a checkpoint: deletions go by the footers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
+from stampede.store.checkpoint import same_entry
 from stampede.store.coverage import Coverage
 from stampede.store.merge import one_array, order_codes, sort_unique
 from stampede.store.objects import ObjectInfo, find
@@ -35,6 +37,7 @@ class Holders:
         self._table = table
         self._other = other or table
         self._verified: set[ObjectInfo] = set()
+        self._coverages: dict[ObjectInfo, Coverage] = {}
         self.damaged: dict[str, str] = {}
         """Keys of the parts found lost or damaged, and what is wrong with each."""
 
@@ -43,7 +46,7 @@ class Holders:
 
         Raises `StoreDown`.
         """
-        return self.present(run) and all(self._sound(part.object) for part in run)
+        return self.present(run) and all(map(self._sound, run))
 
     def present(self, run: Run) -> bool:
         """Whether each part of a complete run is there now, unchanged. Raises `StoreDown`."""
@@ -60,13 +63,10 @@ class Holders:
         all, if there is no coverage. Ask afterwards whether `others` are `present`: some of their
         rows may be read from the cache. Raises `StoreDown`.
         """
-        covered = Coverage.union(run[0].coverage for run in others)
-        if parts[0].coverage - covered:
-            return False
         among = [part for run in others for part in run]
         every_row = every_row or not parts[0].coverage
         try:
-            return all(
+            return not parts[0].coverage - self.coverage(others) and all(
                 self._rows_held(rows, among)
                 for part in parts
                 for rows in self._rows(part, every_row)
@@ -76,6 +76,16 @@ class Holders:
         except Damaged as error:
             self.damaged[parts[0].key] = error.message
             return False
+
+    def coverage(self, others: Sequence[Run]) -> Coverage:
+        """What the footers of `others` say, not what a checkpoint says of them.
+
+        Raises `NotFound`, `Damaged`, `StoreDown`.
+        """
+        new = [run[0] for run in others if run[0].object not in self._coverages]
+        footers = self._other.map(self._other.reader.footer, [part.object for part in new])
+        self._coverages |= {footer.object: footer.coverage for footer in footers}
+        return Coverage.union(self._coverages[run[0].object] for run in others)
 
     def _rows(self, part: RunInfo, every: bool) -> Iterator[pa.Table]:
         """The rows of a part, a row group at a time; or a few of each of a few row groups."""
@@ -93,17 +103,20 @@ class Holders:
             _same_bits(both[name], found[name]) for name in spec.schema.names
         )
 
-    def _sound(self, info: ObjectInfo) -> bool:
-        if info in self._verified:
+    def _sound(self, part: RunInfo) -> bool:
+        if part.object in self._verified:
             return True
         try:
-            verify(self._table.objects, info)
+            verify(self._table.objects, part.object)
+            footer = self._table.reader.footer(part.object)
+            if not same_entry(footer, part):
+                raise Damaged(f"{part.key} is not what a checkpoint says: run `stampede rebuild`")
         except NotFound:
             return False
         except Damaged as error:
-            self.damaged[info.key] = error.message
+            self.damaged[part.key] = error.message
             return False
-        self._verified.add(info)
+        self._verified.add(part.object)
         return True
 
 

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.checkpoint import newest_checkpoint
+from stampede.store.checkpoint_format import Checkpoint
 from stampede.store.objects import ObjectInfo
 from stampede.store.quarantine import Fault, Quarantine
 from stampede.store.reader import RunReader
@@ -35,17 +36,25 @@ class Map(Protocol):
 class Listing:
     """The parts of a table. Safe to share between threads.
 
+    Parameters
+    ----------
+    believe
+        See `Table`.
+
     Attributes
     ----------
     faults_found
         Number of faults added since the table was made.
+    checkpoint
+        That which the first refresh read; None if there was none.
     """
 
-    def __init__(self, reader: RunReader, map_items: Map) -> None:
-        self._reader, self._map = reader, map_items
+    def __init__(self, reader: RunReader, map_items: Map, believe: bool = True) -> None:
+        self._reader, self._map, self._believe = reader, map_items, believe
         self._objects, self._spec = reader.objects, reader.spec
         self.quarantine = Quarantine(self._spec.name)
         self.faults_found = 0
+        self.checkpoint: Checkpoint | None = None
         self._refreshing = threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
         self._vanished: list[Fault] = []
@@ -73,7 +82,8 @@ class Listing:
         """See `Table.remembered`."""
         listed = {part.key for part in self.parts()}
         faults = [*self.quarantine.faults(), *self._vanished]
-        others = {fault.run.key: fault.run for fault in faults if fault.run}
+        # What was read of a part before it was damaged may be known nowhere else.
+        others = self._hidden | {fault.run.key: fault.run for fault in faults if fault.run}
         return [*self.parts(), *(part for key, part in others.items() if key not in listed)]
 
     def vanished(self) -> list[RunInfo]:
@@ -112,8 +122,11 @@ class Listing:
         What cannot be read or verified goes into quarantine. It is read again once it has changed.
         """
         with self._refreshing:
+            believe = self._believe or self._seen is not None
             before = self._before()
-            seen = {key: part for key, part in before.items() if key not in self._hidden}
+            seen = {
+                key: part for key, part in before.items() if believe and key not in self._hidden
+            }
             for _ in range(_TRIES):
                 listed = [
                     info
@@ -179,8 +192,8 @@ class Listing:
     def _before(self) -> dict[str, RunInfo]:
         """The parts known before a refresh: at first those of the newest checkpoint."""
         if self._seen is None:
-            checkpoint = newest_checkpoint(self._objects, self._spec)
-            return dict(checkpoint.parts) if checkpoint else {}
+            self.checkpoint = newest_checkpoint(self._objects, self._spec)
+            return dict(self.checkpoint.parts) if self.checkpoint else {}
         vanished = {fault.object.key: fault.run for fault in self._vanished if fault.run}
         return vanished | self._hidden | self._seen
 

@@ -8,7 +8,7 @@ The offsets that the first site holds are the proof that its rows were merged an
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from stampede.errors import NotFound
+from stampede.errors import Damaged, NotFound
 from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.holders import Holders
@@ -29,7 +29,8 @@ def superseded_copies(
 
     The first site must have none of the run, nothing damaged or lost in the table, and hold the
     offsets of the part. If the part's own offsets cannot be read, the first site must hold all
-    offsets from the first to the last of every partition. Raises `StoreDown`.
+    offsets from the first to the last of every partition. If they are known, the second site must
+    hold them by now too: else its memory would name the part as lost. Raises `StoreDown`.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ def superseded_copies(
         The time by the second site's clock; a copy must be as old as `grace`.
     """
     known = {part.key: part for part in second.listed()}
+    remembered = {part.key: part for part in second.remembered()}
     old = [info for info in _gone_from_first(first, second) if now - info.modified >= grace]
     damaged = [info for info in old if _damaged(second, info)]
     if not damaged:
@@ -46,10 +48,19 @@ def superseded_copies(
     if first.quarantined() or not runs:
         return
     name = first.spec.name
-    held = Coverage.union(run[0].coverage for run in runs)
-    held |= dead_lettered(first.objects, SOURCES.get(name, name))
     holders = Holders(first)
+    try:
+        held = holders.coverage(runs)
+    except (Damaged, NotFound):  # changed since the listing: the next pass asks again
+        return
+    held |= dead_lettered(first.objects, SOURCES.get(name, name))
+    bad = {info.key for info in damaged}
+    whole = [run for run in live(known.values()) if not any(part.key in bad for part in run)]
+    held_here = Coverage.union(run[0].coverage for run in whole)
     for info in damaged:
+        memory = remembered.get(info.key)
+        if memory and memory.coverage - held_here:
+            continue  # until the run that the first site merged it into is copied
         if _held(known.get(info.key), held) and all(holders.present(run) for run in runs):
             yield info.key
 

@@ -6,6 +6,7 @@ listed too. A lookup is a union in which the versions of one key merge.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checkpoint import keep_checkpoint
 from stampede.store.coverage import Coverage
 from stampede.store.keys import between, sortable
 from stampede.store.listing import Listing
@@ -41,16 +43,24 @@ class Table:
         Most bytes of row groups and footers in the cache.
     threads
         Most concurrent requests to the store.
+    believe
+        Whether an entry of a checkpoint stands for a footer. Otherwise every footer is read, and
+        the checkpoint is only a memory of what there was.
     """
 
     def __init__(
-        self, objects: Objects, spec: TableSpec, cache_bytes: int = 256 * MIB, threads: int = 8
+        self,
+        objects: Objects,
+        spec: TableSpec,
+        cache_bytes: int = 256 * MIB,
+        threads: int = 8,
+        believe: bool = True,
     ) -> None:
         self.objects = objects
         self.spec = spec
         self.reader = RunReader(objects, spec, cache_bytes)
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
-        self._listing = Listing(self.reader, self.map)
+        self._listing = Listing(self.reader, self.map, believe)
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
         """Write `rows` as one run of level 0 and return its key. Durable when this returns.
@@ -91,6 +101,14 @@ class Table:
     def remembered(self) -> list[RunInfo]:
         """What a checkpoint names: all parts whose footer is known, those that are left out too."""
         return self._listing.remembered()
+
+    def keep_checkpoint(self, grace: timedelta) -> str | None:
+        """Write a checkpoint if one is due, and delete those that are older than `grace`.
+
+        Two are kept. Returns the key of what was written. Raises `StoreDown`.
+        """
+        known = self._listing.checkpoint
+        return keep_checkpoint(self.objects, self.spec, self.remembered(), grace, known)
 
     def vanished(self) -> list[RunInfo]:
         """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""

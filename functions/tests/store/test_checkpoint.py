@@ -1,25 +1,23 @@
 """Checkpoints: a start reads few footers, believes nothing it should not, and misses lost runs."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stampede.errors import Damaged, StoreDown
 from stampede.store import checkpoint, run_format
-from stampede.store.checkpoint import (
-    CHECKPOINTS,
-    is_checkpoint,
-    keep_checkpoint,
-    newest_checkpoint,
-    parse_checkpoint,
-)
+from stampede.store.checkpoint import keep_checkpoint, newest_checkpoint, put_checkpoint
+from stampede.store.checkpoint_format import CHECKPOINTS, is_checkpoint, parse_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.replica import Replica
+from stampede.store.runs import RunInfo
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.site_differences import differences
 from stampede.store.tables import Table
@@ -329,3 +327,79 @@ def test_inputs_of_a_damaged_run_that_are_swept_are_not_named_gone() -> None:
             objects.delete(part.key)
     table.refresh()
     assert list(table.quarantined()) == [merged.key]
+
+
+def test_a_pass_reads_the_newest_checkpoint_once() -> None:
+    clock = Clock()
+    objects = filled(clock)
+    fill(objects, 1, first=50)
+    [old] = checkpoints(objects)
+    watched = Watched(objects)
+    compact(Table(watched, DETECTIONS), NOW)
+    assert [call for call in watched.calls if call == ("get", old)] == [("get", old)]
+
+
+def test_one_that_another_compactor_wrote_meanwhile_is_not_overlooked() -> None:
+    """A table that lives long knows an old one: the next still gets a greater number."""
+    objects = filled()
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    fill(objects, 4, first=50)
+    other = keep(objects)
+    fill(objects, 4, first=60)
+    table.refresh()
+    new = table.keep_checkpoint(GRACE)
+    assert newest_checkpoint(objects, DETECTIONS).key == new > other
+
+
+def test_a_write_that_was_not_made_is_an_error() -> None:
+    class Forgetful(Watched):
+        def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
+            pass
+
+    objects = MemoryObjects(Clock())
+    fill(objects)
+    with pytest.raises(StoreDown, match="does not read back"):
+        Table(Forgetful(objects), DETECTIONS).keep_checkpoint(GRACE)
+
+
+def test_a_run_whose_footer_was_damaged_stays_in_the_checkpoint() -> None:
+    """As soon as somebody deletes it, nothing else knows what it held."""
+    objects = filled()
+    [part, *_] = Table(objects, DETECTIONS).runs()
+    objects.put(part.key, b"garbage " * 100)
+    fill(objects, 4, first=50)
+    assert Table(objects, DETECTIONS).keep_checkpoint(GRACE)
+    objects.delete(part.key)
+    assert list(Table(objects, DETECTIONS).quarantined()) == [part.key]
+
+
+def forged(objects: Objects, **changes: Any) -> RunInfo:
+    """A checkpoint, with a right digest, that says something wrong of one run of level 0."""
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    chosen = table.runs()[0]
+    parts = [replace(part, **changes) if part is chosen else part for part in table.listed()]
+    put_checkpoint(objects, DETECTIONS, parts, newest_checkpoint(objects, DETECTIONS))
+    return chosen
+
+
+def test_no_merge_claims_the_coverage_that_a_checkpoint_invented() -> None:
+    objects = filled()
+    forged(objects, coverage=Coverage.of({("alerts", 0): range(1000)}))
+    compact(Table(objects, DETECTIONS), NOW, fanout=2, major=True)
+    for info in list(objects.list(CHECKPOINTS)):
+        objects.delete(info.key)
+    assert len(Table(objects, DETECTIONS).coverage()) == RUNS
+
+
+def test_nothing_is_deleted_because_a_checkpoint_invented_an_input() -> None:
+    objects = filled()
+    others = [part for part in Table(objects, DETECTIONS).runs() if part.name.level == 0]
+    chosen = forged(objects, inputs=tuple(part.name.run for part in others[1:]))
+    report = compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=100, grace=timedelta())
+    assert set(report.damaged) == {chosen.key}
+    assert "stampede rebuild" in report.damaged[chosen.key]
+    for info in list(objects.list(CHECKPOINTS)):
+        objects.delete(info.key)
+    assert len(Table(objects, DETECTIONS).coverage()) == RUNS

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stampede.store.checkpoint import put_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
+from stampede.store.replica import Replica
 from stampede.store.schema import DETECTIONS
 from stampede.store.superseded_copies import superseded_copies
 from stampede.store.tables import Table
@@ -52,8 +54,26 @@ def test_a_damaged_copy_of_a_merged_run_goes_after_the_grace(at: int) -> None:
     [bad] = [info.key for info in second.list(FOLDER)]
     assert found(merged(store(0, 1, 2)), second) == []  # it is whole
     damage(second, bad, at)
-    assert found(merged(store(0, 1, 2)), second, timedelta(minutes=4)) == []
-    assert found(merged(store(0, 1, 2)), second) == [bad]
+    first = merged(store(0, 1, 2))
+    Replica(first, second, 1).catch_up()
+    assert found(first, second, timedelta(minutes=4)) == []
+    assert found(first, second) == [bad]
+
+
+def test_what_is_remembered_goes_once_the_second_site_holds_its_offsets() -> None:
+    """Before that, its memory would name the copy as a run that somebody deleted."""
+    second = store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    table = Table(second, DETECTIONS, threads=1)
+    table.refresh()
+    put_checkpoint(second, DETECTIONS, table.listed(), None)
+    damage(second, bad, -40)
+    first = merged(store(0, 1, 2))
+    assert found(first, second) == []
+    Replica(first, second, 1).catch_up()
+    assert found(first, second) == [bad]
+    second.delete(bad)
+    assert Table(second, DETECTIONS).quarantined() == {}
 
 
 @pytest.mark.parametrize("at", [60, -40])

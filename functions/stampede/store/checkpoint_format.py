@@ -1,0 +1,115 @@
+"""The format of a checkpoint: what the footers of a table's parts say, in one object."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import PARQUET_ERRORS, open_file, read_file, write
+from stampede.store.coverage import Coverage
+from stampede.store.objects import ObjectInfo
+from stampede.store.runs import RunInfo, RunName, digest
+from stampede.store.schema import TableSpec
+
+CHECKPOINTS = "checkpoints/"
+_KEY = re.compile(rf"{CHECKPOINTS}(?P<table>\w+)/\d{{10}}-[0-9a-f]{{32}}\.parquet")
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint in the store: the parts that it names, by key."""
+
+    key: str
+    parts: Mapping[str, RunInfo]
+
+    @property
+    def number(self) -> int:
+        """The greatest is that of the newest."""
+        return int(self.key.rpartition("/")[2].partition("-")[0])
+
+
+def is_checkpoint(key: str) -> bool:
+    """Whether a key is that of a checkpoint."""
+    return _KEY.fullmatch(key) is not None
+
+
+def columns(spec: TableSpec) -> pa.Schema:
+    """The columns of a checkpoint. `first` and `last` have the type of the table's leading key."""
+    leading = spec.schema.field(spec.leading).type
+    return pa.schema(
+        [
+            pa.field("key", pa.string(), False),
+            pa.field("size", pa.int64(), False),
+            pa.field("etag", pa.string(), False),
+            pa.field("modified", pa.timestamp("us", "UTC"), False),
+            pa.field("inputs", pa.list_(pa.string()), False),
+            pa.field("coverage", pa.string()),
+            pa.field("rows", pa.int64(), False),
+            pa.field("first", leading),
+            pa.field("last", leading),
+            pa.field("body_crc32", pa.string()),
+        ]
+    )
+
+
+def write_checkpoint(
+    parts: Iterable[RunInfo], spec: TableSpec, number: int
+) -> tuple[str, pa.Buffer]:
+    """Key and bytes of a checkpoint; that of the greatest number is the newest.
+
+    All parts of a run have the same coverage: the first of them has it here.
+    """
+    rows = []
+    coverages: dict[str, Coverage] = {}
+    for part in sorted(parts, key=lambda part: part.key):
+        info, run = part.object, part.name.run
+        rows.append(
+            {
+                "key": info.key,
+                "size": info.size,
+                "etag": info.etag,
+                "modified": info.modified,
+                "inputs": part.inputs,
+                "coverage": None if run in coverages else part.coverage.to_json(),
+                "rows": part.rows,
+                "first": part.first,
+                "last": part.last,
+                "body_crc32": part.body_crc32,
+            }
+        )
+        coverages[run] = part.coverage
+    data = write(pa.Table.from_pylist(rows, schema=columns(spec)), compression="zstd")
+    return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
+
+
+def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
+    """The checkpoint in an object. Raises `Damaged`."""
+    named = _KEY.fullmatch(key)
+    if named is None or named["table"] != spec.name:
+        raise Damaged(f"{key} is not the key of a checkpoint of {spec.name}")
+    if not key.endswith(f"-{digest(data)}.parquet"):
+        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    rows = read_file(key, open_file(key, data))
+    parts: dict[str, RunInfo] = {}
+    coverages: dict[str, Coverage] = {}
+    try:
+        for row in rows.to_pylist():
+            name = RunName.parse(row["key"])
+            if name is None:
+                raise Damaged(f"{key} names {row['key']!r}, which is no part of a run")
+            if row["coverage"] is not None:
+                coverages[name.run] = Coverage.from_json(row["coverage"])
+            parts[row["key"]] = RunInfo(
+                name,
+                ObjectInfo(row["key"], row["size"], row["etag"], row["modified"]),
+                tuple(row["inputs"]),
+                coverages[name.run],
+                row["rows"],
+                row["first"],
+                row["last"],
+                row["body_crc32"],
+            )
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
+    return Checkpoint(key, parts)
