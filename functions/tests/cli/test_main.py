@@ -23,6 +23,7 @@ COMMANDS = (
     "audit",
     "deadletters",
     "reconcile",
+    "rebuild",
 )
 
 

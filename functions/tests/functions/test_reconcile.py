@@ -11,8 +11,11 @@ import pytest
 from stampede.errors import BrokerDown, NotFound, SetupError, StoreDown
 from stampede.functions.findings import Finding
 from stampede.functions.reconcile import Reconciler
+from stampede.functions.restore import quarantined
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
+from stampede.store import checkpoint
+from stampede.store.checkpoint_format import CHECKPOINTS
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -30,7 +33,7 @@ from tests.support.two_sites import (
     second_ceph,
     sites,
 )
-from tests.support.watched_objects import Forwarding
+from tests.support.watched_objects import Forwarding, Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 
@@ -269,6 +272,40 @@ def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings
     found = one_pass(settings, "replica", "leftovers")[0] + one_pass(settings, "leftovers")[0]
     assert found == {"not-replicated": 1, "superseded": 4}
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+
+
+def test_the_second_site_has_checkpoints_of_its_own(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name no run as lost that was merged, and deleted there because of that."""
+    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 3)
+    objects, second = merged_at_first(settings)
+    one_pass(settings, "checkpoints", repair=False)
+    assert keys(second, CHECKPOINTS) == []
+    one_pass(settings, "checkpoints")
+    [key] = keys(second, CHECKPOINTS + "cutouts/")
+    watched = Watched(second)
+    assert len(Table(watched, CUTOUTS).coverage()) == 12
+    assert [call for call in watched.calls if call[0] == "get"] == [("get", key)]
+    for _ in range(2):
+        one_pass(settings, "replica", "leftovers", "checkpoints")
+        assert quarantined(second) == {}
+    assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+    assert len(Table(second, CUTOUTS).coverage()) == 12
+
+
+def test_a_run_deleted_at_the_second_site_is_missed_and_restored(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 1)
+    put_all(open_objects(settings), range(3))
+    one_pass(settings, "replica", "checkpoints")
+    second = open_replica(settings)
+    [run] = keys(second, "tables/cutouts/")
+    second.delete(run)
+    assert list(quarantined(second)) == [run]
+    assert Finding("lost", run, True) in one_pass(settings, "restore")[1]
+    assert quarantined(second) == {}
 
 
 @pytest.mark.parametrize("damage", ["cut", "page", "footer"])

@@ -11,6 +11,7 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
+from stampede.store.checkpoint_format import CHECKPOINTS, parse_checkpoint, write_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -119,7 +120,7 @@ class Processes:
                 continue
 
     def reconciler(self, actor: Actor) -> None:
-        """Indexes packs that were left without a run, and cleans up at the second site."""
+        """Indexes packs that have no run; cleans up and writes checkpoints at the second site."""
         first = self.connect(actor, self.world.first)
         second = self.connect(actor, self.world.second)
         while True:
@@ -130,6 +131,7 @@ class Processes:
                 now, grace = self.world.scheduler.now + actor.skew, self.chance.choice(self._graces)
                 for key in unneeded_at_second_site(first, second, now, grace):
                     second.delete(key)
+                Table(second, CUTOUTS, threads=1).keep_checkpoint(grace)
             except (NotFound, StoreDown):
                 continue
 
@@ -154,6 +156,28 @@ class Processes:
                         purge(objects, DeadLetterReader(plain), _removable(plain))
             except (NotFound, StoreDown):
                 continue
+
+    def vandal(self, actor: Actor) -> None:
+        """Somebody deletes and damages checkpoints, and brings old ones back as the newest."""
+        while True:
+            site = self.chance.choice((self.world.first, self.world.second))
+            actor.pause("spoil", CHECKPOINTS)
+            there, ever = site.keys(CHECKPOINTS), list(site.checkpoints)
+            match self.chance.randrange(4):
+                case 0 if there:
+                    site.delete(self.chance.choice(there))
+                case 1 if there:
+                    site.damage(self.chance.choice(there))
+                case 2 if ever:
+                    key = self.chance.choice(ever)
+                    site.put(key, site.checkpoints[key])
+                case 3 if ever:
+                    key = self.chance.choice(ever)
+                    old = parse_checkpoint(key, site.checkpoints[key], CUTOUTS)
+                    number = self.chance.choice((old.number, len(ever))) + 1
+                    key, data = write_checkpoint(old.parts.values(), CUTOUTS, number)
+                    site.put(key, memoryview(data))
+            actor.sleep(self.chance.choice((5, 20, 60)))
 
     def _compact(self, actor: Actor, one: Table, fanout: int, major: bool) -> None:
         with suppress(StoreDown):
@@ -214,6 +238,8 @@ def read_once(world: World, site: Site, objects: Connection | Site, one: Table) 
             if lacking := {alert_of(offset) for offset in range(start, end)} - found.keys():
                 raise Violation(f"a reader's coverage has alerts that it cannot read: {lacking}")
     if objects.honest:
+        if gone := one.vanished():
+            raise Violation(f"a reader takes for lost what was merged: {[run.key for run in gone]}")
         for alert, version in must.items():
             if found.get(alert, ("", -1)) < version:
                 raise Violation(f"a reader misses the acknowledged row of alert {alert}")

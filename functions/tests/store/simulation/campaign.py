@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
 from stampede.errors import Damaged, StampedeError
+from stampede.functions.checkpoints import rebuild
 from stampede.store.compaction import compact
 from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.replica import Replica
@@ -22,16 +23,18 @@ from tests.store.simulation.actors import Processes, read_once, store_batch
 from tests.store.simulation.contents import ALERTS
 from tests.store.simulation.requests import Faults
 from tests.store.simulation.scheduler import Request, Scheduler
-from tests.store.simulation.world import PACKS, RUNS, Violation, World
+from tests.store.simulation.world import PACKS, RUNS, Site, Violation, World
 
 EPISODE = 1000  # requests of one seed
 # Who takes part: each seed has one of these casts. Few actors meet each other more often.
 CASTS = (
     ("writer", "compactor", "compactor", "sweeper", "sweeper"),
     ("writer", "compactor", "compactor", "compactor", "sweeper"),
+    ("writer", "compactor", "compactor", "reader", "reader", "vandal"),
     ("writer", "compactor", "compactor", "compactor", "compactor", "reader"),
     ("writer", "writer", "compactor", "compactor", "reader", "reader"),
     ("writer", "compactor", "replicator", "replicator", "reconciler", "reader"),
+    ("writer", "compactor", "replicator", "reconciler", "reader", "reader", "vandal"),
     ("writer", "compactor", "letters", "letters"),
     ("writer", "letters", "letters", "letters"),
     ("writer", "writer", "compactor", "compactor", "reader", "replicator", "reconciler", "letters"),
@@ -187,6 +190,7 @@ def _settle(world: World) -> None:
                 second.delete(key)
         for site in (first, second):
             read_once(world, site, site, Table(site, CUTOUTS, threads=1))
+            _rebuild(site)
     except StampedeError as error:
         raise Violation(f"in peace: {type(error).__name__}: {error}") from error
     if lacking:
@@ -201,6 +205,14 @@ def _settle(world: World) -> None:
         raise Violation("more alerts than exist")
 
 
+def _rebuild(site: Site) -> None:
+    """Rebuilt from its runs, a site's checkpoint says what they say, and misses none."""
+    list(rebuild(site, write=True))
+    for table in rebuild(site, write=False):
+        if table.wrong or table.faults or table.newer or (table.parts and not table.before):
+            raise Violation(f"{site.name}: a checkpoint is not what the runs say: {table}")
+
+
 def _forget(scheduler: Scheduler) -> None:
     for actor in scheduler.actors:
         actor.kill()
@@ -212,10 +224,11 @@ def _unreadable(key: str) -> None:
 
 @contextmanager
 def small_and_in_one_thread() -> Iterator[None]:
-    """Tiny row groups, and every thread's work done at once by the one who asks for it."""
+    """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
     places = ("tables", "replica", "copy")
     patches = [patch(f"stampede.store.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     patches.append(patch("stampede.store.run_format.GROUP_ROWS", 2))
+    patches.append(patch("stampede.store.checkpoint.MOST_NEW_PARTS", 2))
     for one in patches:
         one.start()
     try:

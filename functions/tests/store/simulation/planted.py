@@ -1,7 +1,8 @@
 """Bugs planted on purpose: each is the real code with one thought forgotten."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -12,15 +13,17 @@ from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import NotFound
-from stampede.store import compaction, merge_plan
+from stampede.store import checkpoint, compaction, merge_plan
 from stampede.store.copy import Copied
 from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
+from stampede.store.listing import Listing
+from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.replica import Replica
 from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import RunStream
 from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
 from stampede.store.sweep import Sweep
+from stampede.store.table_view import TableView
 from stampede.store.tables import Table
 
 
@@ -133,6 +136,41 @@ def name_without_the_cuts() -> AbstractContextManager[Any]:
     return patch.object(merge_plan.MergePlan, "name", name)
 
 
+def memory_that_knows_one_merge_only() -> AbstractContextManager[Any]:
+    """A run that is gone is lost unless a run that is there lists it as an input."""
+
+    def not_held(self: TableView, gone: Iterable[RunInfo]) -> list[RunInfo]:
+        merged = inputs_of(self._by_run.values())
+        return [part for part in gone if part.name.run not in merged]
+
+    return patch.object(TableView, "not_held", not_held)
+
+
+def checkpoint_in_place_of_a_listing() -> AbstractContextManager[Any]:
+    """A start reads the parts that the checkpoint names, and no others."""
+    read = Listing._read_footers
+
+    def named(self: Listing, listed: Sequence[ObjectInfo], seen: dict[str, RunInfo]) -> bool:
+        if self.checkpoint and self._seen is None:
+            listed = [info for info in listed if info.key in self.checkpoint.parts]
+        return read(self, listed, seen)
+
+    return patch.object(Listing, "_read_footers", named)
+
+
+def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]:
+    """A part gets the coverage of the part before it."""
+    write = checkpoint.write_checkpoint
+
+    def shifted(parts: Iterable[RunInfo], *more: Any) -> Any:
+        parts = list(parts)
+        coverages = [part.coverage for part in parts[-1:] + parts[:-1]]
+        moved = [replace(part, coverage=c) for part, c in zip(parts, coverages, strict=True)]
+        return write(moved, *more)
+
+    return patch.object(checkpoint, "write_checkpoint", shifted)
+
+
 def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:
     """Names of the inputs of those `runs` that have been complete for `grace`."""
     return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))
@@ -156,4 +194,7 @@ PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     merge_that_skips_a_row,
     coverage_forgotten,
     name_without_the_cuts,
+    memory_that_knows_one_merge_only,
+    checkpoint_in_place_of_a_listing,
+    checkpoint_with_the_coverage_of_another_run,
 )

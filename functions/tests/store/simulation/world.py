@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
+from stampede.store.checkpoint_format import is_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo
 from tests.store.simulation.contents import (
@@ -39,6 +40,7 @@ class Site(MemoryObjects):
         self._view: View | None = None
         self._changes = 0
         self._keys_there: set[str] = set()
+        self.checkpoints: dict[str, bytes] = {}  # all that were ever written here
         self.past: deque[list[ObjectInfo]] = deque([[]], maxlen=SNAPSHOTS)
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
@@ -50,6 +52,8 @@ class Site(MemoryObjects):
         self._keys_there.add(key)
         if key.startswith(RUNS):
             self._runs[key] = read_run(key, data)
+        if is_checkpoint(key):
+            self.checkpoints[key] = data
         self._changed(key, new=True)
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
@@ -60,6 +64,10 @@ class Site(MemoryObjects):
         self._keys_there.discard(key)
         self._runs.pop(key, None)
         self._changed(key, new=False)
+
+    def damage(self, key: str) -> None:
+        """The end of an object is lost."""
+        super().put(key, self._world.contents[key][:-9])
 
     def keys(self, prefix: str = "") -> list[str]:
         """All keys, without a request."""
