@@ -12,7 +12,7 @@ import numpy as np
 
 from stampede.errors import StampedeError
 from stampede.settings import Settings
-from stampede.store.checkpoint_format import write_checkpoint
+from stampede.store.checkpoint import write_checkpoint
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo
 from stampede.store.runs import RunInfo, RunName, digest, prefix

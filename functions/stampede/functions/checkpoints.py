@@ -8,13 +8,13 @@ from typing import NamedTuple
 import structlog
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.checkpoint import (
+from stampede.store.checkpoint import Checkpoint
+from stampede.store.kept_checkpoints import (
     listed_checkpoints,
     put_checkpoint,
     read_checkpoint,
     same_entry,
 )
-from stampede.store.checkpoint_format import Checkpoint
 from stampede.store.objects import Objects
 from stampede.store.runs import RunInfo, prefix
 from stampede.store.schema import ALL_TABLES, TableSpec

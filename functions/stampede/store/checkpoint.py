@@ -1,4 +1,4 @@
-"""The checkpoints of a table: which is the newest, when another is due, and which may go.
+"""Checkpoints: what the footers of a table's parts say, in one object.
 
 Without one, a process that starts reads the end of every part. A checkpoint is a copy of what it
 would find, and of nothing else: an entry counts only for a part that a listing shows with the same
@@ -6,137 +6,116 @@ name, size and etag. So it may be old, two compactors may each write one, and wi
 read as always. It is also a memory: it names runs that somebody else deleted.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-import structlog
+import pyarrow as pa
 
-from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.checkpoint_format import (
-    CHECKPOINTS,
-    Checkpoint,
-    is_checkpoint,
-    parse_checkpoint,
-    write_checkpoint,
-)
-from stampede.store.objects import ObjectInfo, Objects, find
-from stampede.store.runs import RunInfo
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import PARQUET_ERRORS, open_file, read_file, write
+from stampede.store.coverage import Coverage
+from stampede.store.objects import ObjectInfo
+from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import TableSpec
 
-MOST_NEW_PARTS = 64
-"""A new checkpoint is due when a start would read so many footers besides the last one."""
-KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
-
-log = structlog.get_logger()
+CHECKPOINTS = "checkpoints/"
+_KEY = re.compile(rf"{CHECKPOINTS}(?P<table>\w+)/\d{{10}}-[0-9a-f]{{32}}\.parquet")
 
 
-def newest_checkpoint(objects: Objects, spec: TableSpec) -> Checkpoint | None:
-    """The newest checkpoint of a table that can be read. Raises `StoreDown`."""
-    return _read_newest(objects, spec, listed_checkpoints(objects, spec))[0]
+class Checkpoint(NamedTuple):
+    """A checkpoint in the store: the parts that it names, by key."""
+
+    key: str
+    parts: Mapping[str, RunInfo]
+
+    @property
+    def number(self) -> int:
+        """The greatest is that of the newest."""
+        return int(self.key.rpartition("/")[2].partition("-")[0])
 
 
-def keep_checkpoint(
-    objects: Objects,
-    spec: TableSpec,
-    parts: Sequence[RunInfo],
-    grace: timedelta,
-    known: Checkpoint | None = None,
-) -> str | None:
-    """Write a checkpoint of these parts if it is due, and delete old ones and damaged ones.
-
-    Returns its key. Raises `StoreDown`.
-
-    Parameters
-    ----------
-    grace
-        The age at which a checkpoint may be deleted.
-    known
-        One that was read before: if it is the newest still, it is not read again.
-    """
-    listed = listed_checkpoints(objects, spec)
-    last, damaged = _read_newest(objects, spec, listed, known)
-    named = last.parts if last else {}
-    written = None
-    if sum(not same_object(part, named.get(part.key)) for part in parts) >= MOST_NEW_PARTS:
-        written = put_checkpoint(objects, spec, parts, last)
-    sound = [info.key for info in listed if info.key not in damaged]
-    before = objects.now() - grace
-    for key in sorted({*damaged, *sound[: (1 if written else 0) - KEPT]} - {written or ""}):
-        info = find(objects, key)  # it may have been written again since it was listed
-        if info and info.modified <= before:
-            objects.delete(key)
-    return written
+def is_checkpoint(key: str) -> bool:
+    """Whether a key is that of a checkpoint."""
+    return _KEY.fullmatch(key) is not None
 
 
-def put_checkpoint(
-    objects: Objects, spec: TableSpec, parts: Iterable[RunInfo], last: Checkpoint | None
-) -> str:
-    """Store the checkpoint that follows `last`, and read it back. Returns its key.
-
-    Raises `StoreDown`.
-    """
-    key, data = write_checkpoint(parts, spec, last.number + 1 if last else 1)
-    objects.put(key, memoryview(data))
-    try:
-        stored = objects.get(key)
-    except NotFound:
-        stored = b""
-    if stored != data:
-        raise StoreDown(f"{key} does not read back as it was written")
-    return key
-
-
-def listed_checkpoints(objects: Objects, spec: TableSpec) -> list[ObjectInfo]:
-    """The checkpoints of a table, the oldest first. Raises `StoreDown`."""
-    listed = objects.list(f"{CHECKPOINTS}{spec.name}/")
-    return [info for info in listed if is_checkpoint(info.key)]
-
-
-def _read_newest(
-    objects: Objects,
-    spec: TableSpec,
-    listed: Sequence[ObjectInfo],
-    known: Checkpoint | None = None,
-) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that can be read, and the keys of damaged ones that are newer."""
-    damaged: list[str] = []
-    for key in (info.key for info in reversed(listed)):
-        if known and known.key == key:
-            return known, damaged
-        try:
-            return read_checkpoint(objects, key, spec), damaged
-        except NotFound:
-            continue
-        except StoreDown as error:  # at this object alone: otherwise the listing fails too
-            log.warning("a checkpoint cannot be read", key=key, why=error.message)
-        except Damaged as error:
-            log.error("damaged", key=key, why=error.message)
-            damaged.append(key)
-    return None, damaged
-
-
-def read_checkpoint(objects: Objects, key: str, spec: TableSpec) -> Checkpoint:
-    """A checkpoint in the store. Raises `NotFound`, `StoreDown`, and `Damaged` if it is twice."""
-    try:
-        return parse_checkpoint(key, objects.get(key), spec)
-    except Damaged:  # once more: the network may have been to blame
-        return parse_checkpoint(key, objects.get(key), spec)
-
-
-def same_object(part: RunInfo, other: RunInfo | None) -> bool:
-    """Whether both are the same object with the same bytes."""
-    return other is not None and part.object[:3] == other.object[:3]
-
-
-def same_entry(part: RunInfo, other: RunInfo | None) -> bool:
-    """Whether both say the same of the same object."""
-    return (
-        other is not None
-        and same_object(part, other)
-        and part.coverage == other.coverage
-        and _said(part) == _said(other)
+def columns(spec: TableSpec) -> pa.Schema:
+    """The columns of a checkpoint. `first` and `last` have the type of the table's leading key."""
+    leading = spec.schema.field(spec.leading).type
+    return pa.schema(
+        [
+            pa.field("key", pa.string(), False),
+            pa.field("size", pa.int64(), False),
+            pa.field("etag", pa.string(), False),
+            pa.field("modified", pa.timestamp("us", "UTC"), False),
+            pa.field("inputs", pa.list_(pa.string()), False),
+            pa.field("coverage", pa.string()),
+            pa.field("rows", pa.int64(), False),
+            pa.field("first", leading),
+            pa.field("last", leading),
+            pa.field("body_crc32", pa.string()),
+        ]
     )
 
 
-def _said(part: RunInfo) -> tuple[object, ...]:
-    return part.inputs, part.rows, part.first, part.last, part.body_crc32
+def write_checkpoint(
+    parts: Iterable[RunInfo], spec: TableSpec, number: int
+) -> tuple[str, pa.Buffer]:
+    """Key and bytes of a checkpoint; that of the greatest number is the newest.
+
+    All parts of a run have the same coverage: the first of them has it here.
+    """
+    rows = []
+    coverages: dict[str, Coverage] = {}
+    for part in sorted(parts, key=lambda part: part.key):
+        info, run = part.object, part.name.run
+        rows.append(
+            {
+                "key": info.key,
+                "size": info.size,
+                "etag": info.etag,
+                "modified": info.modified,
+                "inputs": part.inputs,
+                "coverage": None if run in coverages else part.coverage.to_json(),
+                "rows": part.rows,
+                "first": part.first,
+                "last": part.last,
+                "body_crc32": part.body_crc32,
+            }
+        )
+        coverages[run] = part.coverage
+    data = write(pa.Table.from_pylist(rows, schema=columns(spec)), compression="zstd")
+    return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
+
+
+def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
+    """The checkpoint in an object. Raises `Damaged`."""
+    named = _KEY.fullmatch(key)
+    if named is None or named["table"] != spec.name:
+        raise Damaged(f"{key} is not the key of a checkpoint of {spec.name}")
+    if not key.endswith(f"-{digest(data)}.parquet"):
+        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    rows = read_file(key, open_file(key, data))
+    parts: dict[str, RunInfo] = {}
+    coverages: dict[str, Coverage] = {}
+    try:
+        for row in rows.to_pylist():
+            name = RunName.parse(row["key"])
+            if name is None:
+                raise Damaged(f"{key} names {row['key']!r}, which is no part of a run")
+            if row["coverage"] is not None:
+                coverages[name.run] = Coverage.from_json(row["coverage"])
+            parts[row["key"]] = RunInfo(
+                name,
+                ObjectInfo(row["key"], row["size"], row["etag"], row["modified"]),
+                tuple(row["inputs"]),
+                coverages[name.run],
+                row["rows"],
+                row["first"],
+                row["last"],
+                row["body_crc32"],
+            )
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
+    return Checkpoint(key, parts)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.checkpoint import same_entry
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import same_entry
 from stampede.store.merge import one_array, order_codes, sort_unique
 from stampede.store.objects import ObjectInfo, find
 from stampede.store.runs import Run, RunInfo

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.checkpoint import newest_checkpoint
-from stampede.store.checkpoint_format import Checkpoint
+from stampede.store.checkpoint import Checkpoint
+from stampede.store.kept_checkpoints import newest_checkpoint
 from stampede.store.objects import ObjectInfo
 from stampede.store.quarantine import Fault, Quarantine
 from stampede.store.reader import RunReader

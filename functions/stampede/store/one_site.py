@@ -1,7 +1,7 @@
 """Objects that describe the objects of their own site. They are not copied to the other."""
 
 from stampede.store import scrub_state
-from stampede.store.checkpoint_format import CHECKPOINTS
+from stampede.store.checkpoint import CHECKPOINTS
 
 
 def of_one_site(key: str) -> bool:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.checkpoint import keep_checkpoint
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import keep_checkpoint
 from stampede.store.keys import between, sortable
 from stampede.store.listing import Listing
 from stampede.store.merge import sort_unique

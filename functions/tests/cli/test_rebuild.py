@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stampede.settings import Settings
-from stampede.store.checkpoint import newest_checkpoint, put_checkpoint
-from stampede.store.checkpoint_format import CHECKPOINTS
+from stampede.store.checkpoint import CHECKPOINTS
+from stampede.store.kept_checkpoints import newest_checkpoint, put_checkpoint
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import CUTOUTS, DETECTIONS

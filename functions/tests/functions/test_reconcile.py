@@ -14,8 +14,8 @@ from stampede.functions.reconcile import Reconciler
 from stampede.functions.restore import quarantined
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
-from stampede.store import checkpoint
-from stampede.store.checkpoint_format import CHECKPOINTS
+from stampede.store import kept_checkpoints
+from stampede.store.checkpoint import CHECKPOINTS
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -278,7 +278,7 @@ def test_the_second_site_has_checkpoints_of_its_own(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They name no run as lost that was merged, and deleted there because of that."""
-    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 3)
+    monkeypatch.setattr(kept_checkpoints, "MOST_NEW_PARTS", 3)
     objects, second = merged_at_first(settings)
     one_pass(settings, "checkpoints", repair=False)
     assert keys(second, CHECKPOINTS) == []
@@ -297,7 +297,7 @@ def test_the_second_site_has_checkpoints_of_its_own(
 def test_a_run_deleted_at_the_second_site_is_missed_and_restored(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 1)
+    monkeypatch.setattr(kept_checkpoints, "MOST_NEW_PARTS", 1)
     put_all(open_objects(settings), range(3))
     one_pass(settings, "replica", "checkpoints")
     second = open_replica(settings)

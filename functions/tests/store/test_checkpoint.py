@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from stampede.errors import Damaged, StoreDown
-from stampede.store import checkpoint, run_format
-from stampede.store.checkpoint import keep_checkpoint, newest_checkpoint, put_checkpoint
-from stampede.store.checkpoint_format import CHECKPOINTS, is_checkpoint, parse_checkpoint
+from stampede.store import kept_checkpoints, run_format
+from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint, parse_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
+from stampede.store.kept_checkpoints import keep_checkpoint, newest_checkpoint, put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.replica import Replica
@@ -39,7 +39,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "MOST_NEW_PARTS", 4)
+    monkeypatch.setattr(kept_checkpoints, "MOST_NEW_PARTS", 4)
 
 
 def fill(objects: Objects, count: int = RUNS, first: int = 0) -> None:

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stampede.store.checkpoint import put_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.replica import Replica

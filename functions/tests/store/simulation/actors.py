@@ -11,7 +11,7 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
-from stampede.store.checkpoint_format import CHECKPOINTS, parse_checkpoint, write_checkpoint
+from stampede.store.checkpoint import CHECKPOINTS, parse_checkpoint, write_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects

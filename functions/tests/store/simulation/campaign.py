@@ -228,7 +228,7 @@ def small_and_in_one_thread() -> Iterator[None]:
     places = ("tables", "replica", "copy")
     patches = [patch(f"stampede.store.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     patches.append(patch("stampede.store.run_format.GROUP_ROWS", 2))
-    patches.append(patch("stampede.store.checkpoint.MOST_NEW_PARTS", 2))
+    patches.append(patch("stampede.store.kept_checkpoints.MOST_NEW_PARTS", 2))
     for one in patches:
         one.start()
     try:

@@ -13,7 +13,7 @@ from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import NotFound
-from stampede.store import checkpoint, compaction, merge_plan
+from stampede.store import compaction, kept_checkpoints, merge_plan
 from stampede.store.copy import Copied
 from stampede.store.coverage import Coverage
 from stampede.store.listing import Listing
@@ -160,7 +160,7 @@ def checkpoint_in_place_of_a_listing() -> AbstractContextManager[Any]:
 
 def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]:
     """A part gets the coverage of the part before it."""
-    write = checkpoint.write_checkpoint
+    write = kept_checkpoints.write_checkpoint
 
     def shifted(parts: Iterable[RunInfo], *more: Any) -> Any:
         parts = list(parts)
@@ -168,7 +168,7 @@ def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]
         moved = [replace(part, coverage=c) for part, c in zip(parts, coverages, strict=True)]
         return write(moved, *more)
 
-    return patch.object(checkpoint, "write_checkpoint", shifted)
+    return patch.object(kept_checkpoints, "write_checkpoint", shifted)
 
 
 def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
-from stampede.store.checkpoint_format import is_checkpoint
+from stampede.store.checkpoint import is_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo
 from tests.store.simulation.contents import (

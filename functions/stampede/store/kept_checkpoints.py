@@ -1,0 +1,136 @@
+"""The checkpoints of a table: which is the newest, when another is due, and which may go."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import structlog
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    is_checkpoint,
+    parse_checkpoint,
+    write_checkpoint,
+)
+from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.runs import RunInfo
+from stampede.store.schema import TableSpec
+
+MOST_NEW_PARTS = 64
+"""A new checkpoint is due when a start would read so many footers besides the last one."""
+KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
+
+log = structlog.get_logger()
+
+
+def newest_checkpoint(objects: Objects, spec: TableSpec) -> Checkpoint | None:
+    """The newest checkpoint of a table that can be read. Raises `StoreDown`."""
+    return _read_newest(objects, spec, listed_checkpoints(objects, spec))[0]
+
+
+def keep_checkpoint(
+    objects: Objects,
+    spec: TableSpec,
+    parts: Sequence[RunInfo],
+    grace: timedelta,
+    known: Checkpoint | None = None,
+) -> str | None:
+    """Write a checkpoint of these parts if it is due, and delete old ones and damaged ones.
+
+    Returns its key. Raises `StoreDown`.
+
+    Parameters
+    ----------
+    grace
+        The age at which a checkpoint may be deleted.
+    known
+        One that was read before: if it is the newest still, it is not read again.
+    """
+    listed = listed_checkpoints(objects, spec)
+    last, damaged = _read_newest(objects, spec, listed, known)
+    named = last.parts if last else {}
+    written = None
+    if sum(not same_object(part, named.get(part.key)) for part in parts) >= MOST_NEW_PARTS:
+        written = put_checkpoint(objects, spec, parts, last)
+    sound = [info.key for info in listed if info.key not in damaged]
+    before = objects.now() - grace
+    for key in sorted({*damaged, *sound[: (1 if written else 0) - KEPT]} - {written or ""}):
+        info = find(objects, key)  # it may have been written again since it was listed
+        if info and info.modified <= before:
+            objects.delete(key)
+    return written
+
+
+def put_checkpoint(
+    objects: Objects, spec: TableSpec, parts: Iterable[RunInfo], last: Checkpoint | None
+) -> str:
+    """Store the checkpoint that follows `last`, and read it back. Returns its key.
+
+    Raises `StoreDown`.
+    """
+    key, data = write_checkpoint(parts, spec, last.number + 1 if last else 1)
+    objects.put(key, memoryview(data))
+    try:
+        stored = objects.get(key)
+    except NotFound:
+        stored = b""
+    if stored != data:
+        raise StoreDown(f"{key} does not read back as it was written")
+    return key
+
+
+def listed_checkpoints(objects: Objects, spec: TableSpec) -> list[ObjectInfo]:
+    """The checkpoints of a table, the oldest first. Raises `StoreDown`."""
+    listed = objects.list(f"{CHECKPOINTS}{spec.name}/")
+    return [info for info in listed if is_checkpoint(info.key)]
+
+
+def _read_newest(
+    objects: Objects,
+    spec: TableSpec,
+    listed: Sequence[ObjectInfo],
+    known: Checkpoint | None = None,
+) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that can be read, and the keys of damaged ones that are newer."""
+    damaged: list[str] = []
+    for key in (info.key for info in reversed(listed)):
+        if known and known.key == key:
+            return known, damaged
+        try:
+            return read_checkpoint(objects, key, spec), damaged
+        except NotFound:
+            continue
+        except StoreDown as error:  # at this object alone: otherwise the listing fails too
+            log.warning("a checkpoint cannot be read", key=key, why=error.message)
+        except Damaged as error:
+            log.error("damaged", key=key, why=error.message)
+            damaged.append(key)
+    return None, damaged
+
+
+def read_checkpoint(objects: Objects, key: str, spec: TableSpec) -> Checkpoint:
+    """A checkpoint in the store. Raises `NotFound`, `StoreDown`, and `Damaged` if it is twice."""
+    try:
+        return parse_checkpoint(key, objects.get(key), spec)
+    except Damaged:  # once more: the network may have been to blame
+        return parse_checkpoint(key, objects.get(key), spec)
+
+
+def same_object(part: RunInfo, other: RunInfo | None) -> bool:
+    """Whether both are the same object with the same bytes."""
+    return other is not None and part.object[:3] == other.object[:3]
+
+
+def same_entry(part: RunInfo, other: RunInfo | None) -> bool:
+    """Whether both say the same of the same object."""
+    return (
+        other is not None
+        and same_object(part, other)
+        and part.coverage == other.coverage
+        and _said(part) == _said(other)
+    )
+
+
+def _said(part: RunInfo) -> tuple[object, ...]:
+    return part.inputs, part.rows, part.first, part.last, part.body_crc32
