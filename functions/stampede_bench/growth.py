@@ -1,7 +1,8 @@
 """What a table costs as it grows: look-ups, listing, memory, start-up, bytes rewritten.
 
 It writes the runs that compaction leaves after a number of alerts (see `synthetic`) into a real
-Ceph. Then a new process reads them as `read` does. docs/scale.md extends the model, which is
+Ceph. Then a new process reads them as `read` does. At 10^9 alerts the parts are made up and share
+the bytes of a few real ones (see `growth_parts`). docs/scale.md extends the model, which is
 compared with each figure here, to ten years.
 """
 
@@ -9,17 +10,14 @@ import math
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from stampede.alerts.columns import KINDS
 from stampede.errors import StampedeError
 from stampede.settings import Settings
-from stampede.store.cache import Cache
 from stampede.store.compaction import compact
 from stampede.store.memory import MemoryObjects
 from stampede.store.runs import prefix
@@ -29,9 +27,10 @@ from stampede_bench import synthetic
 from stampede_bench.bucket import open_bucket
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.growth_start import start
+from stampede_bench.growth_large import large
+from stampede_bench.growth_lookups import Indexes, lookups, resident
 from stampede_bench.servers import servers
-from stampede_bench.synthetic import FLUSH, POINTS, random_id
+from stampede_bench.synthetic import FLUSH, random_id
 
 ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
 LOOKUP, LOOKUP_AIM = Must("<=", 2.0, ratio=True), Must("<=", 1.3, ratio=True)
@@ -53,7 +52,7 @@ class ProbeResult(NamedTuple):
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Tables of three sizes, a start at 10^9 alerts, then compaction."""
+    """Tables of three sizes, a start and look-ups at 10^9 alerts, then compaction."""
     with servers(context, kafka=False) as running:
         sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
         before: dict[str, float] = {}
@@ -67,9 +66,13 @@ def measure(context: Context) -> Iterator[Figure]:
                     count = context.scaled(1000, 100, least=10)
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
-        settings = running.settings("bench-growth-start")
-        for spec, rows in ((CUTOUTS, len(KINDS)), (DETECTIONS, POINTS)):
-            yield from start(settings, spec, rows, context.scaled(10**9, 10**9, least=10**7))
+        settings = running.settings("bench-growth-large")
+        alerts = context.scaled(10**9, 10**9, least=10**7)
+        rows = context.scaled(settings.run_rows, settings.run_rows, least=50_000)
+        for spec in (CUTOUTS, DETECTIONS):
+            context.progress(f"{spec.name} of {alerts:,} alerts")
+            count = context.scaled(300, 60, least=10)
+            yield from large(settings, spec, alerts, rows, count)
     yield from rewritten(context)
 
 
@@ -130,35 +133,6 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult
     return ProbeResult(seconds, listing, cold, requests, read, runs, rows, imported, resident())
 
 
-class Indexes(Cache):
-    """The part of another cache that holds the indexes of runs: rows are not cached."""
-
-    def __init__(self, other: Cache) -> None:
-        super().__init__(other.limit)
-        self._other = other
-
-    def get(self, name: tuple) -> Any:
-        """See `Cache.get`."""
-        return self._other.get(name)
-
-    def put(self, name: tuple, value: object, size: int) -> None:
-        """See `Cache.put`. Rows are dropped."""
-        if name[0] == "index":
-            self._other.put(name, value, size)
-
-
-def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
-    """Milliseconds of each look-up."""
-    spent = []
-    for one in ids:
-        begin = time.perf_counter()
-        found = table.lookup([one])
-        spent.append(1e3 * (time.perf_counter() - begin))
-        if not found.num_rows:
-            raise StampedeError(f"{table.spec.name} does not find {one}")
-    return spent
-
-
 def runs_of(alerts: int, fanout: int) -> float:
     """Average number of runs of a table: on each level half of the runs of a merge."""
     return max(1.0, math.log(max(1, alerts / FLUSH), fanout) * (fanout - 1) / 2)
@@ -188,9 +162,3 @@ def rewritten(context: Context) -> Iterator[Figure]:
             model = Rival("model: once for each level", round(level))
             name = f"after {flush:,} flushes"
             yield Figure(subject, name, compacted / appended, "bytes/byte", model)
-
-
-def resident() -> float:
-    """MB of memory that this process holds (proc(5), ``VmRSS``)."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024

@@ -87,37 +87,41 @@ def random_id(spec: TableSpec, alerts: int, random: Random) -> int | str:
 
 def cutouts(first: int, end: int, objects: int) -> "Slices":
     """Locations of cutouts in the order of alert ids, which grow with time as in surveys."""
-    kinds, per_slice = len(KINDS), SLICE // len(KINDS)
+    per_slice = SLICE // len(KINDS)
 
     def slice_of(number: int) -> pa.Table:
         begin = first + number * per_slice
-        alerts = np.repeat(np.arange(begin, min(end, begin + per_slice)), kinds)
-        count = len(alerts)
-        flushes = pa.array(alerts // FLUSH).dictionary_encode()
-        in_tails = np.where(np.arange(count) % kinds == kinds - 1, 8_051, 0)
-        packs = [
-            f"packs/61000/{digest(str(one))}.parquet" for one in flushes.dictionary.to_pylist()
-        ]
-        columns = {
-            "alert_id": FIRST_ALERT + alerts * APART,
-            "survey": pa.repeat("lsst", count),
-            "kind": pa.array(sorted(KINDS)).take(pa.array(np.arange(count) % kinds)),
-            "object_id": pa.array(FIRST_OBJECT + alerts * 7919 % objects).cast(pa.string()),
-            "mjd": 61_000 + alerts / 3e5,
-            "pack": pa.array(packs).take(flushes.indices),
-            "page_offset": np.arange(count) // kinds % FLUSH * 21_004 + 70,
-            "page_length": (21_000 + 500 * _noise(count // kinds, begin))
-            .astype(np.int32)
-            .repeat(kinds),
-            "start": pa.array(np.arange(count, dtype=np.int32) % kinds * 17_284 + 10),
-            "length": pa.array([34_560, 34_560, 43_200] * (count // kinds), pa.int32()),
-            "tail_offset": FLUSH * 21_004 + alerts % FLUSH // SHARING * 22_224 + in_tails,
-            "tail_length": pa.array([8_051, 8_051, 14_173] * (count // kinds), pa.int32()),
-            "crc32": np.arange(count, dtype=np.uint32) * 2_654_435_761,
-        }
-        return pa.table(columns, CUTOUTS.schema.remove_metadata())
+        return cutout_rows(np.arange(begin, min(end, begin + per_slice)), objects)
 
     return Slices(-(-(end - first) // per_slice), slice_of)
+
+
+def cutout_rows(numbers: np.ndarray, objects: int) -> pa.Table:
+    """The locations of the cutouts of the alerts with these numbers, ascending, shape (alerts,)."""
+    kinds, begin = len(KINDS), int(numbers[0])
+    alerts = np.repeat(numbers, kinds)
+    count = len(alerts)
+    flushes = pa.array(alerts // FLUSH).dictionary_encode()
+    in_tails = np.where(np.arange(count) % kinds == kinds - 1, 8_051, 0)
+    packs = [f"packs/61000/{digest(str(one))}.parquet" for one in flushes.dictionary.to_pylist()]
+    columns = {
+        "alert_id": FIRST_ALERT + alerts * APART,
+        "survey": pa.repeat("lsst", count),
+        "kind": pa.array(sorted(KINDS)).take(pa.array(np.arange(count) % kinds)),
+        "object_id": pa.array(FIRST_OBJECT + alerts * 7919 % objects).cast(pa.string()),
+        "mjd": 61_000 + alerts / 3e5,
+        "pack": pa.array(packs).take(flushes.indices),
+        "page_offset": np.arange(count) // kinds % FLUSH * 21_004 + 70,
+        "page_length": (21_000 + 500 * _noise(count // kinds, begin))
+        .astype(np.int32)
+        .repeat(kinds),
+        "start": pa.array(np.arange(count, dtype=np.int32) % kinds * 17_284 + 10),
+        "length": pa.array([34_560, 34_560, 43_200] * (count // kinds), pa.int32()),
+        "tail_offset": FLUSH * 21_004 + alerts % FLUSH // SHARING * 22_224 + in_tails,
+        "tail_length": pa.array([8_051, 8_051, 14_173] * (count // kinds), pa.int32()),
+        "crc32": np.arange(count, dtype=np.uint32) * 2_654_435_761,
+    }
+    return pa.table(columns, CUTOUTS.schema.remove_metadata())
 
 
 def detections(first: int, end: int, objects: int) -> "Slices":
@@ -130,7 +134,7 @@ def detections(first: int, end: int, objects: int) -> "Slices":
 
     def slice_of(number: int) -> pa.Table:
         begin, stop = int(bounds[number]), int(bounds[number + 1])
-        return _rows(object_numbers[begin:stop], first * POINTS + np.arange(begin, stop))
+        return detection_rows(object_numbers[begin:stop], first * POINTS + np.arange(begin, stop))
 
     return Slices(len(bounds) - 1, slice_of)
 
@@ -139,7 +143,7 @@ def points(object_numbers: Sequence[int], first: int, end: int) -> pa.Table:
     """The points ``[first, end)`` of the light curves of these objects, which are ascending."""
     count = end - first
     numbers = np.tile(np.arange(first, end), len(object_numbers))
-    return _rows(np.repeat(np.asarray(object_numbers), count), numbers)
+    return detection_rows(np.repeat(np.asarray(object_numbers), count), numbers)
 
 
 class Slices(NamedTuple):
@@ -161,7 +165,7 @@ def _parts(
         yield RunName(run.level, digest(what), part, parts), map(slices.make, numbers)
 
 
-def _rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
+def detection_rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
     """Points from the numbers of their objects and their own numbers, both of shape (rows,).
 
     The same numbers give the same point.
