@@ -28,6 +28,7 @@ __all__ = [
     "parquet_writer",
     "range_file",
     "raw",
+    "reader",
     "references",
     "replica",
     "retention",
