@@ -1,7 +1,6 @@
 """The sweep never deletes what may be the last copy, and names what is lost."""
 
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,11 +10,11 @@ from stampede.store import run_format
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import Objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import bits, many, object_ids
-from tests.support.watched_objects import Forwarding, Watched
+from tests.support.watched_objects import Omitting, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 NOW = timedelta(0)
@@ -24,19 +23,6 @@ NOW = timedelta(0)
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_format, "GROUP_ROWS", 10)
-
-
-class Omitting(Forwarding):
-    """Listings leave out these keys, as a damaged index of a bucket does."""
-
-    def __init__(self, inner: Objects, *keys: str) -> None:
-        super().__init__(inner)
-        self.omitted = {*keys}
-
-    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
-        for info in self.inner.list(prefix, after):
-            if info.key not in self.omitted:
-                yield info
 
 
 def filled(runs: int = 8, kafka: bool = True) -> MemoryObjects:

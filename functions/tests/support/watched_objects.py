@@ -104,6 +104,19 @@ class Changed(Forwarding):
         super().put_stream(key, changed())
 
 
+class Omitting(Forwarding):
+    """Listings leave out these keys, as a damaged index of a bucket does."""
+
+    def __init__(self, inner: Objects, *keys: str) -> None:
+        super().__init__(inner)
+        self.omitted = {*keys}
+
+    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
+        for info in self.inner.list(prefix, after):
+            if info.key not in self.omitted:
+                yield info
+
+
 class Watched(Forwarding):
     """Counts requests, and interrupts or fails them.
 
