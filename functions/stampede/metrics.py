@@ -93,6 +93,15 @@ CLOCK_DIFFERENCE = Gauge(
     ["site"],
 )
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
+RECONCILE_LISTED = Gauge(
+    "stampede_reconcile_listed_keys",
+    "Keys and folders of all sites that the last pass listed, some in several steps",
+)
+RECONCILE_ROUND_AGE = Gauge(
+    "stampede_reconcile_round_age_seconds",
+    "Time since the last whole round over all nights began, as of the last pass; "
+    "0 if each pass looks at all nights",
+)
 
 SCRUBBED_OBJECTS = Counter("stampede_scrubbed_objects_total", "Objects read to verify", ["site"])
 SCRUBBED_BYTES = Counter("stampede_scrubbed_bytes_total", "Bytes read to verify", ["site"])

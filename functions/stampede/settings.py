@@ -206,11 +206,19 @@ class Settings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "restore,packs,thumbnails,replica,retention,leftovers,checkpoints",
-        description="steps of reconcile, comma-separated",
+        "retention,restore,packs,thumbnails,replica,leftovers,checkpoints",
+        description="steps of reconcile, comma-separated; they run in this order",
     )
     reconcile_days: float = Field(
-        2.0, description="each pass checks the packs stored in this many last days"
+        2.0,
+        description="each pass looks at the nights of this many last days, and checks the packs "
+        "stored in them",
+    )
+    reconcile_keys: int = Field(
+        300_000,
+        ge=1,
+        description="a pass looks at so many of the earlier nights, in turn, as have this many "
+        "keys at all sites; at least at one folder of a night",
     )
 
     # -- `scrub`, which reads the whole store again and again

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import Folder, ObjectInfo, Objects
 
 
 class CountingStore:
@@ -56,6 +56,13 @@ class CountingStore:
             if number % 1000 == 0:
                 self._count("list")
             yield info
+
+    def list_folder(self, folder: str) -> Folder:
+        """See `Objects.list_folder`."""
+        found = self.inner.list_folder(folder)
+        for _ in range(0, len(found.folders) + len(found.objects), 1000):
+            self._count("list")
+        return found
 
     def delete(self, key: str) -> None:
         """See `Objects.delete`."""

@@ -23,15 +23,16 @@ def reconcile(
         bool, typer.Option("--dry-run", help="only list what there is to repair")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="check packs of any age, not only new ones")
+        bool, typer.Option("--all", help="look at all nights, and check packs of any age")
     ] = False,
     data: Data = DATA,
 ) -> None:
     """Find what events missed and repair it: one pass of the function of that name.
 
     Packs without their run, packs without thumbnails, objects that the second site lacks, packs
-    past their retention, objects that nothing needs. If a store or a Broker is down or too busy,
-    the pass is retried for a minute. The exit status is 1 if anything is left to repair.
+    past their retention, objects that nothing needs. A pass looks at the latest nights and at some
+    of the others, in turn. If a store or a Broker is down or too busy, it is retried for a minute.
+    The exit status is 1 if anything is left to repair.
     """
     from stampede.cli.running import running, settings_of
     from stampede.functions.reconcile import Reconciler

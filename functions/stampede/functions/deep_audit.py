@@ -88,7 +88,7 @@ def _differences(settings: Settings) -> list[Fault]:
         lambda each: faults.append(
             Fault("replica" if each.kind == "not-replicated" else "store", each.key, each.kind)
         ),
-    ).run(repair=False)
+    ).run(repair=False, everything=True)
     return faults
 
 

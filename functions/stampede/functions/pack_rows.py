@@ -1,44 +1,21 @@
 """Finds rows of tables of locations that point to packs that are lost, or beyond their end."""
 
-from array import array
 from collections.abc import Callable, Container, Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.objects import Objects, find
-from stampede.store.runs import digest
-from stampede.store.schema import PACK_SPECS
+from stampede.store.named_packs import NamedPacks
+from stampede.store.objects import find
 from stampede.store.tables import Table
 from stampede.store.verification import gives_others
 
 LOST = "lost: rows point to it"
 
 
-class ListedPacks:
-    """The packs of all kinds in a listing and their sizes, in 16 B each."""
-
-    def __init__(self, objects: Objects) -> None:
-        names, sizes = array("Q", [0]), array("q", [0])
-        for spec in PACK_SPECS.values():
-            for info in objects.list(f"{spec.prefix}/"):
-                names.append(_number(info.key))
-                sizes.append(info.size)
-        order = np.argsort(np.frombuffer(names, np.uint64))
-        self._names = np.frombuffer(names, np.uint64)[order]
-        self._sizes = np.frombuffer(sizes, np.int64)[order]
-
-    def reach(self, key: str, end: int) -> bool:
-        """Whether a pack is listed and has at least `end` bytes."""
-        number = np.uint64(_number(key))
-        at = min(int(np.searchsorted(self._names, number)), len(self._names) - 1)
-        return bool(self._names[at] == number and end <= self._sizes[at])
-
-
 def lost_packs(
-    table: Table, parts: Container[str], packs: ListedPacks, expired: Callable[[str], bool]
+    table: Table, parts: Container[str], packs: NamedPacks, expired: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
     """The packs into which rows of these parts point in vain: key and reason.
 
@@ -57,7 +34,7 @@ def lost_packs(
         return
     lost: set[str] = set()
     for key, end, ids in _ends(table, parts):
-        if key in lost or packs.reach(key, end) or expired(key):
+        if key in lost or expired(key) or packs.reach(key, end):
             continue
         # A listing may omit a key, or be older than the pack.
         info = find(table.objects, key)
@@ -100,8 +77,3 @@ def _wins(table: Table, key: str, ids: pa.Array) -> bool:
             raise
         return True  # as far as the runs tell that can be read
     return pc.any(pc.equal(rows["pack"], key)).as_py() or False
-
-
-def _number(key: str) -> int:
-    """64 bits of a digest of a key: of ten million packs, two share theirs once in 4e5 stores."""
-    return int(digest(key)[:16], 16)

@@ -1,8 +1,9 @@
 """reconcile: compares the stores with what they should hold, and repairs the difference.
 
 Notifications get lost, functions die between two steps, a second site may be away for a week: so
-nothing depends on notifications alone. A pass lists the stores and checks what is new. It may die
-at any time: its only state, the keys of packs that need no other check, is in memory.
+nothing depends on notifications alone. A pass lists a portion of the stores, the latest nights and
+some of the others (`night_rounds`), and checks what is new. It may die at any time: then the next
+pass looks at the same portion.
 """
 
 import time
@@ -18,12 +19,14 @@ from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
+from stampede.functions.night_rounds import NightRounds, Portion
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
 from stampede.functions.retention import checked_time, nights_past
 from stampede.settings import Settings
 from stampede.store.copy import Copied
+from stampede.store.night_folders import folder_of
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.pack_index_check import PackIndexCheck, index
@@ -44,6 +47,8 @@ MOST_RESENT = 500  # events sent in one pass; the next pass finds the rest again
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 SITES = ("store", "replica")
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
+COMPARING = ("restore", "replica")  # the steps that list both sites
+LISTING = ("restore", "packs", "thumbnails", "replica")  # the steps that list folders of nights
 
 
 class Reconciler:
@@ -75,11 +80,12 @@ class Reconciler:
         ]
         self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
         steps = {
+            # First: even if a pass runs out of time, it has deleted what nothing needs.
+            "retention": self._delete_expired,
             "restore": self._restore,
             "packs": self._index_packs,
             "thumbnails": self._request_thumbnails,
             "replica": self._copy_to_replica,
-            "retention": self._delete_expired,
             "leftovers": self._delete_leftovers,
             "checkpoints": self._keep_checkpoints,
         }
@@ -88,30 +94,44 @@ class Reconciler:
             raise SetupError(
                 f"STAMPEDE_RECONCILE: no {', '.join(unknown)}; there are {', '.join(steps)}"
             )
-        self._steps = {name: steps[name] for name in names}
+        self._steps = {name: step for name, step in steps.items() if name in names}
+        self._rounds = self._make_rounds()
+        self._portion: Portion | None = None
 
     def run(self, repair: bool = True, everything: bool = False) -> Counter[str]:
         """Make one pass; return how many findings there are of each kind.
 
-        Without `repair` nothing is changed. With `everything` packs of any age are checked. If a
-        step fails, the other steps run first; then its error is raised.
+        Without `repair` nothing is changed. With `everything` all nights are looked at, and packs
+        of any age are checked. If a step fails, the other steps run first; then its error is
+        raised.
         """
         begin = time.perf_counter()
         self._repair, self._everything = repair, everything
         self._now = datetime.now(UTC)
         self._findings = Findings(repair, self._report)
+        # Whether the next pass goes on with other nights, and need not look at these again.
+        self._portion, self._goes_on = None, repair
         failed: StampedeError | None = None
-        for name, step in self._steps.items():
+        for name, step in [*self._steps.items(), ("state", self._save_state)]:
             try:
                 step()
             except StampedeError as error:
                 log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
                 failed = error
+                if name in LISTING and not isinstance(error, Damaged):
+                    self._goes_on = False
         self._findings.show()
+        listed = self._portion.folders.listed if self._portion else 0
+        metrics.RECONCILE_LISTED.set(listed)
         metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
         counts = self._findings.counts
-        milliseconds = round(1000 * (time.perf_counter() - begin))
-        log.info("reconciled", repair=repair, found=dict(counts), milliseconds=milliseconds)
+        log.info(
+            "reconciled",
+            repair=repair,
+            found=dict(counts),
+            keys=listed,
+            milliseconds=round(1000 * (time.perf_counter() - begin)),
+        )
         if failed:
             raise failed
         return counts
@@ -146,6 +166,8 @@ class Reconciler:
                     refused += 1
                     if refused == MOST_REFUSED:
                         raise
+            elif resender and folder_of(info.key) in self._chosen().in_turn:
+                self._goes_on = False  # the next pass sends the rest
             self._findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
@@ -153,7 +175,7 @@ class Reconciler:
     def _restore(self) -> None:
         """Restore what one site lost or has damaged from the other."""
         for restorer in self._restorers():
-            restorer.restore()
+            restorer.restore(self._chosen().list)
 
     def _restorers(self) -> Iterator[Restorer]:
         for second in self._sites[1:]:
@@ -177,9 +199,9 @@ class Reconciler:
 
         try:
             if self._repair:
-                replica.catch_up(copied)
+                replica.catch_up(copied, self._chosen().list)
             else:
-                for info in replica.missing():
+                for info in replica.missing(self._chosen().list):
                     self._findings.add("not-replicated", info.key)
         finally:
             replica.close()
@@ -225,11 +247,30 @@ class Reconciler:
 
     # -- what the steps share
 
+    def _make_rounds(self) -> NightRounds:
+        names = [name for name in LISTING if name in self._steps]
+        sites = self._sites if set(names) & set(COMPARING) else self._sites[:1]
+        # Whoever only pulls copies may not write at the first site.
+        home = self._sites[-1] if names == ["replica"] else self._objects
+        return NightRounds(self._settings, sites, home, "-".join(names))
+
+    def _chosen(self) -> Portion:
+        """The portion of the stores that this pass looks at; the same in all steps."""
+        self._portion = self._portion or self._rounds.choose(self._everything)
+        return self._portion
+
+    def _save_state(self) -> None:
+        if self._portion and self._goes_on:
+            self._rounds.save(self._portion)
+
     def _packs(self, spec: PackSpec) -> Iterator[ObjectInfo]:
-        """The packs of a kind to check: recent ones, but not of batches that may be in progress."""
-        latest = self._now - self._grace
+        """The packs of a kind to check: new ones, but not of batches that may be in progress."""
+        portion, latest = self._chosen(), self._now - self._grace
         earliest = self._now - timedelta(days=self._settings.reconcile_days)
-        for info in self._objects.list(f"{spec.prefix}/"):
+        if portion.since:
+            # An earlier night may have waited for its turn longer than that.
+            earliest = min(earliest, portion.since - self._grace)
+        for info in portion.list(self._objects, f"{spec.prefix}/"):
             if (
                 night_of(info.key) is not None
                 and not self._retention.expired(info.key)

@@ -14,10 +14,12 @@ from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import (
     Difference,
     Good,
+    Listing,
     LostAtFirst,
     differences,
     good_copy,
     run_order,
+    whole,
 )
 from stampede.store.tables import Table
 from stampede.store.verification import gives_others, unreadable
@@ -50,7 +52,7 @@ class Restorer:
         self._to_first.close()
         self._to_second.close()
 
-    def restore(self) -> None:
+    def restore(self, listing: Listing = whole) -> None:
         """Find what differs in two listings, or is in quarantine, and mend it. Raises `StoreDown`.
 
         What only the first site has is not looked at: the step `replica` copies it.
@@ -61,7 +63,7 @@ class Restorer:
         lost_at_first = LostAtFirst(self._first, self._second, self._expired)
         runs: list[Difference] = []
         try:
-            for difference in differences(self._first, self._second):
+            for difference in differences(self._first, self._second, listing):
                 if difference.first is None and difference.second is not None:
                     if lost_at_first.lost(difference.second):
                         if run_order(difference.key)[0]:

@@ -6,14 +6,14 @@ holds it, and only if this machine's clock does not contradict it.
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from itertools import groupby, takewhile
 
 import structlog
 
 from stampede import clock, metrics
 from stampede.errors import ClockWrong
+from stampede.store.night_folders import night_of_folder
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.packs import expired, night_of
+from stampede.store.packs import is_past, night_of
 from stampede.store.schema import PackSpec
 
 MOST_DIFFERENCE = timedelta(minutes=10)
@@ -44,13 +44,18 @@ def nights_past(
 ) -> Iterator[list[ObjectInfo]]:
     """The packs of each night that ended more than `days` ago, the earliest night first.
 
-    Without `days` there are none. `now_mjd` is MJD TAI. Raises `StoreDown`.
+    Only these nights are listed. Without `days` there are none. `now_mjd` is MJD TAI. Raises
+    `StoreDown`.
     """
     if days is None:
         return
-    # Nights have five digits, so keys are in the order of nights. A night before MJD 0 and
-    # an object that is no pack may come first; neither may end the search.
-    packs = (info for info in site.list(f"{spec.prefix}/") if night_of(info.key) is not None)
-    past = takewhile(lambda info: expired(info.key, days, now_mjd), packs)
-    for _, of_night in groupby(past, lambda info: night_of(info.key)):
-        yield list(of_night)
+    folders = site.list_folder(f"{spec.prefix}/").folders
+    nights = [
+        (night, folder) for folder in folders if (night := night_of_folder(folder)) is not None
+    ]
+    for night, folder in sorted(nights):
+        if not is_past(night, days, now_mjd):
+            return
+        packs = [info for info in site.list(folder) if night_of(info.key) is not None]
+        if packs:  # else what is there is no pack
+            yield packs

@@ -2,7 +2,7 @@
 
 An etag shows what was written, not what a disk returns today. So each object is read to its end
 and held to its name and its checksums; each pack to the rows that point into it; and each row
-of a table of locations to the pack that it names. Memory grows by 16 B a pack, no more.
+of a table of locations to the pack that it names. Memory does not grow with the store.
 """
 
 import math
@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import structlog
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.functions.pack_rows import LOST, ListedPacks, lost_packs
+from stampede.functions.pack_rows import LOST, lost_packs
 from stampede.functions.thumbnail_check import STALE, stale
+from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import night_of
@@ -112,7 +113,7 @@ class Scrub:
         """
         totals, last, parts = self._read_all(after, deadline)
         if parts:
-            packs = ListedPacks(self._objects)
+            packs = NamedPacks(self._objects)
             for table in self._tables.values():
                 for key, why in lost_packs(table, parts, packs, self._expired):
                     self._fault(key, why)

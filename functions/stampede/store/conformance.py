@@ -82,6 +82,20 @@ def listings(bucket: Objects, prefix: str) -> None:
     require(after == sorted(names)[PAGE - 1 :])
 
 
+def folders(bucket: Objects, prefix: str) -> None:
+    """A listing with a delimiter shows each folder once, over all pages, and not what is in it."""
+    names = [f"{prefix}{number:05}/" for number in range(PAGE + 1)]
+    keys = [f"{name}{key}" for name in names for key in ("a", "b/c")] + [f"{prefix}0", f"{prefix}z"]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: bucket.put(key, b""), keys))
+    found = bucket.list_folder(prefix)
+    require(found.folders == names)
+    require([info.key for info in found.objects] == keys[-2:])
+    inner = bucket.list_folder(names[-1])
+    require(inner.folders == [f"{names[-1]}b/"], inner)
+    require([info.key for info in inner.objects] == [f"{names[-1]}a"], inner)
+
+
 def uploads(bucket: Objects, prefix: str) -> None:
     """A multipart upload is one object, visible once it is complete."""
 
@@ -131,6 +145,7 @@ CHECKS: tuple[Callable[[Objects, str], None], ...] = (
     absent,
     etags,
     listings,
+    folders,
     uploads,
     broken_off,
     racing,

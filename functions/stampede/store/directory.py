@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects import Folder, ObjectInfo
 
 # No segment of a key starts with a dot, so unfinished files are never listed.
 _UNDER_WAY = ".under-way"
@@ -73,6 +73,18 @@ class DirectoryObjects:
         with _failing(prefix):
             yield from self._walk("", prefix, after)
 
+    def list_folder(self, folder: str) -> Folder:
+        """See `Objects.list_folder`. A directory whose last file was deleted is no folder."""
+        folders, objects = list[str](), list[ObjectInfo]()
+        with _failing(folder):
+            for name, entry in _entries(self.root, folder):
+                if not name.endswith("/"):
+                    with suppress(FileNotFoundError):  # deleted since the directory was read
+                        objects.append(_info(name, entry.stat()))
+                elif next(self._walk(name, name, ""), None):
+                    folders.append(name)
+        return Folder(folders, objects)
+
     def delete(self, key: str) -> None:
         """See `Objects.delete`."""
         with _failing(key), suppress(*_ABSENT):
@@ -97,17 +109,7 @@ class DirectoryObjects:
                 return datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
 
     def _walk(self, below: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        try:
-            with os.scandir(self.root / below) as entries:
-                # A directory sorts as its keys do: with the slash after its name.
-                names = sorted(
-                    (below + entry.name + "/" * entry.is_dir(), entry)
-                    for entry in entries
-                    if not entry.name.startswith(".")
-                )
-        except FileNotFoundError:
-            return
-        for name, entry in names:
+        for name, entry in _entries(self.root, below):
             if name.endswith("/"):
                 if (name.startswith(prefix) or prefix.startswith(name)) and (
                     name > after or after.startswith(name)
@@ -130,6 +132,23 @@ class DirectoryObjects:
                 self._make_directory(directory.parent)
             directory.mkdir(exist_ok=True, parents=True)
             _sync(directory.parent)
+
+
+def _entries(root: Path, below: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """The directories and files in a directory below `root`, in the order of their keys."""
+    try:
+        with os.scandir(root / below) as entries:
+            # A directory sorts as its keys do: with the slash after its name.
+            return sorted(
+                (
+                    (below + entry.name + "/" * entry.is_dir(), entry)
+                    for entry in entries
+                    if not entry.name.startswith(".")
+                ),
+                key=lambda named: named[0],
+            )
+    except FileNotFoundError:
+        return []
 
 
 def _info(key: str, stat: os.stat_result) -> ObjectInfo:

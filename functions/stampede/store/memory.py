@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hashlib import md5
 
 from stampede.errors import NotFound
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects import Folder, ObjectInfo, after_folder
 
 
 def _now() -> datetime:
@@ -59,6 +59,22 @@ class MemoryObjects:
                 if key > after:
                     found.append(self._objects[key][1])
         yield from found
+
+    def list_folder(self, folder: str) -> Folder:
+        """See `Objects.list_folder`."""
+        folders, objects = list[str](), list[ObjectInfo]()
+        with self._lock:
+            at = bisect_left(self._keys, folder)
+            while at < len(self._keys) and self._keys[at].startswith(folder):
+                key = self._keys[at]
+                name, slash, _ = key.removeprefix(folder).partition("/")
+                if slash:
+                    folders.append(f"{folder}{name}/")
+                    at = bisect_left(self._keys, after_folder(folders[-1]))
+                else:
+                    objects.append(self._objects[key][1])
+                    at += 1
+        return Folder(folders, objects)
 
     def delete(self, key: str) -> None:
         """See `Objects.delete`."""

@@ -21,6 +21,13 @@ class ObjectInfo(NamedTuple):
     modified: datetime
 
 
+class Folder(NamedTuple):
+    """What is directly in a folder: folders, with a slash at the end, and objects; in order."""
+
+    folders: list[str]
+    objects: list[ObjectInfo]
+
+
 class Objects(Protocol):
     """Whole objects in, ranges out, keys in order. Safe to share between threads.
 
@@ -52,6 +59,13 @@ class Objects(Protocol):
     def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
         """Every object whose key starts with `prefix` and sorts after `after`, in key order."""
 
+    def list_folder(self, folder: str) -> Folder:
+        """What is directly in a folder, whose name ends with a slash; ``""`` is the whole store.
+
+        A folder exists as long as there is an object in it, at any depth. Its objects are not
+        listed: S3 answers with a thousand folders per request, however much they hold.
+        """
+
     def delete(self, key: str) -> None:
         """Delete an object; harmless if it does not exist."""
 
@@ -71,3 +85,8 @@ def find(objects: Objects, key: str) -> ObjectInfo | None:
         return objects.head(key)
     except NotFound:
         return None
+
+
+def after_folder(folder: str) -> str:
+    """What sorts right after all keys in a folder."""
+    return folder[:-1] + "0"  # the character after the slash

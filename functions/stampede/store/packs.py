@@ -56,7 +56,12 @@ def night_of(key: str) -> int | None:
 def expired(key: str, days: int | None, now_mjd: float) -> bool:
     """Whether a pack is past its retention: `days` after the end of its night; None keeps all."""
     night = night_of(key)
-    return days is not None and night is not None and night < int(now_mjd) - days
+    return night is not None and is_past(night, days, now_mjd)
+
+
+def is_past(night: int, days: int | None, now_mjd: float) -> bool:
+    """Whether a night is past the retention of its packs: it ended more than `days` ago."""
+    return days is not None and night < int(now_mjd) - days
 
 
 def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS) -> Pack:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound
+from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import Objects, find
 from stampede.store.packs import night_of
 from stampede.store.schema import PackSpec
@@ -30,7 +31,7 @@ def check_packs(
     most_rows: int = 2_000_000,
     seed: int | None = None,
 ) -> PackCheck:
-    """Compare the packs that rows name with listings of their nights.
+    """Ask for the packs that rows name: one by one, or by listings of their nights.
 
     Of a table with more than `most_rows` rows, row groups drawn at random are checked. Packs past
     their retention are not lost. Raises `StoreDown`.
@@ -40,7 +41,7 @@ def check_packs(
         parts = table.runs()
         all_rows = sum(part.rows for part in parts)
         share = min(1.0, most_rows / max(1, all_rows))
-        dice, rows = random.Random(seed), 0
+        dice, rows, packs = random.Random(seed), 0, NamedPacks(objects)
         named: dict[int, set[str]] = defaultdict(set)
         for part in parts:
             try:
@@ -56,10 +57,10 @@ def check_packs(
                 continue
         lost = [
             key
-            for night, keys in sorted(named.items())
-            for key in sorted(keys - {info.key for info in objects.list(f"{spec.prefix}/{night}/")})
-            # Asked by name: the listing may have left it out.
-            if not expired(key) and find(objects, key) is None
+            for _, keys in sorted(named.items())
+            for key in sorted(keys)
+            # Asked by name again: a listing may have left it out.
+            if not expired(key) and not packs.reach(key) and find(objects, key) is None
         ]
         return PackCheck(rows, all_rows, sum(map(len, named.values())), lost)
     finally:

@@ -23,17 +23,16 @@ import structlog
 from stampede.errors import Damaged, NotFound
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
+from stampede.store.named_packs import FEW_PACKS
 from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.one_site import of_one_site
 from stampede.store.range_file import ObjectFile
 from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
+from stampede.store.site_differences import Listing, whole
 from stampede.store.tables import Table
 
 log = structlog.get_logger()
-
-FEW_PACKS = 16
-"""Packs of a night that are asked for one by one. A run of level 0 has one pack."""
 
 Progress = Callable[[str, Copied], None]
 
@@ -86,34 +85,38 @@ class Replica:
         except NotFound:
             return Copied(0, False)
 
-    def catch_up(self, progress: Progress = lambda key, copied: None) -> None:
-        """Copy all missing objects, in an order that is safe to stop anywhere.
+    def catch_up(
+        self, progress: Progress = lambda key, copied: None, listing: Listing = whole
+    ) -> None:
+        """Copy all missing objects of a listing, and all missing runs with the packs they need.
+
+        The order is safe to stop anywhere.
 
         Raises `StoreDown`; and `Damaged` after all undamaged objects were copied.
         """
         # List the runs before the packs: see above.
         runs = self._listed_runs()
-        damaged = self._copy_all(self.missing_objects(), self._copier.copy, progress)
+        damaged = self._copy_all(self.missing_objects(listing), self._copier.copy, progress)
         # A run that points into a damaged pack, or into one that the listing left out, would point
         # to nothing: `copy` looks for the packs of each run by name.
         damaged += self._copy_all(self._missing_of(runs), self.copy, progress)
         if damaged:
             raise damaged[0]
 
-    def missing(self) -> Iterator[ObjectInfo]:
-        """All objects at the source that the target needs and lacks. Raises `StoreDown`."""
+    def missing(self, listing: Listing = whole) -> Iterator[ObjectInfo]:
+        """The listed objects, and all runs, that the target needs and lacks. Raises `StoreDown`."""
         runs = self._listed_runs()
-        yield from self.missing_objects()
+        yield from self.missing_objects(listing)
         yield from self._missing_of(runs)
 
-    def missing_objects(self) -> Iterator[ObjectInfo]:
+    def missing_objects(self, listing: Listing = whole) -> Iterator[ObjectInfo]:
         """The missing objects other than runs, in key order: two listings read side by side.
 
         Objects that describe their own site are left out.
         """
-        at_target_in_order = iter(self.target.list(""))
+        at_target_in_order = iter(listing(self.target))
         other = next(at_target_in_order, None)
-        for info in self.source.list(""):
+        for info in listing(self.source):
             while other and other.key < info.key:
                 other = next(at_target_in_order, None)
             at_target = other if other and other.key == info.key else None

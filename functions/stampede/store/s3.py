@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects import Folder, ObjectInfo
 
 # More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
@@ -134,6 +134,20 @@ class S3Objects:
                     self.bucket, prefix, recursive=True, start_after=after or None
                 ),
             )
+
+    def list_folder(self, folder: str) -> Folder:
+        """See `Objects.list_folder`."""
+        with self._errors(folder):
+            # An object whose name is that of the folder is a mark that other programs leave.
+            found = [
+                entry
+                for entry in self._minio.list_objects(self.bucket, folder, recursive=False)
+                if entry.object_name != folder
+            ]
+        return Folder(
+            [cast(str, entry.object_name) for entry in found if entry.is_dir],
+            [_info(entry) for entry in found if not entry.is_dir],
+        )
 
     def delete(self, key: str) -> None:
         """See `Objects.delete`."""

@@ -1,25 +1,18 @@
-"""How far a scrub of a site is: an object that each pass writes, and the next one reads.
+"""How far a scrub of a site is: a saved state (`saved_state`) that each pass writes.
 
-It lies at the first site under ``scrub/<site>/<number>-<digest>.json``, for either site, and is not
-copied to the second. The number grows by one with each pass; the digest is that of its bytes. Like
-every object it is written once, so passes that overlap harm nothing: the last name counts.
+It lies at the first site under ``scrub/<site>/``, for either site.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from stampede.errors import NotFound
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.runs import digest
+from stampede.store import saved_state
+from stampede.store.objects import Objects
 
 PREFIX = "scrub/"
 MOST_LEFT = 1000
 """Most faults that are kept from pass to pass; the next round finds the others again."""
-
-_KEY = re.compile(r"scrub/[a-z]+/(\d{10})-([0-9a-f]{32})\.json")
 
 
 @dataclass(frozen=True)
@@ -76,37 +69,14 @@ class ScrubState:
         return self.done and not self.began <= now < self.began + interval
 
 
-def digest_of(key: str) -> str | None:
-    """The digest in the key of a state; None for any other key."""
-    found = _KEY.fullmatch(key)
-    return found[2] if found else None
-
-
 def load(objects: Objects, site: str) -> ScrubState | None:
     """The latest state of the scrub of a site; None if there is none that is whole.
 
     Raises `StoreDown`.
     """
-    for info in reversed(list(_states(objects, site))):
-        try:
-            data = objects.get(info.key)
-            if digest_of(info.key) == digest(data):
-                return ScrubState.from_json(data)
-        except (NotFound, ValueError, KeyError, TypeError):
-            continue
-    return None
+    return saved_state.load(objects, f"{PREFIX}{site}/", ScrubState.from_json)
 
 
 def save(objects: Objects, site: str, state: ScrubState) -> None:
     """Write a state, then delete the earlier ones. Raises `StoreDown`."""
-    earlier = list(_states(objects, site))
-    last = _KEY.fullmatch(earlier[-1].key) if earlier else None
-    data = state.to_json()
-    number = int(last[1]) + 1 if last else 0
-    objects.put(f"{PREFIX}{site}/{number:010}-{digest(data)}.json", data)
-    for info in earlier:
-        objects.delete(info.key)
-
-
-def _states(objects: Objects, site: str) -> Iterator[ObjectInfo]:
-    return (info for info in objects.list(f"{PREFIX}{site}/") if digest_of(info.key))
+    saved_state.save(objects, f"{PREFIX}{site}/", state.to_json())

@@ -26,13 +26,22 @@ class Difference(NamedTuple):
     second: ObjectInfo | None
 
 
-def differences(first: Objects, second: Objects) -> Iterator[Difference]:
-    """All objects that differ, in key order: two listings read side by side.
+Listing = Callable[[Objects], Iterator[ObjectInfo]]
+"""Lists the objects of a site that are to be looked at, in key order."""
+
+
+def whole(site: Objects) -> Iterator[ObjectInfo]:
+    """All objects of a site. Raises `StoreDown`."""
+    return site.list("")
+
+
+def differences(first: Objects, second: Objects, listing: Listing = whole) -> Iterator[Difference]:
+    """The listed objects that differ, in key order: two listings read side by side.
 
     Objects that describe their own site are left out.
     """
     at_first, at_second = (
-        (info for info in site.list("") if not of_one_site(info.key)) for site in (first, second)
+        (info for info in listing(site) if not of_one_site(info.key)) for site in (first, second)
     )
     other = next(at_second, None)
     for info in at_first:

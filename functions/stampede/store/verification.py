@@ -20,8 +20,8 @@ from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
 from stampede.store.runs import RunInfo, RunName, digest, prefix
+from stampede.store.saved_state import digest_of
 from stampede.store.schema import ALL_TABLES, TableSpec
-from stampede.store.scrub_state import digest_of
 
 _NAMED = re.compile(r"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{32})\.parquet")
 _EXPECTED = re.compile(r"expected/.+")

@@ -142,6 +142,26 @@ def test_listing_is_in_key_order(objects: Objects) -> None:
         assert keys(objects, "a/", after) == [k for k in in_order if k[:2] == "a/" and k > after]
 
 
+def test_folders_are_listed_without_what_is_in_them(objects: Objects) -> None:
+    for key in ("a-b", "a/b", "a/c/d", "a/c/e/f", "a/d/g", "a0/h", "é/ü", "z"):
+        objects.put(key, b"x")
+    top, inner = objects.list_folder(""), objects.list_folder("a/")
+    assert top.folders == ["a/", "a0/", "é/"]
+    assert [info.key for info in top.objects] == ["a-b", "z"]
+    assert inner.folders == ["a/c/", "a/d/"]
+    assert inner.objects == list(objects.list("a/b"))
+    objects.delete("a/d/g")
+    assert objects.list_folder("a/").folders == ["a/c/"]  # a folder is there while its objects are
+    assert objects.list_folder("none/") == objects.list_folder("a/d/") == ([], [])
+
+
+def test_more_than_a_page_of_folders(objects: Objects) -> None:
+    names = [f"many/{number:04}/" for number in range(1005)]
+    for name in names:
+        objects.put(f"{name}x", b"")
+    assert objects.list_folder("many/") == (names, [])
+
+
 def test_more_than_a_page_of_keys(objects: Objects) -> None:
     names = [f"many/{number:04}" for number in range(1005)]
     for key in names:

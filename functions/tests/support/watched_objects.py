@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from stampede.errors import StoreDown
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import Folder, ObjectInfo, Objects
 
 WRITES = ("put", "delete")
 
@@ -34,6 +34,9 @@ class Forwarding:
 
     def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
         return self.inner.list(prefix, after)
+
+    def list_folder(self, folder: str) -> Folder:
+        return self.inner.list_folder(folder)
 
     def delete(self, key: str) -> None:
         self.inner.delete(key)
@@ -178,6 +181,12 @@ class Watched(Forwarding):
             if len(page) < 2:
                 return
             after = page[-1].key
+
+    def list_folder(self, folder: str) -> Folder:
+        found = self.inner.list_folder(folder)
+        for _ in range(0, len(found.folders) + len(found.objects) + 1, 2):
+            self._request("list", folder)
+        return found
 
     def _request(self, operation: str, key: str) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects import Folder, ObjectInfo
 from tests.store.simulation.scheduler import Actor, Request
 from tests.store.simulation.world import Site, World
 
@@ -85,6 +85,9 @@ class Connection:
                 "list", prefix, partial(self._page, prefix, after), lambda answer: answer[0]
             )
             yield from page
+
+    def list_folder(self, folder: str) -> Folder:
+        return self._read("list_folder", folder, lambda: self._site.list_folder(folder))
 
     def forget_uploads(self, before: datetime) -> int:
         return 0

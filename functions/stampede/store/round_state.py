@@ -1,0 +1,64 @@
+"""How far `reconcile` is with its round over the nights: a saved state (`saved_state`)."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from stampede.store import saved_state
+from stampede.store.objects import Objects
+
+PREFIX = "reconcile/"
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """A round over the folders of nights, in key order.
+
+    Attributes
+    ----------
+    began
+        When the round began, by the store's clock.
+    complete
+        When the last whole round began: what was in the store then was looked at since. Before the
+        first end of a round, when the first began.
+    after
+        The last folder that was looked at; empty before the first.
+    """
+
+    began: datetime
+    complete: datetime
+    after: str = ""
+
+    def to_json(self) -> bytes:
+        """The content of the object."""
+        return json.dumps(
+            {
+                "began": self.began.isoformat(),
+                "complete": self.complete.isoformat(),
+                "after": self.after,
+            },
+            indent=1,
+        ).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "RoundState":
+        """What `to_json` wrote. Raises `ValueError`, `KeyError`, `TypeError`."""
+        fields = json.loads(data)
+        return cls(
+            datetime.fromisoformat(fields["began"]),
+            datetime.fromisoformat(fields["complete"]),
+            str(fields["after"]),
+        )
+
+
+def load(objects: Objects, steps: str) -> RoundState | None:
+    """The latest state of the rounds of these steps; None if there is none that is whole.
+
+    Raises `StoreDown`.
+    """
+    return saved_state.load(objects, f"{PREFIX}{steps}/", RoundState.from_json)
+
+
+def save(objects: Objects, steps: str, state: RoundState) -> None:
+    """Write a state, then delete the earlier ones. Raises `StoreDown`."""
+    saved_state.save(objects, f"{PREFIX}{steps}/", state.to_json())
