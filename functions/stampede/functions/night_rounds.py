@@ -4,9 +4,9 @@ A pass looks at the nights of the last days, and at as many of the others as hav
 of keys. If all of them fit, as in a small store, each pass looks at everything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import structlog
 
@@ -20,6 +20,11 @@ from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.round_state import RoundState
 
 log = structlog.get_logger()
+
+LISTING = ("restore", "packs", "thumbnails", "replica")
+"""The steps of `reconcile` that list folders of nights, in their order."""
+COMPARING = ("restore", "replica")
+"""Those of them that list the second site too."""
 
 
 class Portion(NamedTuple):
@@ -64,6 +69,15 @@ class NightRounds:
     ) -> None:
         self._days, self._most = settings.reconcile_days, settings.reconcile_keys
         self._sites, self._home, self._name = sites, home, name
+
+    @classmethod
+    def of_steps(cls, settings: Settings, sites: Sequence[Objects], steps: Collection[str]) -> Self:
+        """The rounds of these steps of `reconcile` over the first site and perhaps a second."""
+        names = [name for name in LISTING if name in steps]
+        # What only pulls copies may not be allowed to write at the first site.
+        home = sites[-1] if names == ["replica"] else sites[0]
+        listed = sites if set(names) & set(COMPARING) else sites[:1]
+        return cls(settings, listed, home, "-".join(names))
 
     def choose(self, everything: bool = False) -> Portion:
         """What the next pass looks at. Raises `StoreDown`."""

@@ -19,7 +19,7 @@ from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
-from stampede.functions.night_rounds import NightRounds, Portion
+from stampede.functions.night_rounds import LISTING, NightRounds, Portion
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
@@ -47,8 +47,6 @@ MOST_RESENT = 500  # events sent in one pass; the next pass finds the rest again
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 SITES = ("store", "replica")
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
-COMPARING = ("restore", "replica")  # the steps that list both sites
-LISTING = ("restore", "packs", "thumbnails", "replica")  # the steps that list folders of nights
 
 
 class Reconciler:
@@ -95,7 +93,7 @@ class Reconciler:
                 f"STAMPEDE_RECONCILE: no {', '.join(unknown)}; there are {', '.join(steps)}"
             )
         self._steps = {name: step for name, step in steps.items() if name in names}
-        self._rounds = self._make_rounds()
+        self._rounds = NightRounds.of_steps(settings, self._sites, self._steps)
         self._portion: Portion | None = None
 
     def run(self, repair: bool = True, everything: bool = False) -> Counter[str]:
@@ -246,13 +244,6 @@ class Reconciler:
             keep_checkpoints(site, self._grace)
 
     # -- what the steps share
-
-    def _make_rounds(self) -> NightRounds:
-        names = [name for name in LISTING if name in self._steps]
-        sites = self._sites if set(names) & set(COMPARING) else self._sites[:1]
-        # Whoever only pulls copies may not write at the first site.
-        home = self._sites[-1] if names == ["replica"] else self._objects
-        return NightRounds(self._settings, sites, home, "-".join(names))
 
     def _chosen(self) -> Portion:
         """The portion of the stores that this pass looks at; the same in all steps."""

@@ -4,8 +4,9 @@ Nearly all keys are in such folders, ``packs/<night>/`` for example: 264,000 in 
 night at two sites, in ten years 10^9. No pass that a timer starts can list them all.
 """
 
+import heapq
 import re
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from stampede.store.objects import ObjectInfo, Objects, after_folder, find
@@ -68,19 +69,13 @@ class NightFolders:
     def fitting(self, sites: Sequence[Objects], folders: Sequence[str], most: int) -> int:
         """How many of these folders hold at most `most` keys at all sites: at least the first.
 
-        `folders` are in key order. Lists them, but at each site no more than `most` keys.
+        `folders` are in key order. Lists no more keys than that.
         """
-        keys, wanted = Counter[str](), frozenset(folders)
-        for site in sites:
-            for number, info in enumerate(self._of_nights(site, wanted)):
-                keys[folder_of(info.key)] += 1
-                if number >= most:
-                    break
-        total = 0
-        for number, folder in enumerate(folders):
-            total += keys[folder]
-            if total > most:
-                return max(number, 1)
+        wanted = frozenset(folders)
+        listings = [self._of_nights(site, wanted) for site in sites]
+        for number, info in enumerate(heapq.merge(*listings, key=lambda info: info.key)):
+            if number == most:
+                return max(1, bisect_left(folders, folder_of(info.key)))
         return len(folders)
 
     def list(

@@ -23,7 +23,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.functions.test_reconcile import ping
-from tests.support.two_sites import environment, put_all, put_pack, second_ceph, sites
+from tests.support.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
 from tests.support.watched_objects import BeforeGet, Failing, Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
@@ -103,6 +103,25 @@ def test_passes_read_each_object_once_and_then_wait(
         scrub_sites(settings)
     assert value(metrics.SCRUBBED_OBJECTS) - before == read_now
     assert value(metrics.SCRUB_DAMAGED) == 0
+
+
+def test_a_pass_lists_only_nights_that_its_rows_name(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = open_objects(settings)
+    for number in range(20):  # nights to which no row points
+        objects.put(f"packs/{TODAY - 100 - number}/{number:032}.parquet", b"not read in this pass")
+    lost, now = keys(objects, "packs/")[-1], objects.now()
+    objects.delete(lost)
+    scrub_state.save(objects, "store", scrub_state.ScrubState(now, now, after=lost))
+    watched = Watched(objects)
+    monkeypatch.setattr("stampede.functions.scrub_rounds.open_objects", lambda _: watched)
+    for _ in range(10):
+        scrub_sites(settings)
+    assert lost in dict(state(settings).left)
+    listed = {key for what, key in watched.calls if what == "list"}
+    assert not any(f"packs/{TODAY - 100 - number}/" in listed for number in range(20))
+    assert "packs/" not in listed
 
 
 def test_the_next_round_begins_after_the_interval(
