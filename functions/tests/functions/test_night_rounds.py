@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client import Gauge
 
 from stampede import metrics
 from stampede.clock import mjd
@@ -69,6 +70,11 @@ def state_of(objects: Objects) -> RoundState:
     return found
 
 
+def value(metric: Gauge) -> float:
+    [sample] = next(iter(metric.collect())).samples
+    return sample.value
+
+
 # -- what a pass costs
 
 
@@ -91,9 +97,7 @@ def counted(nights: int, packs: int, monkeypatch: pytest.MonkeyPatch) -> tuple[C
     for store in stores:
         store.clear()
     Reconciler(chosen).run()
-    return stores[0].requests + stores[1].requests, metrics.RECONCILE_LISTED.collect()[0].samples[
-        0
-    ].value
+    return stores[0].requests + stores[1].requests, value(metrics.RECONCILE_LISTED)
 
 
 def test_what_a_pass_lists_does_not_grow_with_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,22 +326,18 @@ def test_events_of_old_nights_are_sent_before_the_next_nights_have_their_turn(
 # -- what operators see
 
 
-def age() -> float:
-    return metrics.RECONCILE_ROUND_AGE.collect()[0].samples[0].value
-
-
 def test_the_age_of_the_last_whole_round_is_shown(settings: Settings) -> None:
     first, now = open_objects(settings), datetime.now(UTC)
     ago = [now - timedelta(days=days) for days in (3, 7)]
     round_state.save(first, STEPS, RoundState(ago[0], ago[1]))
     a_pass(settings)
-    assert abs(age() - 7 * 86400) < 60
+    assert abs(value(metrics.RECONCILE_ROUND_AGE) - 7 * 86400) < 60
     round_state.save(first, STEPS, RoundState(*ago, after=f"packs/{NIGHTS[3]}/"))
     a_pass(settings)  # the round ends; it began three days ago
-    assert abs(age() - 3 * 86400) < 60
+    assert abs(value(metrics.RECONCILE_ROUND_AGE) - 3 * 86400) < 60
     roomy = settings.model_copy(update={"reconcile_keys": 1000, "reconcile": "packs"})
     a_pass(roomy)
-    assert age() == 0
+    assert value(metrics.RECONCILE_ROUND_AGE) == 0
 
 
 def test_nights_of_the_last_days_do_not_wait(settings: Settings) -> None:

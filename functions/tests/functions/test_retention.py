@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from stampede import metrics
-from stampede.errors import ClockWrong
+from stampede.errors import ClockWrong, NotFound
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
-from tests.support.two_sites import TODAY, environment, put_all, second_ceph, sites
+from stampede.store.packs import night_of
+from tests.support.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
+from tests.support.watched_objects import Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 
@@ -46,6 +48,12 @@ def fill(settings: Settings) -> None:
 def nights(objects: Objects, prefix: str = "packs") -> list[int]:
     """The nights that have packs, in days before today."""
     return sorted({TODAY - int(info.key.split("/")[1]) for info in objects.list(f"{prefix}/")})
+
+
+def nights_with_packs(objects: Objects) -> list[int]:
+    """As `nights`, without objects that are no packs."""
+    found = {night_of(info.key) for info in objects.list("packs/")}
+    return sorted(TODAY - night for night in found if night is not None)
 
 
 def reconcile(settings: Settings, directory: Path, seconds: float) -> tuple[int, str]:
@@ -118,3 +126,49 @@ def test_a_dry_run_names_all_nights(settings: Settings) -> None:
     few = settings.model_copy(update={"retention_nights": 1})
     assert Reconciler(few).run(repair=False) == {"expired": 12}
     assert nights(open_objects(settings)) == [0, 30, 31, 32, 33, 34]
+
+
+def test_only_nights_that_are_due_are_listed_and_nothing_else_ends_the_search(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(open_objects(settings))
+    monkeypatch.setattr("stampede.functions.reconcile.open_objects", lambda _: watched)
+    for key in (f"packs/{TODAY - 40}/note", "packs/-5x/note", "packs/!", "packs/1/2/3"):
+        watched.inner.put(key, b"no pack")
+    few = settings.model_copy(update={"retention_nights": 1})
+    Reconciler(few).run()
+    assert nights_with_packs(watched.inner) == [0, 30, 31, 32, 33]
+    listed = {key for what, key in watched.calls if what == "list"}
+    days = {TODAY - int(key.split("/")[1]) for key in listed if key.count("/") == 2}
+    # One more, to say that there is one.
+    assert days - {TODAY - 1} == {40, 34, 33}
+
+
+def test_a_night_before_mjd_0_is_the_earliest(settings: Settings) -> None:
+    objects = open_objects(settings)
+    old = put_pack(objects, range(100, 102), -700_000)
+    older = put_pack(objects, range(102, 104), -1_000_000)
+    few = settings.model_copy(update={"retention_nights": 1})
+    for key in (older.key, old.key):
+        assert objects.head(key)
+        Reconciler(few).run()
+        with pytest.raises(NotFound):
+            objects.head(key)
+    assert nights(objects) == [0, 30, 31, 32, 33, 34]
+
+
+def test_retention_comes_before_what_may_take_long(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order in STAMPEDE_RECONCILE is: a pass that is aborted has deleted already."""
+
+    class Aborted(BaseException):
+        pass
+
+    def abort(*_: object) -> None:
+        raise Aborted
+
+    monkeypatch.setattr("stampede.functions.restore.Restorer.restore", abort)
+    with pytest.raises(Aborted):
+        Reconciler(settings.model_copy(update={"reconcile": "restore,retention"})).run()
+    assert nights(open_objects(settings)) == [0, 30, 31]
