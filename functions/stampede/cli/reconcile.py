@@ -64,7 +64,8 @@ def reconcile(
 
     retry_while_down(one_pass, report_retry)
     if not left:
-        console.print("nothing is left to repair", style="green")
+        where = "" if reconciler.looked_at_all else " in these nights; --all looks at all of them"
+        console.print(f"nothing is left to repair{where}", style="green")
     sys.exit(1 if left else 0)
 
 

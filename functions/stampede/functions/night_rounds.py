@@ -46,6 +46,11 @@ class Portion(NamedTuple):
     since: datetime | None = None
     state: RoundState | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is everything that there is."""
+        return len(self.recent) + len(self.in_turn) == len(self.folders.nights)
+
     def list(self, site: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
         """Its objects at a site, in key order; only those whose keys start with `prefix`."""
         return self.folders.list(site, self.recent | self.in_turn, prefix)
@@ -111,7 +116,8 @@ class NightRounds:
             frozenset(recent),
             frozenset(chosen),
             state.complete if state else None,
-            None if state is None and ended else later,
+            # Nights that only an absent site has were not looked at.
+            None if (state is None and ended) or len(sites) < len(self._sites) else later,
         )
 
     def save(self, portion: Portion) -> None:

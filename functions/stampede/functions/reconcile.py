@@ -134,6 +134,11 @@ class Reconciler:
             raise failed
         return counts
 
+    @property
+    def looked_at_all(self) -> bool:
+        """Whether the last pass looked at all nights."""
+        return self._portion is None or self._portion.whole
+
     # -- the steps
 
     def _index_packs(self) -> None:

@@ -1,6 +1,8 @@
 """No pass of `reconcile` lists the whole store, and a few passes together look at all of it."""
 
 import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench.counting_store import CountingStore
 from tests.support.receiver import Receiver
-from tests.support.two_sites import TODAY, put_all, put_pack
+from tests.support.two_sites import TODAY, environment, put_all, put_pack
 from tests.support.watched_objects import Forwarding
 
 STEPS = "restore-packs-thumbnails-replica"
@@ -243,6 +245,19 @@ def test_everything_looks_at_all_nights_and_a_dry_run_does_not_go_on(settings: S
     assert a_pass(settings, repair=False, everything=True) == [Finding("lost", key, False)]
     assert a_pass(settings, everything=True) == [Finding("lost", key, True)]
     assert states(first) == before
+
+
+def test_the_command_says_whether_it_looked_at_all_nights(settings: Settings) -> None:
+    def command(*options: str) -> str:
+        env = os.environ | {f"STAMPEDE_{k}": v for k, v in environment(settings).items()}
+        env |= {"STAMPEDE_RECONCILE": "restore,replica", "PYTHONPATH": os.pathsep.join(sys.path)}
+        line = [sys.executable, "-m", "stampede", "reconcile", "--data", "/none", *options]
+        done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert command() == "nothing is left to repair in these nights; --all looks at all of them"
+    assert command("--all") == "nothing is left to repair"
 
 
 class Down(Forwarding):
