@@ -113,6 +113,14 @@ SCRUB_MENDED = Counter(
     "Objects restored from the other site, or drawn again",
     ["site"],
 )
+SCRUB_ORPHANS = Counter(
+    "stampede_scrub_orphan_packs_total",
+    "Packs whose rows readers get from other packs: found in each round, and deleted",
+    ["site", "outcome"],
+)
+SCRUB_ORPHAN_BYTES = Counter(
+    "stampede_scrub_orphan_bytes_total", "Bytes of these packs", ["site", "outcome"]
+)
 SCRUB_DAMAGED = Gauge(
     "stampede_scrub_damaged_objects",
     "Objects that are damaged or lost as of the last pass",

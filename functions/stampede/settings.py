@@ -227,6 +227,13 @@ class Settings(BaseSettings):
         30.0, ge=0, description="days from the beginning of one whole round of `scrub` to the next"
     )
 
+    orphan_days: float = Field(
+        7.0,
+        ge=0,
+        description="days after which `scrub` deletes a pack whose rows readers get from other "
+        "packs; 0: never",
+    )
+
     # -- reading
     cache_bytes: int = Field(
         256 * MIB, description="bytes of the index and of tails of cutouts that `read` caches"

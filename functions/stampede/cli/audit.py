@@ -91,7 +91,7 @@ def _deep(
     if as_json:
         print(deep_json(site.value, result))
     else:
-        report_deep(result, results_console())
+        report_deep(result, results_console(), settings.orphan_days)
     return 1 if result.left else 0
 
 

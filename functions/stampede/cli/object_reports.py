@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stampede.functions.deep_audit import Result
-    from stampede.functions.scrub import Fault
+    from stampede.functions.scrub import Fault, Totals
     from stampede.settings import Settings
 
 
@@ -68,7 +68,7 @@ def show_progress(name: str, objects: int, size: int) -> None:
     print(line, file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n", flush=True)
 
 
-def report_deep(result: Result, console: Console) -> None:
+def report_deep(result: Result, console: Console, orphan_days: float) -> None:
     """Print what is wrong, what was mended, and what was read."""
     left = {fault[:2] for fault in result.left}
     for fault in sorted({*result.faults, *result.left}):
@@ -81,7 +81,17 @@ def report_deep(result: Result, console: Console) -> None:
         if totals.foreign:
             line += f", and {totals.foreign:,} that are none of Stampede's were not verified"
         console.print(line, highlight=False)
+        if totals.orphans:
+            console.print(_orphans(totals, orphan_days), highlight=False)
     if left:
         console.print(f"{len(left):,} objects are damaged or lost", style="bold red")
     else:
         console.print("everything reads as it was stored", style="green")
+
+
+def _orphans(totals: Totals, days: float) -> str:
+    then = f"`scrub` deletes them after {days:g} days" if days else "orphan_days is 0: they stay"
+    return (
+        f"  of these {totals.orphans:,} orphans, {totals.orphan_bytes / 1e6:,.2f} MB, packs whose "
+        f"rows readers get from other packs: {then}"
+    )

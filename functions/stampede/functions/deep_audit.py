@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from stampede.errors import Damaged
-from stampede.functions.findings import Findings
+from stampede.functions.findings import Finding, Findings
 from stampede.functions.reconcile import Reconciler
-from stampede.functions.restore import Restorer
+from stampede.functions.restore import ORPHANED, Restorer
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.functions.thumbnail_check import STALE
 from stampede.functions.thumbnails import Thumbnails
@@ -82,14 +82,13 @@ def _scrub(
 def _differences(settings: Settings) -> list[Fault]:
     """What one site lacks, or has in another form."""
     chosen = settings.model_copy(update={"reconcile": "restore,replica"})
-    faults: list[Fault] = []
-    Reconciler(
-        chosen,
-        lambda each: faults.append(
-            Fault("replica" if each.kind == "not-replicated" else "store", each.key, each.kind)
-        ),
-    ).run(repair=False, everything=True)
-    return faults
+    found: list[Finding] = []
+    Reconciler(chosen, found.append).run(repair=False, everything=True)
+    return [
+        Fault("replica" if each.kind == "not-replicated" else "store", each.key, each.kind)
+        for each in found
+        if each.kind != ORPHANED
+    ]
 
 
 def _mend(settings: Settings, faults: Sequence[Fault]) -> None:

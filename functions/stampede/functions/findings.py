@@ -13,6 +13,7 @@ KINDS = (
     "not-replicated",
     "expired",
     "superseded",
+    "orphaned",
     "cut-off",
     "damaged",
     "lost",

@@ -183,7 +183,12 @@ class Reconciler:
     def _restorers(self) -> Iterator[Restorer]:
         for second in self._sites[1:]:
             restorer = Restorer(
-                self._objects, second, self._findings, self._repair, self._retention.expired
+                self._objects,
+                second,
+                self._findings,
+                self._repair,
+                self._retention.expired,
+                follow=self._settings.orphan_days > 0,
             )
             try:
                 yield restorer

@@ -5,11 +5,14 @@ either site, or two that differ, is reported and left as it is.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
 from stampede.store.copy import Copier
 from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.orphans import Orphans
+from stampede.store.packs import night_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import (
     Difference,
@@ -24,6 +27,9 @@ from stampede.store.site_differences import (
 from stampede.store.tables import Table
 from stampede.store.verification import gives_others, unreadable
 
+ORPHANED = "orphaned"
+"""The kind of a finding: an orphan of the second site that the first site has deleted."""
+
 
 class Restorer:
     """Mends two sites.
@@ -32,6 +38,8 @@ class Restorer:
     ----------
     expired
         Whether an object of that key is past its retention.
+    follow
+        Whether an orphan that the first site has no longer is deleted at the second, too.
     """
 
     def __init__(
@@ -41,9 +49,12 @@ class Restorer:
         findings: Findings,
         repair: bool,
         expired: Callable[[str], bool],
+        follow: bool = False,
     ) -> None:
         self._first, self._second = first, second
         self._findings, self._repair, self._expired = findings, repair, expired
+        # The first site's grace is over.
+        self._orphans = Orphans(second, timedelta()) if follow else None
         self._seen: set[str] = set()  # one finding for each object
         self._to_first, self._to_second = Copier(second, first), Copier(first, second)
 
@@ -51,6 +62,8 @@ class Restorer:
         """Stop the threads."""
         self._to_first.close()
         self._to_second.close()
+        if self._orphans:
+            self._orphans.close()
 
     def restore(self, listing: Listing = whole) -> None:
         """Find what differs in two listings, or is in quarantine, and mend it. Raises `StoreDown`.
@@ -66,6 +79,8 @@ class Restorer:
             for difference in differences(self._first, self._second, listing):
                 if difference.first is None and difference.second is not None:
                     if lost_at_first.lost(difference.second):
+                        if self._delete_orphan(difference.key):
+                            continue
                         if run_order(difference.key)[0]:
                             runs.append(difference)
                         else:
@@ -106,6 +121,15 @@ class Restorer:
         """As `mend`, for an object that was found damaged or lost at a site."""
         first, second = (_find(site, key) for site in (self._first, self._second))
         return self.mend(Difference(key, first, second))
+
+    def _delete_orphan(self, key: str) -> bool:
+        """Whether a pack of the second site is an orphan; then it is deleted there."""
+        if self._orphans is None or night_of(key) is None or not self._orphans.proven(key):
+            return False
+        if self._repair:
+            self._second.delete(key)
+        self._findings.add(ORPHANED, key)
+        return True
 
     def _good_copy(self, difference: Difference) -> Good:
         """As `good_copy`; a copy that a site cannot read, though it gives others, is not good."""

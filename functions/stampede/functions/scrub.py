@@ -21,10 +21,12 @@ import structlog
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.pack_rows import LOST, lost_packs
 from stampede.functions.thumbnail_check import STALE, stale
+from stampede.store.coverage import Coverage
 from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.orphans import agree, by_place, packs_instead
 from stampede.store.pack_kinds import read_named, spec_of
-from stampede.store.packs import night_of
+from stampede.store.packs import Pack, night_of
 from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables import Table
 from stampede.store.verification import foreign, gives_others, table_of, unreadable, verify
@@ -44,11 +46,13 @@ class Fault(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What was read."""
+    """What was read; of that objects that are none of the store's, and packs that are orphans."""
 
-    objects: int
-    bytes: int
-    foreign: int
+    objects: int = 0
+    bytes: int = 0
+    foreign: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
 
 
 class Scrub:
@@ -71,6 +75,11 @@ class Scrub:
         Called with the number of objects and bytes read so far.
     grace
         How long the run of a pack may come after the pack.
+
+    Attributes
+    ----------
+    orphans
+        The packs found that readers do not need, by key, as far as rows and checksums tell.
     """
 
     def __init__(
@@ -89,6 +98,7 @@ class Scrub:
         self._alone, self._grace = alone, grace
         self._tables: Mapping[str, Table] = {}
         self._listed: dict[str, datetime] = {}  # when each table was, by the store's clock
+        self.orphans: dict[str, ObjectInfo] = {}
 
     def run(self) -> Totals:
         """Read everything. Raises `StoreDown`."""
@@ -165,7 +175,9 @@ class Scrub:
                     break
             else:
                 last = None
-        return Totals(count["objects"], count["bytes"], count["foreign"]), last, parts
+        wasted = sum(info.size for info in self.orphans.values())
+        totals = Totals(**count, orphans=len(self.orphans), orphan_bytes=wasted)
+        return totals, last, parts
 
     def _read(self, info: ObjectInfo) -> bool:
         """Verify one object; False if it is none of the store's."""
@@ -191,27 +203,30 @@ class Scrub:
             verify(self._objects, info)
             return
         data, spec = self._objects.get(info.key), spec_of(info.key)
-        pack, _ = read_named(data, info.key)
+        pack, coverage = read_named(data, info.key)
         try:
-            self._compare_rows(info, spec, data, pack.locations)
+            self._compare_rows(info, spec, pack, coverage)
         except StoreDown as error:
             # The store gave the pack, so it is up. A run that it does not give is a fault of its
             # own; if the store has just gone down, the next object tells.
             log.warning("rows not compared", site=self._site, key=info.key, why=error.message)
 
     def _compare_rows(
-        self, info: ObjectInfo, spec: PackSpec, data: bytes, locations: pa.Table
+        self, info: ObjectInfo, spec: PackSpec, pack: Pack, coverage: Coverage
     ) -> None:
         """Hold the rows that point into a pack to its images."""
-        places, table = spec.locations.key, self._tables[spec.locations.name]
+        table, locations = self._tables[spec.locations.name], pack.locations
         rows = self._lookup(info, table, locations["alert_id"].unique().to_pylist())
-        images = {tuple(row[name] for name in places): row for row in locations.to_pylist()}
-        for row in rows.filter(pc.equal(rows["pack"], info.key)).to_pylist():
-            image = images.get(tuple(row[name] for name in places))
-            if image is None or not _agree(image, row):
+        images = by_place(locations, spec)
+        for place, row in by_place(rows.filter(pc.equal(rows["pack"], info.key)), spec).items():
+            if place not in images or not agree(images[place], row):
                 raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
-        draw = self._draw and spec is CUTOUT_PACKS and not self._expired(info.key)
-        if draw and stale(data, info.key, rows, self._tables[THUMBNAILS.name], self._alone):
+        if self._expired(info.key):
+            return
+        if packs_instead(pack, spec, rows) and not coverage - table.coverage():
+            self.orphans[info.key] = info
+        draw = self._draw and spec is CUTOUT_PACKS
+        if draw and stale(pack.data, info.key, rows, self._tables[THUMBNAILS.name], self._alone):
             self._fault(info.key, STALE)
 
     def _lookup(self, info: ObjectInfo, table: Table, ids: list) -> pa.Table:
@@ -239,9 +254,3 @@ class Scrub:
     def _fault(self, key: str, why: str) -> None:
         log.error("damaged", site=self._site, key=key, why=why)
         self._report(Fault(self._site, key, why))
-
-
-def _agree(image: dict, row: dict) -> bool:
-    """Whether a row locates an image as its pack does."""
-    # `mjd` may be NaN; a pack does not know how often its images were drawn.
-    return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})

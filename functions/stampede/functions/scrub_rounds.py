@@ -15,6 +15,7 @@ import structlog
 from stampede import metrics
 from stampede.errors import StampedeError
 from stampede.functions.deep_audit import mend
+from stampede.functions.orphans import delete_orphans
 from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.settings import Settings
 from stampede.store import scrub_state
@@ -50,7 +51,7 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
     if state.due(now, interval):
         state = replace(state, began=now, after="", done=False)
     deadline, known = time.monotonic() + seconds, {key for key, _ in state.left}
-    totals, last, found = Totals(0, 0, 0), None, list[Fault]()
+    totals, last, found = Totals(), None, list[Fault]()
     with _scrub(settings, name, site, found) as scrub:
         if not state.done:
             totals, last = scrub.read_on(state.after, deadline)
@@ -61,6 +62,12 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
             left = _mend(settings, name, site, found)
         except StampedeError as error:
             log.error("mending failed", site=name, outcome=error.name, why=error.message)
+            failed = error
+    if name == "store":  # `reconcile` deletes them at the second site, after the first
+        try:
+            delete_orphans(settings, site, scrub.orphans.keys() - _keys(found), seconds)
+        except StampedeError as error:
+            log.error("orphans not deleted", site=name, outcome=error.name, why=error.message)
             failed = error
     ended = not state.done and last is None
     state = replace(
@@ -74,6 +81,8 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
     mended = _keys(found) - _keys(left)
     metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
     metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
+    metrics.SCRUB_ORPHANS.labels(name, "found").inc(totals.orphans)
+    metrics.SCRUB_ORPHAN_BYTES.labels(name, "found").inc(totals.orphan_bytes)
     metrics.SCRUB_FOUND.labels(name).inc(len(_keys(found) - known))
     metrics.SCRUB_MENDED.labels(name).inc(len(mended))
     metrics.SCRUB_DAMAGED.labels(name).set(len(state.left))
@@ -85,6 +94,7 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
         bytes=totals.bytes,
         mended=sorted(mended),
         left=len(state.left),
+        orphans=totals.orphans,
         round_ended=state.done,
     )
     if failed:

@@ -22,7 +22,7 @@ from stampede.store.tables import Table
 STALE = "its thumbnails are not what its cutouts show"
 
 
-def stale(data: bytes, key: str, winners: pa.Table, table: Table, alone: bool) -> bool:
+def stale(data: pa.Buffer, key: str, winners: pa.Table, table: Table, alone: bool) -> bool:
     """Whether a pack of cutouts has an alert with another thumbnail than its cutouts give.
 
     Alerts without a thumbnail, and those whose cutouts readers get from another pack, do not count.

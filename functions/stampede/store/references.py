@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import pyarrow.compute as pc
@@ -11,8 +11,16 @@ from stampede.errors import Damaged, NotFound
 from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import Objects, find
 from stampede.store.packs import night_of
+from stampede.store.runs import RunInfo
 from stampede.store.schema import PackSpec
 from stampede.store.tables import Table
+
+
+class Place(NamedTuple):
+    """A row group of a part."""
+
+    part: RunInfo
+    group: int
 
 
 class PackCheck(NamedTuple):
@@ -34,7 +42,8 @@ def check_packs(
     """Ask for the packs that rows name: one by one, or by listings of their nights.
 
     Of a table with more than `most_rows` rows, row groups drawn at random are checked. Packs past
-    their retention are not lost. Raises `StoreDown`.
+    their retention are not lost, nor those to which only rows point that lose to other versions.
+    Raises `StoreDown`.
     """
     table = Table(objects, spec.locations)
     try:
@@ -42,7 +51,7 @@ def check_packs(
         all_rows = sum(part.rows for part in parts)
         share = min(1.0, most_rows / max(1, all_rows))
         dice, rows, packs = random.Random(seed), 0, NamedPacks(objects)
-        named: dict[int, set[str]] = defaultdict(set)
+        named: dict[int, dict[str, list[Place]]] = defaultdict(lambda: defaultdict(list))
         for part in parts:
             try:
                 file = table.reader.open(part)
@@ -52,16 +61,29 @@ def check_packs(
                     [found] = file.read([group])
                     rows += found.num_rows
                     for key in pc.unique(found["pack"]).drop_null().to_pylist():
-                        named[night_of(key) or 0].add(key)
+                        named[night_of(key) or 0][key].append(Place(part, group))
             except (NotFound, Damaged):  # merged meanwhile; or in quarantine, and named there
                 continue
         lost = [
             key
-            for _, keys in sorted(named.items())
-            for key in sorted(keys)
+            for _, places in sorted(named.items())
+            for key in sorted(places)
             # Asked by name again: a listing may have left it out.
             if not expired(key) and not packs.reach(key) and find(objects, key) is None
+            if _wins(table, key, places[key])
         ]
         return PackCheck(rows, all_rows, sum(map(len, named.values())), lost)
     finally:
         table.close()
+
+
+def _wins(table: Table, key: str, places: Iterable[Place]) -> bool:
+    """Whether any row that readers get points into a pack; `places` have rows that do."""
+    ids: list[int] = []
+    for part, group in places:
+        try:
+            [rows] = table.reader.open(part).read([group])
+        except (NotFound, Damaged):  # merged meanwhile
+            return True
+        ids += rows.filter(pc.equal(rows["pack"], key))["alert_id"].to_pylist()
+    return pc.any(pc.equal(table.lookup(ids)["pack"], key)).as_py() or False

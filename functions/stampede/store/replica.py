@@ -174,7 +174,8 @@ class Replica:
             self._copier.copy(pack)
         except NotFound:
             if find(self.target, pack) is None and find(self.source, run):
-                log.error("a pack is at neither site", pack=pack, run=run)
+                # An orphan that was deleted, or damage: `scrub` names packs that rows need.
+                log.warning("a pack is at neither site", pack=pack, run=run)
 
     def _copy_all(
         self, infos: Iterator[ObjectInfo], copy: Callable[[str], Copied], progress: Progress

@@ -1,0 +1,155 @@
+"""Orphans: packs that readers no longer need, because other packs hold all their rows.
+
+A batch that is delivered again may be cut differently. Then its alerts are in two packs, and the
+winning rows of the table point into one of them. docs/adr/0026-orphans.md says why deleting the
+other one is safe.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.objects import Objects, find
+from stampede.store.pack_kinds import read_named, spec_of
+from stampede.store.packs import Pack, read_rows
+from stampede.store.schema import ALL_TABLES, PackSpec
+from stampede.store.tables import Table
+from stampede.store.verification import gives_others
+
+
+def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
+    """The packs from which readers get the rows of a pack; empty if they need the pack itself.
+
+    Parameters
+    ----------
+    rows
+        The winning rows of the table of locations, of the pack's alerts.
+
+    Equal checksums suffice here; `Orphans` compares the bytes.
+    """
+    if pc.any(pc.equal(rows["pack"], pack.key)).as_py():
+        return set()
+    winners = by_place(rows, spec)
+    instead: set[str] = set()
+    for place, row in by_place(pack.locations, spec).items():
+        if row["pack"] is None:  # the survey sent no such cutout
+            continue
+        winner = winners.get(place)
+        if winner is None or winner["pack"] is None or winner["crc32"] != row["crc32"]:
+            return set()
+        instead.add(winner["pack"])
+    return instead
+
+
+def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple, dict[str, Any]]:
+    """Rows of a table of locations by their key."""
+    names = spec.locations.key
+    return {tuple(row[name] for name in names): row for row in rows.to_pylist()}
+
+
+def agree(image: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a row locates an image as its pack does."""
+    # `mjd` may be NaN; a pack does not know how often its images were drawn.
+    return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})
+
+
+class Orphans:
+    """Proves that packs of one site are orphans, just before they are deleted.
+
+    Parameters
+    ----------
+    grace
+        A pack, and those that hold its rows, must be older than this by the store's clock.
+    """
+
+    def __init__(self, objects: Objects, grace: timedelta) -> None:
+        self._objects, self._grace = objects, grace
+        self._tables: dict[str, Table] = {}
+
+    def close(self) -> None:
+        """Stop the threads."""
+        for table in self._tables.values():
+            table.close()
+
+    def proven(self, key: str) -> bool:
+        """Whether other packs hold each row of a pack, in every column and every byte.
+
+        Winning rows of the table must point into these packs, and its runs must hold the offsets
+        of the pack. All packs are read to their ends and verified. Raises `StoreDown`.
+        """
+        try:
+            return self._proven(key, spec_of(key))
+        except (NotFound, Damaged):
+            return False
+        except StoreDown:
+            if not gives_others(self._objects, key):
+                raise
+            return False
+
+    def _proven(self, key: str, spec: PackSpec) -> bool:
+        before = self._objects.head(key)
+        if not self._old(before.modified):
+            return False
+        data = self._objects.get(key)
+        pack, coverage = read_named(data, key)
+        table = self._table(spec)
+        rows = table.lookup(pack.locations["alert_id"].unique().to_pylist())
+        instead = packs_instead(pack, spec, rows)
+        if not instead or coverage - table.coverage():
+            return False
+        lacking = _digests(data, key)
+        for other in sorted(instead):
+            lacking -= self._held(other, spec, rows)
+        # A late delivery may have written the same pack again: then its age counts from there.
+        return not lacking and find(self._objects, key) == before
+
+    def _held(self, key: str, spec: PackSpec, rows: pa.Table) -> set[bytes]:
+        """Digests of the rows of a pack; none if it is young, or not where `rows` say."""
+        if not self._old(self._objects.head(key).modified):
+            return set()
+        data = self._objects.get(key)
+        images = by_place(read_named(data, key)[0].locations, spec)
+        pointing = by_place(rows.filter(pc.equal(rows["pack"], key)), spec)
+        if not all(place in images and agree(images[place], pointing[place]) for place in pointing):
+            return set()
+        return _digests(data, key)
+
+    def _old(self, modified: datetime) -> bool:
+        return self._objects.now() - modified >= self._grace
+
+    def _table(self, spec: PackSpec) -> Table:
+        name = spec.locations.name
+        if name not in self._tables:
+            self._tables[name] = Table(self._objects, ALL_TABLES[name])
+            self._tables[name].refresh()
+        return self._tables[name]
+
+
+def _digests(data: bytes, key: str) -> set[bytes]:
+    """A digest of each row of a pack, of all its columns. Raises `Damaged`."""
+    rows, _ = read_rows(data, key)
+    found = set()
+    for batch in rows.to_batches():
+        for values in zip(*batch.columns, strict=True):
+            digest = sha256()
+            for value in values:
+                content = _content(value)
+                digest.update(b"null " if content is None else b"%d " % content.size)
+                digest.update(content or b"")
+            found.add(digest.digest())
+    return found
+
+
+def _content(value: pa.Scalar) -> pa.Buffer | None:
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    if pa.types.is_binary(value.type):
+        return value.as_buffer()
+    return pa.py_buffer(repr(value.as_py()).encode())

@@ -1,0 +1,272 @@
+"""Orphans: packs of batches that were delivered twice go, and every alert is served as before."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from stampede import metrics
+from stampede.cli.main import app
+from stampede.clock import now_mjd
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions import cutouts, lightcurves
+from stampede.functions.compact import compact_tables
+from stampede.functions.deep_audit import deep_audit
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.scrub_rounds import scrub_sites
+from stampede.functions.thumbnails import Thumbnails
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.directory import DirectoryObjects
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import read_rows
+from stampede.store.references import check_packs
+from stampede.store.schema import PACK_SPECS
+from stampede_bench.decode import views_of_one_buffer
+from tests.support import made_alerts
+from tests.support.fits_files import source, ztf
+from tests.support.read_service import serving
+from tests.support.stored_packets import FIELDS, TOPIC, ztf_with_images
+from tests.support.two_sites import all_same
+
+NIGHT = int(now_mjd()) - 2
+KINDS = ("packs", "thumbnails", "packets")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A store whose scrub reads everything in one pass, and begins a round with each."""
+    return Settings(
+        store=f"file://{tmp_path}/first",
+        spool=tmp_path,
+        grace_seconds=0,
+        scrub_days=0,
+        orphan_days=7,
+    )
+
+
+@pytest.fixture
+def both(settings: Settings, tmp_path: Path) -> Settings:
+    return settings.model_copy(update={"replica": f"file://{tmp_path}/second"})
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch):
+    """Call it to let the stores' clocks be ahead by so many days."""
+    real, ahead = DirectoryObjects.now, [0.0]
+    monkeypatch.setattr(DirectoryObjects, "now", lambda self: real(self) + timedelta(days=ahead[0]))
+
+    def set_ahead(days: float) -> None:
+        ahead[0] = days
+
+    return set_ahead
+
+
+def deliver(settings: Settings, *numbers: int, changed: bool = False) -> None:
+    """Store a batch of these alerts, each at the offset of its number, and its thumbnails."""
+    messages = [ztf_with_images(1000 + each, NIGHT + 0.5) for each in numbers]
+    if changed:  # another file name in the alert, and another last byte of each image
+        images = {name: {"fileName": "x", "stampData": ztf(source(seed=9))} for name in FIELDS}
+        candidate = made_alerts.ztf_record(1000)["candidate"] | {"jd": 2400001.0 + NIGHT}
+        messages[0] = made_alerts.ztf_alert(1000 + numbers[0], candidate=candidate, **images)
+    views = views_of_one_buffer(messages)
+    positions = [Position(TOPIC, 0, each) for each in numbers]
+    objects = open_objects(settings)
+    before = set(keys(objects, "packs"))
+    for function in (cutouts, lightcurves):
+        stored = function.make_batch_storer(settings)(Batch(views, positions))
+        assert stored.outcomes == [None] * len(numbers)
+    for key in set(keys(objects, "packs")) - before:
+        Thumbnails(settings).make(key)
+
+
+def deliver_twice(settings: Settings, changed: bool = False) -> set[str]:
+    """Alerts 0 to 3 come again in batches with others, until their packs win; keys of the first."""
+    deliver(settings, *range(4))
+    objects = open_objects(settings)
+    first = {kind: keys(objects, kind)[0] for kind in KINDS}
+    for other in range(4, 40):
+        deliver(settings, *range(4), other, changed=changed)
+        if all(keys(objects, kind)[-1] > first[kind] for kind in KINDS):
+            return set(first.values())
+    raise AssertionError
+
+
+def keys(objects: Objects, kind: str = "") -> list[str]:
+    found = [info.key for info in objects.list(f"{kind}/" if kind else "")]
+    return [key for key in found if not key.startswith(("scrub/", "checkpoints/"))]
+
+
+def served(settings: Settings) -> dict[str, bytes]:
+    """What readers get of every alert, at the first site."""
+    objects, answers = open_objects(settings), {}
+    packs = [read_rows(objects.get(key))[0]["alert_id"] for key in keys(objects, "packs")]
+    for read in serving(make_app(settings)):
+        for alert in sorted({alert for ids in packs for alert in ids.to_pylist()}):
+            for path in ("packet", "thumbnail", "cutouts/science", "cutouts/difference"):
+                got = read(f"/v1/alerts/{alert}/{path}")
+                assert got.status == 200, (path, got.data)
+                answers[f"{alert}/{path}"] = got.data
+    return answers
+
+
+def counted(metric, outcome: str) -> float:
+    [family] = metric.collect()
+    return sum(
+        each.value
+        for each in family.samples
+        if each.labels == {"outcome": outcome, "site": "store"}
+        and not each.name.endswith("_created")
+    )
+
+
+def test_a_redelivered_batch_is_deleted_after_the_grace(settings: Settings, later) -> None:
+    orphans = deliver_twice(settings)
+    objects = open_objects(settings)
+    size = sum(objects.head(key).size for key in orphans)
+    everything, answers = set(keys(objects)), served(settings)
+    found = counted(metrics.SCRUB_ORPHANS, "found"), counted(metrics.SCRUB_ORPHAN_BYTES, "found")
+    for days in (0, 6.9):
+        later(days)
+        scrub_sites(settings)
+        assert set(keys(objects)) == everything
+    assert counted(metrics.SCRUB_ORPHANS, "found") - found[0] == 2 * 3
+    assert counted(metrics.SCRUB_ORPHAN_BYTES, "found") - found[1] == 2 * size
+    later(7.1)
+    before = counted(metrics.SCRUB_ORPHAN_BYTES, "deleted")
+    scrub_sites(settings)
+    assert everything - set(keys(objects)) == orphans
+    assert counted(metrics.SCRUB_ORPHAN_BYTES, "deleted") - before == size
+    assert served(settings) == answers
+    # Nothing takes them for lost, neither rows that lose nor offsets.
+    assert deep_audit(settings, ["store"]).faults == []
+    assert not any(check_packs(objects, spec).lost for spec in PACK_SPECS.values())
+    assert Reconciler(settings).run(everything=True) == {}
+    scrub_sites(settings)
+    compact_tables(settings)
+    assert served(settings) == answers
+    assert everything - set(keys(objects, "packs") + keys(objects, "packets")) >= orphans
+
+
+def test_never_if_so_set(settings: Settings, later) -> None:
+    deliver_twice(settings)
+    objects = open_objects(settings)
+    everything = keys(objects)
+    later(4000)
+    scrub_sites(settings.model_copy(update={"orphan_days": 0}))
+    assert keys(objects) == everything
+
+
+def test_another_version_of_an_alert_is_kept(settings: Settings, later) -> None:
+    """Two alerts of one id: the pack of the version that readers no longer get is the only one."""
+    losing = deliver_twice(settings, changed=True)
+    later(4000)
+    scrub_sites(settings)
+    assert losing <= set(keys(open_objects(settings)))
+
+
+def test_two_packs_that_win_over_each_other(settings: Settings, later) -> None:
+    """Each of them has an alert that no other pack holds."""
+    for numbers in ((0, 1, 2), (2, 3, 4), (4, 5, 0)):
+        deliver(settings, *numbers)
+    objects = open_objects(settings)
+    everything = keys(objects)
+    later(8)
+    scrub_sites(settings)
+    assert keys(objects) == everything
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["flip", "delete"])
+def test_a_winner_that_is_damaged_or_lost(settings: Settings, later, kind: str, how: str) -> None:
+    orphans = deliver_twice(settings)
+    objects = open_objects(settings)
+    winner = keys(objects, kind)[-1]
+    good = objects.get(winner)
+    if how == "flip":
+        objects.put(winner, good[:60] + bytes([good[60] ^ 1]) + good[61:])
+    else:
+        objects.delete(winner)
+    later(8)
+    scrub_sites(settings)
+    [kept] = [key for key in orphans if key.startswith(f"{kind}/")]
+    if kind != "thumbnails":  # these are drawn again
+        assert objects.head(kept)
+    objects.put(winner, good)
+    later(16)
+    scrub_sites(settings)
+    assert not orphans & set(keys(objects))
+
+
+def test_two_sites_end_equal(both: Settings, later) -> None:
+    orphans = deliver_twice(both)
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    assert all_same(both)
+    first, second = open_objects(both), open_replica(both)
+    later(8)
+    scrub_sites(both)
+    assert not orphans & set(keys(first))
+    assert orphans <= set(keys(second))
+    assert deep_audit(both, ["store", "replica"]).faults == []
+    assert Reconciler(both).run(repair=False) == {"orphaned": 3}
+    assert orphans <= set(keys(second))
+    assert Reconciler(both).run() == {"orphaned": 3}
+    assert not orphans & set(keys(second))
+    for _ in range(2):
+        assert Reconciler(both).run(everything=True) == {}
+        scrub_sites(both)
+    assert keys(first) == keys(second)
+    assert deep_audit(both, ["store", "replica"]).faults == []
+
+
+def test_a_second_site_without_the_winner_keeps_the_pack(both: Settings, later) -> None:
+    """It lacks the winner's bytes: the first site has the pack restored, until it has them."""
+    orphans = deliver_twice(both)
+    first, second = open_objects(both), open_replica(both)
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    winner = keys(first, "packs")[-1]
+    second.delete(winner)
+    later(8)
+    scrub_sites(both.model_copy(update={"replica": ""}))
+    Reconciler(both).run()
+    [pack] = [key for key in orphans if key.startswith("packs/")]
+    assert second.head(pack)
+    assert second.head(winner)
+    assert Reconciler(both).run() == {}
+    later(16)
+    scrub_sites(both)
+    Reconciler(both).run()
+    assert keys(first) == keys(second)
+    assert not orphans & set(keys(first))
+
+
+def test_what_the_first_site_lost_is_no_orphan(both: Settings, later) -> None:
+    orphans = deliver_twice(both)
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    first = open_objects(both)
+    lost = [key for key in keys(first) if key.startswith(KINDS) and key not in orphans]
+    for key in lost:
+        first.delete(key)
+    Reconciler(both).run()
+    assert all(first.head(key) for key in lost)
+    assert all_same(both)
+
+
+def test_audit_deep_counts_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    orphans = deliver_twice(settings)
+    objects = open_objects(settings)
+    size = sum(objects.head(key).size for key in orphans)
+    monkeypatch.setenv("STAMPEDE_STORE", settings.store)
+    monkeypatch.setenv("STAMPEDE_GRACE_SECONDS", "0")
+    shown = CliRunner().invoke(app, ["audit", "--deep"])
+    assert shown.exit_code == 0
+    line = " ".join(shown.output.split())
+    assert f"3 orphans, {size / 1e6:,.2f} MB, packs" in line
+    assert "`scrub` deletes them after 7 days" in line
+    shown = CliRunner().invoke(app, ["audit", "--deep", "--json"])
+    read = json.loads(shown.stdout)["read"]["store"]
+    assert (read["orphans"], read["orphan_bytes"]) == (3, size)
