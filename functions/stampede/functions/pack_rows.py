@@ -7,9 +7,8 @@ import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.named_packs import NamedPacks
-from stampede.store.objects import find
+from stampede.store.objects import find, gives_others
 from stampede.store.tables import Table
-from stampede.store.verification import gives_others
 
 LOST = "lost: rows point to it"
 

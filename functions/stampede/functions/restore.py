@@ -10,7 +10,7 @@ from datetime import timedelta
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
 from stampede.store.copy import Copier
-from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.orphans import Orphans
 from stampede.store.packs import night_of
 from stampede.store.schema import ALL_TABLES
@@ -25,7 +25,7 @@ from stampede.store.site_differences import (
     whole,
 )
 from stampede.store.tables import Table
-from stampede.store.verification import gives_others, unreadable
+from stampede.store.verification import unreadable
 
 ORPHANED = "orphaned"
 """The kind of a finding: an orphan of the second site that the first site has deleted."""

@@ -23,13 +23,13 @@ from stampede.functions.pack_rows import LOST, lost_packs
 from stampede.functions.thumbnail_check import STALE, stale
 from stampede.store.coverage import Coverage
 from stampede.store.named_packs import NamedPacks
-from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.orphans import agree, by_place, packs_instead
 from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import Pack, night_of
 from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables import Table
-from stampede.store.verification import foreign, gives_others, table_of, unreadable, verify
+from stampede.store.verification import foreign, table_of, unreadable, verify
 
 log = structlog.get_logger()
 

@@ -21,6 +21,7 @@ __all__ = [
     "night_folders",
     "objects",
     "open",
+    "orphans",
     "pack_images",
     "pack_index_check",
     "pack_kinds",

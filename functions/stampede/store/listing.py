@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.checkpoint import Checkpoint
 from stampede.store.kept_checkpoints import newest_checkpoint
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects import ObjectInfo, gives_others
 from stampede.store.quarantine import Fault, Quarantine
 from stampede.store.reader import RunReader
 from stampede.store.runs import RunInfo, RunName, prefix
@@ -18,6 +18,8 @@ from stampede.store.table_view import LOST, TableView
 # How often a listing starts again because runs were deleted meanwhile.
 _TRIES = 5
 VANISHED = "a run is gone, and no other run holds its offsets"
+MOST_UNREADABLE = 8
+"""Most footers that the store may fail to give, while it gives others; if more, it is down."""
 MISSING_AFTER = timedelta(minutes=15)
 """Age of a run from which a part that is missing is reported: a replica copies a run part by part.
 That answers may lack its rows is said at once."""
@@ -173,8 +175,9 @@ class Listing:
                 new.append(info)
         read = self._map(self._footer, new)
         down = [error for error in read if isinstance(error, StoreDown)]
-        # The store answers, but not for this object. More than one: the store is down.
-        if len(down) > 1 or (down and len(listed) == 1):
+        # The store answers, but not for these objects: they are left out, unless it is down.
+        failing = [info.key for info, found in zip(new, read, strict=True) if found in down]
+        if len(down) > MOST_UNREADABLE or (down and not gives_others(self._objects, *failing)):
             raise down[0]
         for info, part_or_error in zip(new, read, strict=True):
             if isinstance(part_or_error, RunInfo):

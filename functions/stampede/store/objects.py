@@ -7,9 +7,12 @@ no rename and no update. Implemented by `s3.S3Objects`, `directory.DirectoryObje
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple, Protocol
 
-from stampede.errors import NotFound
+from stampede.errors import NotFound, StoreDown
+
+_PROBES = 3  # other objects that are asked for if some cannot be read
 
 
 class ObjectInfo(NamedTuple):
@@ -90,3 +93,15 @@ def find(objects: Objects, key: str) -> ObjectInfo | None:
 def after_folder(folder: str) -> str:
     """What sorts right after all keys in a folder."""
     return folder[:-1] + "0"  # the character after the slash
+
+
+def gives_others(objects: Objects, *keys: str) -> bool:
+    """Whether a store gives any of a few objects other than these. Raises `StoreDown`."""
+    others = (info.key for info in objects.list("") if info.key not in keys)
+    for other in islice(others, _PROBES):
+        try:
+            objects.get(other, 0, 1)
+        except (NotFound, StoreDown):
+            continue
+        return True
+    return False

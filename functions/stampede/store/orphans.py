@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.objects import Objects, find
+from stampede.store.objects import Objects, find, gives_others
 from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import Pack, read_rows
 from stampede.store.schema import ALL_TABLES, PackSpec
 from stampede.store.tables import Table
-from stampede.store.verification import gives_others
 
 
 def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:

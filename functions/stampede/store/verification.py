@@ -6,7 +6,6 @@ A lookup verifies what it reads. This reads everything of one object, for repair
 import re
 from collections.abc import Callable
 from hashlib import sha256
-from itertools import islice
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -14,7 +13,7 @@ from isal import isal_zlib
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.ledger import parse_expected
 from stampede.store.merge import is_sorted
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import ObjectInfo, Objects, gives_others
 from stampede.store.pack_kinds import read_named
 from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
@@ -25,7 +24,6 @@ from stampede.store.schema import ALL_TABLES, TableSpec
 
 _NAMED = re.compile(r"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{32})\.parquet")
 _EXPECTED = re.compile(r"expected/.+")
-_PROBES = 3  # other objects that are asked for if one cannot be read
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
 
 
@@ -70,18 +68,6 @@ def unreadable(objects: Objects, info: ObjectInfo) -> bool:
     except StoreDown:
         if not gives_others(objects, info.key):
             raise
-        return True
-    return False
-
-
-def gives_others(objects: Objects, key: str) -> bool:
-    """Whether a store gives any of a few objects other than this. Raises `StoreDown`."""
-    others = (info.key for info in objects.list("") if info.key != key)
-    for other in islice(others, _PROBES):
-        try:
-            objects.get(other, 0, 1)
-        except (NotFound, StoreDown):
-            continue
         return True
     return False
 

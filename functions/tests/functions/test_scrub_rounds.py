@@ -231,6 +231,21 @@ def test_a_round_ends_though_an_object_cannot_be_read(
     assert value(metrics.SCRUB_DAMAGED) == 0
 
 
+def test_a_round_ends_though_two_runs_of_a_table_cannot_be_read(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = open_objects(settings)
+    bad = keys(objects, "tables/cutouts/0000")[:2]
+    assert len(bad) == 2
+    failing = Failing(objects, StoreDown, lambda key, _: key in bad)
+    serve_from(monkeypatch, "open_objects", failing)
+    a_round(settings)
+    assert {key for key, _ in state(settings).left} >= set(bad)
+    serve_from(monkeypatch, "open_objects", objects)
+    scrub_sites(settings)
+    assert value(metrics.SCRUB_DAMAGED) == 0
+
+
 def test_a_store_that_is_down_is_no_damage(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

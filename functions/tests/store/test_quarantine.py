@@ -262,6 +262,19 @@ def test_one_object_that_the_store_does_not_give_costs_only_itself() -> None:
     assert one.quarantined() == {}
 
 
+def test_a_few_objects_that_the_store_does_not_give_cost_only_themselves() -> None:
+    store = MemoryObjects()
+    runs = [Table(store, DETECTIONS).append(many(10, version=n), FIRST) for n in range(12)]
+    for count in (3, 8):
+        bad = runs[-count:]
+        one = Table(Failing(store, StoreDown, lambda key, _, bad=bad: key in bad), DETECTIONS)
+        assert one.lookup(["000003"])["flux"].to_pylist() == [11.0 - count]
+        assert sorted(one.quarantined()) == sorted(bad)
+    one = Table(Failing(store, StoreDown, lambda key, _: key in runs[-9:]), DETECTIONS)
+    with pytest.raises(StoreDown):
+        one.refresh()
+
+
 def test_a_store_that_is_down_is_no_damage() -> None:
     store = MemoryObjects()
     writer = Table(store, DETECTIONS)
