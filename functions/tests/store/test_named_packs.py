@@ -9,6 +9,9 @@ from stampede.store import named_packs
 from stampede.store.memory import MemoryObjects
 from stampede.store.named_packs import FEW_PACKS, NamedPacks
 from stampede.store.objects import ObjectInfo
+from stampede.store.references import check_packs
+from stampede.store.schema import CUTOUT_PACKS
+from tests.support.two_sites import TODAY, put_all
 from tests.support.watched_objects import Forwarding, Watched
 
 
@@ -59,6 +62,19 @@ def test_only_some_listings_are_kept(watched: Watched, monkeypatch: pytest.Monke
         for night in range(60000, 60003):
             assert all(packs.reach(key(night, number)) for number in range(100))
     assert watched.count("list") == 2 * 3 * 51
+
+
+def test_an_audit_asks_only_for_packs_that_rows_name() -> None:
+    objects = MemoryObjects()
+    packs = [put_all(objects, range(2 * n, 2 * n + 2), TODAY - n).key for n in range(5)]
+    for night in range(60000, 60050):
+        objects.put(key(night, 0), b"no row points here")
+    objects.delete(packs[3])
+    watched = Watched(objects)
+    assert check_packs(watched, CUTOUT_PACKS).lost == [packs[3]]
+    assert {each for what, each in watched.calls if what == "head"} == set(packs)
+    listed = {each for what, each in watched.calls if what == "list"}
+    assert listed == {"tables/cutouts/", "checkpoints/cutouts/"}
 
 
 def test_a_pack_that_the_store_cannot_read_is_listed() -> None:
