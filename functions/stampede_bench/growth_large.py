@@ -79,7 +79,7 @@ def large(
         subject, "requests of a look-up, those for indexes too", found.requests, "GET", model
     )
     yield Figure(subject, "read by a look-up", found.read, "KB")
-    yield Figure(subject, "memory after those look-ups", found.memory, "MB", None, MEMORY)
+    yield Figure(subject, "memory after those look-ups", found.memory, "MB", aim=MEMORY)
     flushes = sum(run.flushes for run in size.runs())
     rewritten = sum(run.level * run.flushes for run in size.runs()) / flushes
     yield Figure(subject, "times that compaction has written a row, by the model", rewritten, "x")

@@ -46,7 +46,7 @@ BENCHMARKS = {
         "space", "how much space cutouts take beside gzipped files, and on erasure-coded disks"
     ),
     "growth": Benchmark(
-        "growth", "look-ups, memory, start-up and compaction of tables of up to ten million alerts"
+        "growth", "look-ups, memory, start-up and compaction of tables of up to 10^9 alerts"
     ),
 }
 

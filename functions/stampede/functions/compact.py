@@ -1,9 +1,10 @@
 """compact: merges small runs into larger ones, and small objects of dead letters.
 
 It keeps no state: a pass lists the runs, merges those that are due, writes a checkpoint if many are
-new, and may die at any time.
+new, and may die at any time. Several pods may make passes at once: they share the merges.
 """
 
+import random
 import time
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,7 @@ def compact_tables(settings: Settings) -> None:
             fanout=settings.fanout,
             run_rows=settings.run_rows,
             grace=timedelta(seconds=settings.grace_seconds),
+            turn=random.randrange(1 << 16),  # other pods may compact the same table
         )
         set_metrics(table, report)
         for key, why in report.damaged.items():

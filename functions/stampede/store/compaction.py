@@ -63,6 +63,7 @@ def compact(
     run_rows: int = 4_000_000,
     grace: timedelta = timedelta(minutes=5),
     major: bool = False,
+    turn: int = 0,
     slice_rows: int = SLICE_ROWS,
     progress: Progress = lambda report: None,
 ) -> Report:
@@ -82,6 +83,9 @@ def compact(
         Approximate number of rows of each part of a merged run.
     major
         Merge all live runs into one.
+    turn
+        A number that differs between compactors that run at once: which of several full groups of
+        runs comes first, and at which part a merge begins. Any is right; different ones share work.
     progress
         Called after every part written and every key deleted.
 
@@ -98,10 +102,10 @@ def compact(
     report.damaged |= sweep.holders.damaged
     table.refresh()
     left_out: set[str] = set()  # damaged inputs: they stay out even if they are read again
-    while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major):
+    while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major, turn):
         runs, level = picked
         try:
-            parts = merge(table, runs, level, run_rows, slice_rows, report, progress)
+            parts = merge(table, runs, level, run_rows, slice_rows, report, progress, turn)
             table.include(parts)
             left_out -= {part.key for part in parts}
             if runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
@@ -130,20 +134,29 @@ def merge(
     slice_rows: int,
     report: Report,
     progress: Progress,
+    turn: int = 0,
 ) -> list[RunInfo]:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
-    Returns its parts. Those that are there already are not written again. Every byte of an input is
-    verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not what was
-    written, so that nothing is merged without its rows or with wrong ones.
+    Returns its parts. Those that are there already are not written again, so compactors that begin
+    at different parts (`turn`) share a merge, and each ends with all parts. Every byte of an input
+    that is read is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not
+    what was written, so that nothing is merged without its rows or with wrong ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
     planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
+    count = len(planned.parts)
+    first = turn % count
     merged = []
-    for number, bounds in enumerate(planned.parts):
+    for stream in streams if first else ():
+        stream.skip(planned.parts[first - 1][-1])
+    for number in (*range(first, count), *range(first)):
+        if first and number == 0:
+            streams = [RunStream(table, run) for run in runs]
+        bounds = planned.parts[number]
         key = planned.name(number).key(table.spec.name)
         if part := _find(table, key):
             merged.append(part)
@@ -156,8 +169,7 @@ def merge(
             rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
             report.rows_read += rows.num_rows
             writer.add(sort_unique(rows, table.spec))
-        place = (number, len(planned.parts))
-        data = writer.close(level, planned.inputs, coverage, planned.cuts, place)
+        data = writer.close(level, planned.inputs, coverage, planned.cuts, (number, count))
         merged.append(_put_checked(table, key, data, writer.rows))
         report.rows_written += writer.rows
         report.bytes_written += data.size
@@ -202,25 +214,33 @@ def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> RunInfo:
     return written
 
 
-def _pick(runs: list[Run], fanout: int, run_rows: int, major: bool) -> tuple[list[Run], int] | None:
+def _pick(
+    runs: list[Run], fanout: int, run_rows: int, major: bool, turn: int
+) -> tuple[list[Run], int] | None:
     """The runs to merge next, and the level of the result; None if no level is full.
 
-    The oldest runs of the lowest full level. If a backlog of fanout² small ones has built up, they
-    rise two levels at once: read and written once, not twice.
+    A group of runs of the lowest full level, the oldest if `turn` is 0. If a backlog of fanout²
+    small ones has built up, they rise two levels at once: read and written once, not twice.
     """
     levels: dict[int, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=_order):
         levels[run[0].name.level].append(run)
     for level, of_level in sorted(levels.items()):
-        backlog = of_level[: fanout**2]
-        rows = sum(part.rows for run in backlog for part in run)
-        if len(backlog) == fanout**2 and rows <= run_rows:
+        backlog = _group(of_level, fanout**2, turn)
+        if backlog and sum(part.rows for run in backlog for part in run) <= run_rows:
             return backlog, level + 2
-        if len(of_level) >= fanout:
-            return of_level[:fanout], level + 1
+        if group := _group(of_level, fanout, turn):
+            return group, level + 1
     if major and len(runs) > 1:
         return [run for _, of_level in sorted(levels.items()) for run in of_level], max(levels) + 1
     return None
+
+
+def _group(of_level: list[Run], width: int, turn: int) -> list[Run]:
+    """So many neighbouring runs, of which no two groups share one; none if there are too few."""
+    groups = len(of_level) // width
+    start = turn % groups * width if groups else len(of_level)
+    return of_level[start : start + width]
 
 
 def _order(run: Run) -> tuple[datetime, str]:

@@ -20,4 +20,4 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
         lookup = large[table, "requests of a look-up, those for indexes too"]
         assert 1 <= lookup.value <= 3 * lookup.rival.value
         assert large[table, "read by a look-up"].value > 10
-        assert large[table, "memory after those look-ups"].met
+        assert large[table, "memory after those look-ups"].aimed

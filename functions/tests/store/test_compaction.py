@@ -12,13 +12,14 @@ import pytest
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store import compaction, run_format, tables
-from stampede.store.compaction import Report, compact
+from stampede.store.compaction import Progress, Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.merge import sort_unique
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects
+from stampede.store.runs import RunName
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import many, object_ids
@@ -193,6 +194,65 @@ def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = sort_unique(rows, DETECTIONS)
     assert one.lookup(object_ids(rows)).equals(rows)
     assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
+
+
+class Enough(Exception):
+    """A compactor stops here."""
+
+
+def stop_after(parts: int) -> Progress:
+    def progress(report: Report) -> None:
+        if len(report.written) == parts:
+            raise Enough
+
+    return progress
+
+
+def test_compactors_that_begin_at_different_parts_share_a_merge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One works on parts 1 and on, another wrote 4, 5 and 6 meanwhile: nobody writes one twice."""
+    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
+    store, other = store_at(), store_at()
+    for one in (store, other):
+        rows = fill(Table(one, DETECTIONS), 8, 600)
+    watched = Watched(store)
+    merging = {"run_rows": 500, "slice_rows": 250, "grace": HOUR}
+
+    def second(report: Report) -> None:
+        if len(report.written) == 1:
+            with pytest.raises(Enough):
+                compact(
+                    Table(watched, DETECTIONS), START, turn=4, progress=stop_after(3), **merging
+                )
+
+    report = compact(Table(watched, DETECTIONS), START, turn=1, progress=second, **merging)
+    written = [key for operation, key in watched.calls if operation == "put"]
+    assert len(written) == len(set(written)) == len(report.written) + 3
+    assert [RunName.parse(key).part for key in written[:5]] == [1, 4, 5, 6, 2]
+    assert report.parts_found == 3
+    assert len(written) > 7
+    compact(Table(other, DETECTIONS), START, **merging)
+    assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
+    assert Table(store, DETECTIONS).lookup(object_ids(rows)).equals(rows)
+
+
+@pytest.mark.parametrize("runs", [12, 32])
+def test_compactors_begin_with_different_groups_of_runs(runs: int) -> None:
+    """Of a level with several full groups, or of a backlog that rises two levels at once."""
+    inputs = []
+    for turn in range(2):
+        one = Table(store_at(), DETECTIONS)
+        fill(one, runs, 40)
+        with pytest.raises(Enough):
+            compact(one, START, fanout=4, turn=turn, progress=stop_after(1))
+        one.refresh()
+        inputs.append({name for part in one.runs() for name in part.inputs})
+        for other in (5, 1):
+            compact(one, START, fanout=4, turn=other)
+        assert len(one.coverage()) == runs
+    assert inputs[0]
+    assert not inputs[0] & inputs[1]
 
 
 def test_an_abandoned_half_written_run_is_deleted() -> None:

@@ -65,6 +65,7 @@ class Protocol(RuleBasedStateMachine):
         self.store = OneContentPerName(lambda: self.now)
         self.rows: list[Row] = []
         self.offsets: set[int] = set()
+        self.turn = 0
         self.appended: list[tuple[list[Row], list[int]]] = []
         self.reader = Table(self.store, DETECTIONS, threads=1)
         self.snapshot: list[Row] = []
@@ -186,6 +187,7 @@ class Protocol(RuleBasedStateMachine):
         self.offsets.update(offsets)
 
     def _compact(self, objects: Objects, grace: timedelta, run_rows: int, major: bool) -> Report:
+        self.turn += 1
         return compact(
             Table(objects, DETECTIONS, threads=1),
             self.now,
@@ -194,6 +196,7 @@ class Protocol(RuleBasedStateMachine):
             slice_rows=3,
             grace=grace,
             major=major,
+            turn=self.turn,
         )
 
     def _check(self, one: Table) -> None:

@@ -189,6 +189,7 @@ class Processes:
                 slice_rows=3,
                 grace=self.chance.choice(self._graces),
                 major=major,
+                turn=self.chance.randrange(4),
             )
 
     def _next_batch(self) -> list[int]:
