@@ -27,6 +27,7 @@ from stampede_bench import synthetic
 from stampede_bench.bucket import open_bucket
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.growth_compactors import shared
 from stampede_bench.growth_large import large
 from stampede_bench.growth_lookups import Indexes, lookups, resident
 from stampede_bench.servers import servers
@@ -74,6 +75,7 @@ def measure(context: Context) -> Iterator[Figure]:
             count = context.scaled(300, 60, least=10)
             yield from large(settings, spec, alerts, rows, count)
     yield from rewritten(context)
+    yield from shared(context)
 
 
 def figures(

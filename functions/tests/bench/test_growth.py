@@ -1,5 +1,7 @@
 import pytest
 
+from stampede_bench.growth_compactors import SUBJECT as COMPACTORS
+
 
 @pytest.mark.usefixtures("ceph_packages")
 def test_growth_takes_the_requests_of_its_model(measure) -> None:
@@ -9,6 +11,10 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
     for figure in requests:
         assert figure.value == pytest.approx(figure.rival.value, rel=0.3)
     assert 0.3 < found["bytes rewritten per byte stored", "after 64 flushes"].value < 2.5
+    for count in (1, 2, 4):
+        written = found[COMPACTORS, f"by {count}, parts written"]
+        assert written.rival.value <= written.value
+        assert written.value < count * written.rival.value or count == 1
     large = {
         (subject.partition(" ")[0], name): figure
         for (subject, name), figure in found.items()
