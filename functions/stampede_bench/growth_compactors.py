@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stampede.settings import Settings
 from stampede.store.compaction import compact
-from stampede.store.directory import DirectoryObjects
+from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from stampede_bench import synthetic
@@ -31,7 +31,7 @@ def shared(context: Context) -> Iterator[Figure]:
         list(pool.map(time.sleep, [0.5] * max(COMPACTORS)))  # all of them are started
         for count in COMPACTORS:
             place = context.scratch / f"compactors-{count}"
-            table = Table(DirectoryObjects(place), DETECTIONS)
+            table = table_in(place)
             for number in range(fanout):
                 table.append(*synthetic.flush(number, alerts, 10 * alerts))
             begin = time.perf_counter()
@@ -50,8 +50,13 @@ def shared(context: Context) -> Iterator[Figure]:
 
 def merge(place: Path, run_rows: int, turn: int) -> int:
     """Compact the table in a directory; the number of parts that this compactor wrote."""
-    table = Table(DirectoryObjects(place), DETECTIONS)
+    table = table_in(place)
     report = compact(
         table, datetime.now(UTC), run_rows=run_rows, slice_rows=run_rows // 2, turn=turn
     )
     return len(report.written)
+
+
+def table_in(place: Path) -> Table:
+    """The table in a directory."""
+    return Table(open_objects(Settings(store=f"file://{place.absolute()}")), DETECTIONS)
