@@ -27,8 +27,18 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench.counting_store import CountingStore
 from tests.support.receiver import Receiver
-from tests.support.two_sites import TODAY, environment, put_all, put_pack
+from tests.support.two_sites import (
+    TODAY,
+    all_same,
+    environment,
+    put_all,
+    put_pack,
+    second_ceph,
+    sites,
+)
 from tests.support.watched_objects import Forwarding
+
+__all__ = ["second_ceph", "sites"]  # fixtures
 
 STEPS = "restore-packs-thumbnails-replica"
 NIGHTS = [TODAY - days for days in (100, 90, 80, 70, 60, 50)]
@@ -336,6 +346,48 @@ def test_events_of_old_nights_are_sent_before_the_next_nights_have_their_turn(
             assert len(broker.requests) == most
             state = round_state.load(first, "thumbnails")
             assert (state and state.after) == (after and f"packs/{after}/")
+
+
+def test_a_pass_that_is_aborted_is_made_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Aborted(BaseException):
+        pass
+
+    def abort(*_: object) -> None:
+        raise Aborted
+
+    first = open_objects(settings)
+    a_pass(settings)
+    before = states(first)
+    monkeypatch.setattr(Reconciler, "_delete_leftovers", abort)
+    with pytest.raises(Aborted):
+        Reconciler(settings).run()
+    assert states(first) == before
+
+
+@pytest.mark.integration
+def test_rounds_over_two_cephs(sites: Settings) -> None:
+    chosen = {"grace_seconds": 0, "reconcile_keys": 2, "reconcile": "restore,packs,replica"}
+    settings = Settings(**(sites.model_dump(exclude_unset=True) | chosen))
+    first, second = open_objects(settings), open_replica(settings)
+    for number, night in enumerate([*NIGHTS, TODAY]):
+        put_all(first, range(2 * number, 2 * number + 2), night)
+    Reconciler(settings).run(everything=True)
+    assert all_same(settings)
+    lost, damaged = pack_of(first, NIGHTS[1]), pack_of(second, NIGHTS[4])
+    first.delete(lost)
+    second.put(damaged, b"x" + second.get(damaged)[1:])
+    alone = put_pack(first, range(100, 102), NIGHTS[5]).key
+    found = [a_pass(settings) for _ in range(len(NIGHTS) + 1)]
+    kinds = {each.key: each.kind for of_pass in found for each in of_pass}
+    assert (kinds[lost], kinds[damaged], alone in kinds) == ("lost", "damaged", True)
+    assert (
+        max(len({each.key for each in of_pass} & {lost, damaged, alone}) for of_pass in found) == 1
+    )
+    for key in states(first):
+        first.delete(key)
+    assert all_same(settings)
 
 
 # -- what operators see

@@ -1,7 +1,10 @@
 """The folders of nights: found without listing what is in them, and listed in a few requests."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from stampede.store.memory import MemoryObjects
-from stampede.store.night_folders import NightFolders, night_of_folder, walk
+from stampede.store.night_folders import NightFolders, folder_of, night_of_folder, walk
 from tests.support.watched_objects import Watched
 
 OTHERS = [
@@ -46,6 +49,46 @@ def test_chosen_nights_and_everything_outside_of_nights_in_key_order() -> None:
     assert [info.key for info in folders.list(objects, chosen)] == sorted(expected)
     packs = [info.key for info in folders.list(objects, chosen, "packs/")]
     assert packs == [key for key in sorted(expected) if key.startswith("packs/")]
+
+
+SEGMENTS = [
+    "alerts",
+    "packs",
+    "thumbnails",
+    "tables",
+    "60000",
+    "60001",
+    "6000",
+    "-7",
+    "a",
+    "60000!",
+]
+KEYS = st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=5).map("/".join)
+
+
+@given(st.sets(KEYS, max_size=40), st.sets(KEYS, max_size=10), st.data())
+def test_any_keys_are_listed_in_order_and_by_their_nights(
+    names: set[str], others: set[str], data: st.DataObject
+) -> None:
+    """Whatever keys two sites have: each lists its own, of the nights that both know."""
+    first, second = MemoryObjects(), MemoryObjects()
+    for site, of_site in ((first, names), (second, names | others)):
+        for key in of_site:
+            site.put(key, b"x")
+    folders = NightFolders(walk(first) | walk(second))
+    chosen = {folder for folder in folders.nights if data.draw(st.booleans())}
+    for site in (first, second):
+        for prefix in ("", "packs/"):
+            listed = [info.key for info in folders.list(site, chosen, prefix)]
+            assert listed == [
+                info.key
+                for info in site.list(prefix)
+                if not folder_of(info.key) or folder_of(info.key) in chosen
+            ]
+        some = sorted(chosen)
+        fitting = folders.fitting([site], some, 3)
+        count = sum(folder_of(info.key) in some[:fitting] for info in site.list(""))
+        assert count <= 3 or fitting == 1
 
 
 def test_a_night_that_appears_later_does_not_break_the_order() -> None:
