@@ -59,7 +59,9 @@ class Connection:
         self._reads_back = reads_back
         self._scheduler = world.scheduler
         self.honest = True
-        """Whether every listing was complete and current since this was last set."""
+        """Whether, since this was last set, every listing was complete and current, and no object
+        failed twice in turn: a table leaves that out, and says so."""
+        self._failed: set[tuple[str, str]] = set()
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
         data = bytes(data)
@@ -122,7 +124,10 @@ class Connection:
         self._actor.pause(operation, key)
         if self._happens(self._faults.before):
             self._log(operation, key, "failed")
+            self.honest &= (operation, key) not in self._failed
+            self._failed.add((operation, key))
             raise StoreDown(f"simulated: {operation} failed")
+        self._failed.discard((operation, key))
         try:
             answer = read()
         except NotFound:
