@@ -21,7 +21,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.functions.decoding import SpoolFile
 from stampede.settings import Settings
-from stampede.store import pack_images, packs, parquet_writer, run_format
+from stampede.store import pack_images, packs, parquet_writer, run_writer
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
@@ -132,7 +132,7 @@ def no_checksums() -> Iterator[None]:
         patch.object(pq, "ParquetWriter", Writer),
         patch.object(pq, "ParquetFile", File),
         patch.object(packs, "seal", sealed),
-        patch.object(run_format, "seal", sealed),
+        patch.object(run_writer, "seal", sealed),
         patch.object(parquet_writer, "isal_zlib", none),
         patch.object(pack_images, "isal_zlib", none),
     ):

@@ -19,7 +19,7 @@ from stampede.alerts.columns import KINDS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.reader import RunReader
-from stampede.store.run_format import RunWriter
+from stampede.store.run_writer import RunWriter
 from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede_bench.counting_store import CountingStore

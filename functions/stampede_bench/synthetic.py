@@ -4,6 +4,7 @@ The runs that compaction leaves are like the digits of a number: after n flushes
 on level l, each of fanout^l flushes, is the l-th digit of n in base `fanout`.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import pyarrow as pa
 from stampede.alerts.columns import KINDS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
-from stampede.store.run_format import RunWriter
+from stampede.store.run_writer import RunWriter
 from stampede.store.runs import RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
 
@@ -83,6 +84,15 @@ def random_id(spec: TableSpec, alerts: int, random: Random) -> int | str:
     if spec is CUTOUTS:
         return FIRST_ALERT + APART * random.randrange(alerts // FLUSH * FLUSH)
     return str(FIRST_OBJECT + random.randrange(max(1, alerts // ALERTS)))
+
+
+def runs_with_an_id(spec: TableSpec, alerts: int, fanout: int) -> float:
+    """The expected number of runs that have rows of a random id."""
+    if spec is CUTOUTS:
+        return 1.0
+    objects = max(1, alerts // ALERTS)
+    rows = (run.flushes * FLUSH * POINTS for run in shape(alerts // FLUSH, fanout))
+    return sum(1 - math.exp(-count / objects) for count in rows)
 
 
 def cutouts(first: int, end: int, objects: int) -> "Slices":

@@ -104,6 +104,12 @@ def end_of_footer(key: str, tail: bytes) -> bytes | None:
     return tail[pair:]
 
 
+def start_of_pairs(footer: bytes) -> int | None:
+    """Where the list of a footer's pairs begins; None if it does not begin with the checksum."""
+    pair = footer.rfind(_PAIR)
+    return pair - 2 if pair >= 2 else None  # a list of up to 14 has a head of two bytes
+
+
 def write(rows: pa.Table, metadata: dict[str, str] | None = None, **options: Any) -> pa.Buffer:
     """`rows` as a Parquet file with checksums; `options` as those of `pq.ParquetWriter`."""
     sink = pa.BufferOutputStream()

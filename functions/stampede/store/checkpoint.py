@@ -15,9 +15,11 @@ import pyarrow as pa
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS, open_file, read_file, write
 from stampede.store.coverage import Coverage
+from stampede.store.filters import Filter
 from stampede.store.objects import ObjectInfo
-from stampede.store.runs import RunInfo, RunName, digest
+from stampede.store.runs import RunInfo, RunName, digest, live
 from stampede.store.schema import TableSpec
+from stampede.store.sections import Sections
 
 CHECKPOINTS = "checkpoints/"
 _KEY = re.compile(rf"{CHECKPOINTS}(?P<table>\w+)/\d{{10}}-[0-9a-f]{{32}}\.parquet")
@@ -55,6 +57,8 @@ def columns(spec: TableSpec) -> pa.Schema:
             pa.field("first", leading),
             pa.field("last", leading),
             pa.field("body_crc32", pa.string()),
+            pa.field("filter", pa.binary()),
+            pa.field("sections", pa.string()),
         ]
     )
 
@@ -64,11 +68,14 @@ def write_checkpoint(
 ) -> tuple[str, pa.Buffer]:
     """Key and bytes of a checkpoint; that of the greatest number is the newest.
 
-    All parts of a run have the same coverage: the first of them has it here.
+    All parts of a run have the same coverage: the first of them has it here. Only live parts have
+    their filter, since a backlog may have ten thousand others.
     """
     rows = []
     coverages: dict[str, Coverage] = {}
-    for part in sorted(parts, key=lambda part: part.key):
+    parts = sorted(parts, key=lambda part: part.key)
+    asked = {part.key for run in live(parts) for part in run}
+    for part in parts:
         info, run = part.object, part.name.run
         rows.append(
             {
@@ -82,6 +89,8 @@ def write_checkpoint(
                 "first": part.first,
                 "last": part.last,
                 "body_crc32": part.body_crc32,
+                "filter": part.filter.data if part.filter and info.key in asked else None,
+                "sections": part.sections.text if part.sections else None,
             }
         )
         coverages[run] = part.coverage
@@ -106,6 +115,8 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
                 raise Damaged(f"{key} names {row['key']!r}, which is no part of a run")
             if row["coverage"] is not None:
                 coverages[name.run] = Coverage.from_json(row["coverage"])
+            # Earlier checkpoints have neither: such a part is asked for every key.
+            bits, sections = row.get("filter"), row.get("sections")
             parts[row["key"]] = RunInfo(
                 name,
                 ObjectInfo(row["key"], row["size"], row["etag"], row["modified"]),
@@ -115,6 +126,8 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
                 row["first"],
                 row["last"],
                 row["body_crc32"],
+                Filter(bits) if bits else None,
+                Sections(sections, row["last"], spec) if sections else None,
             )
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None

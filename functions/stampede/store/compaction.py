@@ -19,8 +19,8 @@ from stampede.store.listing import VANISHED
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
 from stampede.store.objects import find
-from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import DamagedPart, RunStream, check_digest
+from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, live
 from stampede.store.sweep import Sweep
 from stampede.store.tables import Table

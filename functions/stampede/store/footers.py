@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.store.checked_parquet import end_of_footer
+from stampede.store.checked_parquet import end_of_footer, start_of_pairs
 from stampede.store.thrift import varint
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
@@ -42,7 +42,7 @@ def run_metadata(key: str, tail: bytes, schema: pa.Schema) -> pq.FileMetaData | 
     if start < 2:
         return None
     try:
-        return metadata_of(_empty(schema) + tail[start - 2 :])  # the list's own two bytes too
+        return metadata_of(_empty(schema)[0] + tail[start - 2 :])  # the list's own two bytes too
     except (pa.ArrowException, OSError):
         return None  # the columns are counted once more behind the metadata
 
@@ -59,24 +59,18 @@ class Descriptions:
     """
 
     def __init__(self, footer: bytes, metadata: pq.FileMetaData) -> None:
-        count = metadata.num_row_groups
-        starts = _description_starts(footer, metadata)
         self._parsed: pq.FileMetaData | None = None  # if the footer cannot be taken apart
         self._blocks: list[_Block] = []
-        if len(starts) != count:
+        taken = _take_apart(footer, metadata)
+        if taken is None:
             self._parsed = metadata
             return
-        if not count:
-            return
-        header = _LIST + _list_of(count)
-        if not footer.endswith(header, 0, starts[0]):  # written by another program
-            self._parsed = metadata
-            return
-        self._head = footer[: starts[0] - len(header)] + _LIST + _list_of(1)
-        ends = [*starts[1:], len(footer)]  # the run's metadata follows the last description
-        for first in range(0, count, _TOGETHER):
-            start, end = starts[first], ends[min(first + _TOGETHER, count) - 1]
-            bounds = np.array([*starts[first : first + _TOGETHER], end]) - start
+        self._head = taken.head + _LIST + _list_of(1)
+        starts = taken.starts
+        for first in range(0, metadata.num_row_groups, _TOGETHER):
+            end = starts[min(first + _TOGETHER, metadata.num_row_groups)]
+            start, bounds = starts[first], np.array([*starts[first : first + _TOGETHER], end])
+            bounds -= start
             packed = pa.compress(footer[start:end], "zstd", asbytes=True)
             self._blocks.append(_Block(packed, bounds.astype(np.int32)))
 
@@ -95,6 +89,43 @@ class Descriptions:
         start, end = block.bounds[group % _TOGETHER :][:2].tolist()
         pieces = pa.decompress(block.packed, int(block.bounds[-1]), "zstd", asbytes=True)
         return metadata_of(self._head + pieces[start:end] + _END), 0
+
+
+def partial_footers(footer: bytes, schema: pa.Schema, together: int) -> list[bytes]:
+    """For every `together` row groups a footer with the descriptions of these alone.
+
+    It is without the run's metadata, and its number of rows is that of the whole part. Empty if the
+    footer cannot be taken apart.
+    """
+    metadata = metadata_of(footer)
+    taken, end_of_groups = _take_apart(footer, metadata), start_of_pairs(footer)
+    if taken is None or end_of_groups is None:
+        return []
+    starts = [*taken.starts[:-1], end_of_groups]
+    found = []
+    for first in range(0, metadata.num_row_groups, together):
+        end = min(first + together, metadata.num_row_groups)
+        groups = footer[starts[first] : starts[end]]
+        found.append(taken.head + _LIST + _list_of(end - first) + groups + _empty(schema)[1])
+    return found
+
+
+class _Pieces(NamedTuple):
+    head: bytes  # up to the list of row groups
+    starts: list[int]  # of their descriptions, and of what follows the last one
+
+
+def _take_apart(footer: bytes, metadata: pq.FileMetaData) -> _Pieces | None:
+    """Where the pieces of a footer are; None if another program wrote it."""
+    starts, count = _description_starts(footer, metadata), metadata.num_row_groups
+    if len(starts) != count:
+        return None
+    if not count:
+        return _Pieces(b"", [len(footer)])
+    header = _LIST + _list_of(count)
+    if not footer.endswith(header, 0, starts[0]):
+        return None
+    return _Pieces(footer[: starts[0] - len(header)], [*starts, len(footer)])
 
 
 class _Block(NamedTuple):
@@ -122,11 +153,12 @@ def _list_of(count: int) -> bytes:
 
 
 @lru_cache
-def _empty(schema: pa.Schema) -> bytes:
-    """The footer of a file without rows, up to its empty list of row groups."""
+def _empty(schema: pa.Schema) -> tuple[bytes, bytes]:
+    """The footer of a file without rows: up to its empty list of row groups, and the rest."""
     sink = pa.BufferOutputStream()
     pq.ParquetWriter(sink, schema.remove_metadata(), version="2.6", store_schema=False).close()
     data = sink.getvalue().to_pybytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     no_groups = _LIST + _list_of(0)
-    return footer[: footer.rindex(no_groups) + len(no_groups)]
+    end = footer.rindex(no_groups) + len(no_groups)
+    return footer[:end], footer[end:]

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 
 from stampede.errors import Damaged, StoreDown
 from stampede.store.cache import Cache
@@ -16,9 +17,17 @@ from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.range_file import MemoryRange
-from stampede.store.run_format import RunIndex, parse_footer, parse_index, with_columns
+from stampede.store.run_format import (
+    RunIndex,
+    parse_footer,
+    parse_index,
+    parse_section,
+    with_columns,
+)
 from stampede.store.runs import RunInfo
 from stampede.store.schema import TableSpec
+
+log = structlog.get_logger()
 
 MIB = 1 << 20
 # Most bytes of adjacent row groups that one GET fetches.
@@ -64,30 +73,42 @@ class RunReader:
             self._cache_index(run, footer)
             return run
 
-    def index(self, run: RunInfo) -> RunIndex:
-        """The part's row groups. Raises `NotFound`, `StoreDown`, `Damaged`."""
-        index: RunIndex | None = self.cache.get(_cached("index", run))
-        if index is None:
-            with _parquet(run.key):
-                index = self._cache_index(run, self._footer(run.object))
-        return index
+    def index(self, run: RunInfo, section: int | None = None) -> RunIndex:
+        """The part's row groups, or those of a section; all of them if the section is damaged.
 
-    def has_index(self, run: RunInfo) -> bool:
-        """Whether the cache has the part's index."""
-        return self.cache.holds(_cached("index", run))
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        index: RunIndex | None = self.cache.get(_cached("index", run, section))
+        if index is not None:
+            return index
+        if section is not None:
+            return self._cache_section(run, section)
+        with _parquet(run.key):
+            return self._cache_index(run, self._footer(run.object))
 
-    def open(self, run: RunInfo) -> "RunFile":
-        """A part to read row groups from. Raises `NotFound`, `StoreDown`, `Damaged`."""
-        return RunFile(self.objects, run, self.index(run), self.spec)
+    def has_index(self, run: RunInfo, section: int | None = None) -> bool:
+        """Whether the cache has the part's index, or that of a section."""
+        return self.cache.holds(_cached("index", run, section))
 
-    def read(self, run: RunInfo, groups: Sequence[int]) -> "list[Block]":
+    def open(self, run: RunInfo, section: int | None = None) -> "RunFile":
+        """A part, or a section of it, to read row groups from.
+
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        return RunFile(self.objects, run, self.index(run, section), self.spec)
+
+    def read(
+        self, run: RunInfo, groups: Sequence[int], section: int | None = None
+    ) -> "list[Block]":
         """The rows of each of `groups`, ascending, from the cache if they are there.
+
+        `section` is that of all of them, if it is known.
 
         Raises `NotFound`, `StoreDown`, `Damaged`.
         """
         cached = {group: self.cache.get(_cached(group, run)) for group in groups}
         if missing := [group for group, rows in cached.items() if rows is None]:
-            file = self.open(run)
+            file = self.open(run, section)
             for group, block in file.fetch(missing):
                 # Cache decoded rows, though they take four times the memory: decoding at each
                 # lookup took half the time of `read` (`stampede bench read`).
@@ -105,6 +126,27 @@ class RunReader:
         index = parse_index(run, footer, self.spec)
         self.cache.put(_cached("index", run), index, index.nbytes)
         return index
+
+    def _cache_section(self, run: RunInfo, number: int) -> RunIndex:
+        try:
+            try:
+                index = self._section(run, number)
+            except Damaged:  # once more: the network may have been to blame
+                index = self._section(run, number)
+        except Damaged as error:  # no row is lost: the footer describes all row groups
+            log.error("damaged", key=run.key, why=error.message)
+            index = self.index(run)
+        self.cache.put(_cached("index", run, number), index, index.nbytes)
+        return index
+
+    def _section(self, run: RunInfo, number: int) -> RunIndex:
+        """A section of a part, by one GET."""
+        if run.sections is None:
+            raise ValueError(f"{run.key} has no sections")
+        place = run.sections.listed[number]
+        data = self.objects.get(run.key, place.start, place.length)
+        with _parquet(run.key):
+            return parse_section(run, number, data, self.spec)
 
     def _footer(self, info: ObjectInfo) -> bytes:
         """A footer's bytes, by one GET, or by two if it is longer than usual."""
@@ -168,7 +210,7 @@ class RunFile:
     @property
     def numbers(self) -> range:
         """The numbers of its row groups."""
-        return range(len(self.index.rows))
+        return self.index.numbers
 
     def read(self, groups: Sequence[int]) -> list[pa.Table]:
         """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
@@ -176,32 +218,32 @@ class RunFile:
 
     def fetch(self, groups: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Number and bytes of each of `groups`, ascending; one GET fetches adjacent ones."""
-        starts, ends = self.index.starts, self.index.ends
         for adjacent in adjacent_groups(self.index, groups):
-            start, end = int(starts[adjacent[0]]), int(ends[adjacent[-1]])
+            start, end = self.index.extent(adjacent[0])[0], self.index.extent(adjacent[-1])[1]
             data = self._objects.get(self.run.key, start, end - start)
             if len(data) != end - start:
                 raise ChangedObject(f"{self.run.key} is shorter than its footer says")
             for group in adjacent:
-                yield group, data[int(starts[group]) - start : int(ends[group]) - start]
+                first, last = self.index.extent(group)
+                yield group, data[first - start : last - start]
 
     def decode(self, group: int, block: bytes) -> pa.Table:
         """The rows of a row group from its bytes. Raises `Damaged`."""
-        source = MemoryRange(block, int(self.index.starts[group]), self.run.object.size)
-        metadata, number = self.index.descriptions.of(group)
+        source = MemoryRange(block, self.index.extent(group)[0], self.run.object.size)
+        metadata, number = self.index.metadata_of(group)
         with _parquet(self.run.key):
             file = pq.ParquetFile(
                 source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
             )
             rows = file.read_row_group(number, use_threads=False)
-            if rows.num_rows != self.index.rows[group]:
+            if rows.num_rows != self.index.rows_of(group):
                 raise Damaged(f"{self.run.key} does not have the rows that its footer says")
         return with_columns(rows, self._spec, self.run.key)
 
 
-def _cached(what: int | str, run: RunInfo) -> tuple:
-    """The cache's name of a row group, or of the index, of a part. A mended part is another."""
-    return what, run.key, run.object.etag
+def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple:
+    """The cache's name of a row group, or of an index, of a part. A mended part is another."""
+    return what, run.key, run.object.etag, section
 
 
 @contextmanager
@@ -219,7 +261,7 @@ def adjacent_groups(index: RunIndex, groups: Sequence[int]) -> list[list[int]]:
         if (
             fetches
             and fetches[-1][-1] == group - 1
-            and index.ends[group] - index.starts[fetches[-1][0]] <= GET_BYTES
+            and index.extent(group)[1] - index.extent(fetches[-1][0])[0] <= GET_BYTES
         ):
             fetches[-1].append(group)
         else:

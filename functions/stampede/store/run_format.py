@@ -1,46 +1,40 @@
-"""Writes a part of a run, and parses its footer. docs/store.md describes the format."""
+"""Parses the footer of a part of a run, and its index. docs/store.md describes the format."""
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.errors import Damaged
-from stampede.store.checked_parquet import (
-    BODY,
-    BODY_PLACEHOLDER,
-    PARQUET_ERRORS,
-    PLACEHOLDER,
-    check_footer,
-    check_format,
-    seal,
-)
+from stampede.store.checked_parquet import BODY, PARQUET_ERRORS, check_footer, check_format
 from stampede.store.coverage import COVERAGE, Coverage
+from stampede.store.filters import Filter, Wanted
 from stampede.store.footers import Descriptions, metadata_of
-from stampede.store.keys import bounds, overlapping
+from stampede.store.keys import between, bounds, overlapping
 from stampede.store.objects import ObjectInfo
 from stampede.store.runs import RunInfo, RunName
 from stampede.store.schema import TableSpec
+from stampede.store.sections import Sections, open_section
 
 MAGIC = 4  # bytes at the beginning of a Parquet file
-# Rows per row group: what one lookup fetches and decodes, 60 to 140 KB in 0.2 ms.
-GROUP_ROWS = 2000
 _TABLE, _CUTS, _PART = b"stampede.table", b"stampede.cuts", b"stampede.part"
+FILTER, SECTIONS = b"stampede.filter", b"stampede.sections"
 _KEYS = (b"stampede.inputs", b"stampede.rows", b"stampede.first", b"stampede.last")
 
 
 @dataclass(frozen=True, eq=False)
 class RunIndex:
-    """The row groups of one part: all arrays of shape (row groups,).
+    """Row groups of one part, all of them or those of a section: arrays of shape (row groups,).
 
-    `firsts` and `lasts` bound the leading keys, as `keys.bounds` returns them: they are the least
-    and the greatest key, unless these are too long;
-    `starts` and `ends` are byte offsets in the file; `rows` are numbers of rows; `descriptions`
-    is for decoding.
+    `first` is the number of the first of them in the part. `firsts` and `lasts` bound the leading
+    keys, as `keys.bounds` returns them: they are the least and the greatest key, unless these are
+    too long; `starts` and `ends` are byte offsets in the file; `rows` are numbers of rows;
+    `descriptions` is for decoding. `filter` is that of the keys of a section.
     """
 
     firsts: np.ndarray
@@ -49,16 +43,42 @@ class RunIndex:
     ends: np.ndarray
     rows: np.ndarray
     descriptions: Descriptions
+    first: int = 0
+    filter: Filter | None = None
 
     @property
     def nbytes(self) -> int:
         """Memory taken."""
         arrays = self.firsts.nbytes + self.lasts.nbytes + 3 * self.rows.nbytes
-        return arrays + self.descriptions.nbytes
+        bits = len(self.filter.data) if self.filter else 0
+        return arrays + self.descriptions.nbytes + bits
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of these row groups in the part."""
+        return range(self.first, self.first + len(self.rows))
+
+    def extent(self, group: int) -> tuple[int, int]:
+        """The bytes of the file at which a row group starts and ends."""
+        return int(self.starts[group - self.first]), int(self.ends[group - self.first])
+
+    def rows_of(self, group: int) -> int:
+        """The number of rows of a row group."""
+        return int(self.rows[group - self.first])
+
+    def metadata_of(self, group: int) -> tuple[pq.FileMetaData, int]:
+        """File metadata that describes a row group, and the group's number in that metadata."""
+        return self.descriptions.of(group - self.first)
+
+    def within(self, groups: Sequence[int], wanted: Wanted) -> Wanted:
+        """Those of `wanted` that the row groups from the first to the last of `groups` may hold."""
+        first, last = self.firsts[groups[0] - self.first], self.lasts[groups[-1] - self.first]
+        return wanted.part(between(wanted.places, first, last))
 
     def ends_of(self, group: int) -> tuple[int | str, int | str | None]:
         """Leading keys between which all rows of a row group lie; None is without bound."""
-        first, last = self.firsts[group].item(), self.lasts[group].item()
+        place = group - self.first
+        first, last = self.firsts[place].item(), self.lasts[place].item()
         if not isinstance(first, bytes):
             return first, last
         # numpy drops NULs at the end, and a bound of a very long key is no string.
@@ -66,67 +86,7 @@ class RunIndex:
 
     def groups(self, wanted: np.ndarray) -> np.ndarray:
         """Numbers of the row groups that may hold any of `wanted`, which is sorted."""
-        return overlapping(self.firsts, self.lasts, wanted)
-
-
-class RunWriter:
-    """Writes one part of a run into memory."""
-
-    def __init__(self, spec: TableSpec) -> None:
-        self.rows = 0
-        self._ends: list[int | str] = []
-        self._spec = spec
-        self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            spec.schema.remove_metadata(),
-            version="2.6",
-            compression="LZ4",
-            # Numbers hardly repeat, and a dictionary would take -0.0 for 0.0.
-            use_dictionary=[f.name for f in spec.schema if pa.types.is_string(f.type)],
-            write_statistics=[spec.leading],
-            store_schema=False,
-            write_page_checksum=True,
-        )
-
-    def add(self, rows: pa.Table) -> None:
-        """Append `rows`, which sort after all rows added before."""
-        if rows.num_rows:
-            self._writer.write_table(rows, row_group_size=GROUP_ROWS)
-            self.rows += rows.num_rows
-            leading = rows[self._spec.leading]
-            self._ends = [*self._ends[:1], leading[0].as_py(), leading[-1].as_py()]
-
-    def close(
-        self,
-        level: int,
-        inputs: Sequence[str],
-        coverage: Coverage,
-        cuts: str | None = None,
-        part: tuple[int, int] = (0, 1),
-    ) -> pa.Buffer:
-        """Write the footer, and return the bytes of the file.
-
-        `cuts` is the digest of the cuts of a merged run, and `part` the number of this part and
-        that of all parts: a reader holds the part to its name by them.
-        """
-        metadata: dict[str, Any] = {
-            "level": level,
-            "table": self._spec.name,
-            "inputs": list(inputs),
-            "rows": self.rows,
-            "first": self._ends[0] if self._ends else None,
-            "last": self._ends[-1] if self._ends else None,
-        }
-        if cuts is not None:
-            metadata |= {"cuts": cuts, "part": part}
-        footer = {f"stampede.{name}": json.dumps(value) for name, value in metadata.items()}
-        if level:
-            footer |= BODY_PLACEHOLDER
-        footer[COVERAGE.decode()] = coverage.to_json()
-        self._writer.add_key_value_metadata(PLACEHOLDER | footer)
-        self._writer.close()
-        return seal(self._sink.getvalue())
+        return overlapping(self.firsts, self.lasts, wanted) + self.first
 
 
 def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -> RunInfo:
@@ -143,7 +103,13 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
         coverage = Coverage.from_json(pairs[COVERAGE])
         body = pairs[BODY.encode()].decode() if BODY.encode() in pairs else None
-        run = RunInfo(name, info, tuple(map(str, inputs)), coverage, rows, first, last, body)
+        bits = Filter(b64decode(json.loads(pairs[FILTER]))) if FILTER in pairs else None
+        sections = _sections(pairs, last, spec)
+        run = RunInfo(
+            name, info, tuple(map(str, inputs)), coverage, rows, first, last, body, bits, sections
+        )
+        if sections and not sections.listed:
+            raise ValueError("no section is listed")
         named = _as_named(pairs, run, spec)
     except (*PARQUET_ERRORS, AttributeError):
         raise Damaged(f"{info.key} does not have the footer of a run") from None
@@ -168,6 +134,14 @@ def _as_named(pairs: Mapping[bytes, bytes], run: RunInfo, spec: TableSpec) -> bo
     return name == RunName.merged(name.level, run.inputs, cuts, part, parts)
 
 
+def _sections(
+    pairs: Mapping[bytes, bytes], last: int | str | None, spec: TableSpec
+) -> Sections | None:
+    if SECTIONS not in pairs or last is None:
+        return None
+    return Sections(pairs[SECTIONS].decode(), last, spec)
+
+
 def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     """Where a part's row groups lie and which leading keys they hold.
 
@@ -176,6 +150,57 @@ def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     """
     metadata = metadata_of(footer)
     check_footer(run.key, footer, metadata)
+    groups = _row_groups(metadata)
+    firsts, lasts = groups.firsts, groups.lasts
+    if groups.rows.sum() != run.rows or (firsts and not _agree(run, firsts[0], lasts[-1])):
+        raise Damaged(f"{run.key} does not have the rows that its footer says")
+    # Row groups follow each other from the magic number to the sections or the footer.
+    # The footer says where these are, since an earlier checkpoint does not.
+    sections = _sections(metadata.metadata, run.last, spec)
+    end = run.object.size - 8 - len(footer) - (sections.length if sections else 0)
+    if not np.array_equal(np.append(groups.starts, end), np.append(MAGIC, groups.ends)):
+        raise Damaged(f"{run.key} is cut short, or its footer is that of another file")
+    return groups.as_index(Descriptions(footer, metadata), run.first, run.last, spec)
+
+
+def parse_section(run: RunInfo, number: int, data: bytes, spec: TableSpec) -> RunIndex:
+    """The index of a section from its bytes.
+
+    Raises `Damaged` if they do not have their checksum, and one of `PARQUET_ERRORS` if they are
+    none.
+    """
+    if run.sections is None:
+        raise ValueError(f"{run.key} has no sections")
+    section = run.sections.listed[number]
+    footer, bits = open_section(run.key, section, data)
+    metadata = metadata_of(footer)
+    index = _row_groups(metadata).as_index(
+        Descriptions(footer, metadata), section.key, run.sections.last_key(number), spec
+    )
+    return replace(index, first=section.group, filter=bits)
+
+
+class _RowGroups(NamedTuple):
+    firsts: list[int | str | None]  # None is unknown: Arrow drops the statistics of long keys
+    lasts: list[int | str | None]
+    starts: np.ndarray
+    ends: np.ndarray
+    rows: np.ndarray
+
+    def as_index(
+        self,
+        descriptions: Descriptions,
+        first: int | str | None,
+        last: int | str | None,
+        spec: TableSpec,
+    ) -> RunIndex:
+        """An index of these row groups, whose keys lie between `first` and `last`."""
+        _fill_gaps(self.firsts, self.lasts, first, last)
+        firsts, lasts = bounds(self.firsts, spec), bounds(self.lasts, spec, upper=True)
+        return RunIndex(firsts, lasts, self.starts, self.ends, self.rows, descriptions)
+
+
+def _row_groups(metadata: pq.FileMetaData) -> _RowGroups:
     firsts: list[int | str | None] = []
     lasts: list[int | str | None] = []
     extents = []
@@ -189,22 +214,7 @@ def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
         start = head.dictionary_page_offset or head.data_page_offset
         end = (tail.dictionary_page_offset or tail.data_page_offset) + tail.total_compressed_size
         extents.append((start, end, group.num_rows))
-    starts, ends, rows = np.array(extents, np.int64).reshape(-1, 3).T
-    if rows.sum() != run.rows or (firsts and not _agree(run, firsts[0], lasts[-1])):
-        raise Damaged(f"{run.key} does not have the rows that its footer says")
-    # Row groups follow each other from the magic number to the footer.
-    here, there = np.append(starts, run.object.size - 8 - len(footer)), np.append(MAGIC, ends)
-    if not np.array_equal(here, there):
-        raise Damaged(f"{run.key} is cut short, or its footer is that of another file")
-    _fill_gaps(firsts, lasts, run)
-    return RunIndex(
-        bounds(firsts, spec),
-        bounds(lasts, spec, upper=True),
-        starts,
-        ends,
-        rows,
-        Descriptions(footer, metadata),
-    )
+    return _RowGroups(firsts, lasts, *np.array(extents, np.int64).reshape(-1, 3).T)
 
 
 def _agree(run: RunInfo, first: int | str | None, last: int | str | None) -> bool:
@@ -212,14 +222,19 @@ def _agree(run: RunInfo, first: int | str | None, last: int | str | None) -> boo
     return first in (None, run.first) and last in (None, run.last)
 
 
-def _fill_gaps(firsts: list[int | str | None], lasts: list[int | str | None], run: RunInfo) -> None:
-    """Bound row groups without statistics by their neighbours: Arrow drops those of long keys."""
+def _fill_gaps(
+    firsts: list[int | str | None],
+    lasts: list[int | str | None],
+    least: int | str | None,
+    greatest: int | str | None,
+) -> None:
+    """Bound row groups without statistics by their neighbours."""
     for number, first in enumerate(firsts):
         if first is None:
-            firsts[number] = lasts[number - 1] if number else run.first
+            firsts[number] = lasts[number - 1] if number else least
         if lasts[number] is None:
             later = (first for first in firsts[number + 1 :] if first is not None)
-            lasts[number] = next(later, run.last)
+            lasts[number] = next(later, greatest)
 
 
 def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:

@@ -15,7 +15,9 @@ from hashlib import sha256
 import pyarrow as pa
 
 from stampede.store.coverage import Coverage
+from stampede.store.filters import Filter
 from stampede.store.objects import ObjectInfo
+from stampede.store.sections import Sections
 
 _NAME = re.compile(
     r"(?P<level>\d{4})-(?P<digest>[0-9a-f]{32})(-(?P<part>\d+)of(?P<parts>\d+))?\.parquet"
@@ -74,7 +76,10 @@ class RunName:
 
 @dataclass(frozen=True, eq=False)
 class RunInfo:
-    """One part of a run: what its key, its listing and its footer show."""
+    """One part of a run: what its key, its listing and its footer show.
+
+    `filter` is that of all its keys, if it has few; a large part has `sections`, each with its own.
+    """
 
     name: RunName
     object: ObjectInfo
@@ -84,6 +89,8 @@ class RunInfo:
     first: int | str | None
     last: int | str | None
     body_crc32: str | None = None
+    filter: Filter | None = None
+    sections: Sections | None = None
 
     @property
     def key(self) -> str:

@@ -17,6 +17,8 @@ class TableSpec:
     precedence: tuple[str, ...]
     ranges: tuple[tuple[str, str], ...] = ()
     """The columns that locate bytes of a pack: offset and length."""
+    filtered: bool = False
+    """Whether runs have filters of their leading keys: each run may have any of them."""
 
     @property
     def leading(self) -> str:
@@ -38,7 +40,11 @@ CUTOUTS = TableSpec(
     (("page_offset", "page_length"), ("tail_offset", "tail_length")),
 )
 DETECTIONS = TableSpec(
-    "detections", columns.DETECTION, columns.DETECTION_KEY, columns.DETECTION_PRECEDENCE
+    "detections",
+    columns.DETECTION,
+    columns.DETECTION_KEY,
+    columns.DETECTION_PRECEDENCE,
+    filtered=True,
 )
 THUMBNAILS = TableSpec(
     "thumbnails",

@@ -12,6 +12,7 @@ from isal import isal_zlib
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.ledger import parse_expected
+from stampede.store.lookup_check import LookupCheck
 from stampede.store.merge import is_sorted
 from stampede.store.objects import ObjectInfo, Objects, gives_others
 from stampede.store.pack_kinds import read_named
@@ -141,6 +142,7 @@ def _check_run(objects: Objects, info: ObjectInfo) -> None:
     file = reader.open(run)
     body = _Body(objects.get(info.key, 0, MAGIC), run)
     groups = range(len(file.index.rows))
+    lookups = LookupCheck(objects, run, file.index, reader.spec)
     before = reader.spec.schema.empty_table().replace_schema_metadata()
     first = None
     for group, block in file.fetch(groups):
@@ -150,11 +152,13 @@ def _check_run(objects: Objects, info: ObjectInfo) -> None:
         if not is_sorted(pa.concat_tables([before, rows]), reader.spec):
             raise Damaged(f"{info.key} is not sorted by its key, without repeats")
         leading = rows[reader.spec.leading]
+        lookups.check(group, leading)
         first = leading[0].as_py() if group == 0 else first
         before = rows.slice(rows.num_rows - 1)
     last = before[reader.spec.leading][0].as_py() if run.rows else None
     if (first, last) != (run.first, run.last):
         raise Damaged(f"{info.key} does not have the first and last rows that its footer says")
+    body.add(lookups.sections)
     body.check(objects)
 
 

@@ -11,6 +11,7 @@ import pytest
 from stampede.errors import StampedeError
 from stampede.functions.deep_audit import deep_audit
 from stampede.settings import Settings
+from stampede.store import run_writer
 from stampede.store.open import open_objects, open_replica
 from stampede.store.site_differences import Good
 from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
@@ -21,8 +22,9 @@ SEED = 20261122
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Two sites with packs, thumbnails, runs of several levels and raw alerts."""
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Two sites with packs, thumbnails, runs of several levels, with sections, and raw alerts."""
+    monkeypatch.setattr(run_writer, "SMALL_FILTER", 0)
     made = Settings(
         store=f"file://{tmp_path}/first",
         replica=f"file://{tmp_path}/second",
@@ -30,6 +32,7 @@ def settings(tmp_path: Path) -> Settings:
         fanout=4,
     )
     fill(made)
+    assert any(b"stampede.sections" in data for data in contents(open_objects(made)).values())
     first, second = contents(open_objects(made)), contents(open_replica(made))
     assert first == second
     assert len(first) >= 18

@@ -24,7 +24,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import read_coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.raw import write_raw
-from stampede.store.run_format import GROUP_ROWS
+from stampede.store.run_writer import GROUP_ROWS
 from stampede.store.runs import digest
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table

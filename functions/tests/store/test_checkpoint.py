@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stampede.errors import Damaged, StoreDown
-from stampede.store import kept_checkpoints, run_format
+from stampede.store import kept_checkpoints, run_writer
 from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint, parse_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
@@ -263,7 +263,7 @@ def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
     objects = MemoryObjects(Clock())
     table = Table(objects, DETECTIONS)
     holes = Coverage.of({("alerts", 0): range(0, 20_000, 2)})
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 20)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 20)
     for version in range(2):
         table.append(many(600, 3, version), holes)
     compact(table, NOW, fanout=2, run_rows=50, slice_rows=50, grace=GRACE)

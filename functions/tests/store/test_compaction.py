@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store import compaction, run_format, tables
+from stampede.store import compaction, run_writer, tables
 from stampede.store.compaction import Progress, Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
@@ -173,7 +173,7 @@ def test_parts_are_cut_between_objects() -> None:
 
 
 def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 50)
     store, other = store_at(), store_at()
     for one in (store, other):
         rows = pa.concat_tables(
@@ -212,7 +212,7 @@ def test_compactors_that_begin_at_different_parts_share_a_merge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One works on parts 1 and on, another wrote 4, 5 and 6 meanwhile: nobody writes one twice."""
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 50)
     store, other = store_at(), store_at()
     for one in (store, other):
         rows = fill(Table(one, DETECTIONS), 8, 600)
@@ -274,7 +274,7 @@ def test_a_half_written_run_is_completed_while_another_process_sweeps_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stale listing shows a half-written run which by then holds the only copy of its rows."""
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 50)
     store = store_at()
     rows = fill(Table(store, DETECTIONS), 8, 300)
     with pytest.raises(StoreDown, match="crashed"):
@@ -297,7 +297,7 @@ def test_a_half_written_run_is_completed_while_another_process_sweeps_it(
 def test_a_half_written_run_whose_inputs_remain_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 50)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 50)
     store = store_at()
     fill(Table(store, DETECTIONS), 8, 300)
     with pytest.raises(StoreDown, match="crashed"):

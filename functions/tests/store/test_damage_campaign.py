@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.run_format import GROUP_ROWS
+from stampede.store.run_writer import GROUP_ROWS
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.support.rows import many, object_ids

@@ -8,7 +8,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.footers import Descriptions, metadata_of, run_metadata
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo
-from stampede.store.run_format import GROUP_ROWS, RunWriter, parse_footer, parse_index
+from stampede.store.run_format import parse_footer, parse_index
+from stampede.store.run_writer import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stampede.errors import StoreDown
-from stampede.store import run_format
+from stampede.store import run_writer
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -34,13 +34,16 @@ detections = st.lists(
 )
 # Numbers of a compaction's requests. The early requests matter most.
 moments = st.integers(0, 60)
+# So that parts have several sections, with filters or without.
+SMALL = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2, "SMALL_FILTER": 10}
 graces = st.sampled_from([timedelta(0), timedelta(0), timedelta(minutes=5)])
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_row_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_format, "GROUP_ROWS", 2)
+        for name, small in SMALL.items():
+            patch.setattr(run_writer, name, small)
         yield
 
 

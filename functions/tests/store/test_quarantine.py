@@ -16,7 +16,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.listing import VANISHED
 from stampede.store.memory import MemoryObjects
 from stampede.store.quarantine import Quarantine
-from stampede.store.run_format import GROUP_ROWS
+from stampede.store.run_writer import GROUP_ROWS
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.errors import StoreDown
-from stampede.store import run_format
+from stampede.store import run_writer
 from stampede.store.compaction import Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -22,7 +22,7 @@ NOW = timedelta(0)
 
 @pytest.fixture(autouse=True)
 def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_format, "GROUP_ROWS", 10)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 10)
 
 
 def filled(runs: int = 8, kafka: bool = True) -> MemoryObjects:

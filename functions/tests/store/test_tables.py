@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,9 +18,10 @@ from stampede.alerts.columns import CUTOUT_LOCATION, DETECTION
 from stampede.errors import NotFound, StoreDown
 from stampede.store.cache import Cache
 from stampede.store.coverage import Coverage
+from stampede.store.filters import Filter, OneHash
 from stampede.store.keys import sortable
 from stampede.store.memory import MemoryObjects
-from stampede.store.run_format import GROUP_ROWS, RunWriter
+from stampede.store.run_writer import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.tables import Table
@@ -105,9 +107,9 @@ def test_one_request_fetches_adjacent_row_groups() -> None:
     one.append(rows, COVERAGE)
     one.refresh()
     assert one.lookup(object_ids(rows)).equals(rows)
-    assert objects.count("get") == 2
+    assert objects.count("get") == 3  # the footer, the section, the rows
     assert one.lookup(object_ids(rows)).equals(rows)
-    assert objects.count("get") == 2
+    assert objects.count("get") == 3
 
 
 def test_one_object_over_many_row_groups() -> None:
@@ -275,6 +277,9 @@ def test_a_footer_describes_its_run() -> None:
         for k, v in metadata.items()
         if k.startswith(b"stampede.") and b"crc32" not in k
     }
+    assert Filter(b64decode(stampede_metadata.pop("stampede.filter"))).passes_one(
+        OneHash.of("000003")
+    )
     assert stampede_metadata == {
         "stampede.format": 1,
         "stampede.level": 3,

@@ -17,7 +17,7 @@ from stampede.store.ledger import expect
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
 from stampede.store.raw import write_raw
-from stampede.store.run_format import GROUP_ROWS, RunWriter
+from stampede.store.run_writer import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table

@@ -227,7 +227,8 @@ def small_and_in_one_thread() -> Iterator[None]:
     """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
     places = ("tables", "replica", "copy")
     patches = [patch(f"stampede.store.{place}.ThreadPoolExecutor", AtOnce) for place in places]
-    patches.append(patch("stampede.store.run_format.GROUP_ROWS", 2))
+    small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
+    patches += [patch(f"stampede.store.run_writer.{name}", size) for name, size in small.items()]
     patches.append(patch("stampede.store.kept_checkpoints.MOST_NEW_PARTS", 2))
     for one in patches:
         one.start()

@@ -19,8 +19,8 @@ from stampede.store.coverage import Coverage
 from stampede.store.listing import Listing
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.replica import Replica
-from stampede.store.run_format import RunWriter
 from stampede.store.run_stream import RunStream
+from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
 from stampede.store.sweep import Sweep
 from stampede.store.table_view import TableView

@@ -1,0 +1,53 @@
+"""Holds what a lookup goes by, the sections and the filters of a part, to the rows of the part."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.objects import Objects
+from stampede.store.run_format import RunIndex, parse_section
+from stampede.store.runs import RunInfo
+from stampede.store.schema import TableSpec
+from stampede.store.sections import Sections
+from stampede.store.xxhash64 import hash_keys
+
+
+class LookupCheck:
+    """The check of one part; `sections` are the bytes of all its sections.
+
+    Raises what `Objects.get` raises.
+    """
+
+    def __init__(self, objects: Objects, run: RunInfo, index: RunIndex, spec: TableSpec) -> None:
+        self._run, self._index, self._spec = run, index, spec
+        self._number, self._section = -1, index
+        self.sections = b""
+        if run.sections:
+            start = run.sections.listed[0].start
+            self.sections = objects.get(run.key, start, run.sections.length)
+
+    def check(self, group: int, leading: pa.ChunkedArray) -> None:
+        """Raise `Damaged` unless a lookup of any key of this row group finds it."""
+        run = self._run
+        if run.sections and (self._number < 0 or group not in self._section.numbers):
+            self._number += 1
+            self._section = self._parsed(run.sections)
+        section, hashes = self._section, hash_keys(pc.unique(leading))
+        filters = [one for one in (run.filter, section.filter) if one]
+        if not all(one.passes(hashes).all() for one in filters):
+            raise Damaged(f"{run.key} has a filter that leaves out keys of row group {group}")
+        for of in (RunIndex.extent, RunIndex.rows_of, RunIndex.ends_of):
+            if group not in section.numbers or of(section, group) != of(self._index, group):
+                raise Damaged(f"{run.key}: a section does not describe row group {group}")
+
+    def _parsed(self, sections: Sections) -> RunIndex:
+        if self._number == len(sections):
+            raise Damaged(f"{self._run.key} has fewer sections than its row groups need")
+        place = sections.listed[self._number]
+        start = place.start - sections.listed[0].start
+        data = self.sections[start : start + place.length]
+        try:
+            return parse_section(self._run, self._number, data, self._spec)
+        except PARQUET_ERRORS as error:
+            raise Damaged(f"{self._run.key}: a section is damaged: {error}") from None

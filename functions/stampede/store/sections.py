@@ -1,0 +1,132 @@
+"""Sections of a part of a run: index and filter of some row groups, read by one ranged GET.
+
+A section lies between the row groups and the footer. It has the descriptions of 64 consecutive row
+groups, as a Parquet footer of these alone, and the filter of their keys. So a lookup in a large
+part needs neither its footer, 2 MB, nor the filter of all its keys, up to 6 MB.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from isal import isal_zlib
+
+from stampede.errors import Damaged
+from stampede.store import zstd
+from stampede.store.filters import Filter, Wanted
+from stampede.store.keys import between, bounds, overlapping
+from stampede.store.schema import TableSpec
+
+_MOST_BYTES = 16 << 20  # of the index of a section, decompressed
+
+
+class Section(NamedTuple):
+    """Where a section lies: its least key, its first row group, its first byte, its lengths."""
+
+    key: int | str
+    group: int
+    start: int
+    index_length: int
+    filter_length: int
+    crc32: int
+
+    @property
+    def length(self) -> int:
+        """Bytes of index and filter."""
+        return self.index_length + self.filter_length
+
+
+@dataclass(frozen=True)
+class Sections:
+    """The sections of a part: `text` is the value of `stampede.sections` in its footer.
+
+    `last` is the greatest leading key of the part.
+    """
+
+    text: str
+    last: int | str
+    spec: TableSpec
+
+    @cached_property
+    def listed(self) -> list[Section]:
+        """All sections, in key order. Raises `ValueError`, `TypeError`."""
+        return [
+            Section(key, group, *(int(number, 16) for number in numbers))
+            for key, group, *numbers in json.loads(self.text)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    @property
+    def length(self) -> int:
+        """Bytes of all sections."""
+        return sum(section.length for section in self.listed)
+
+    def last_key(self, number: int) -> int | str:
+        """A key that no row of a section exceeds."""
+        later = self.listed[number + 1 :]
+        return later[0].key if later else self.last
+
+    def holding(self, wanted: Wanted) -> Iterator[tuple[int, Wanted]]:
+        """Number of each section whose rows may have any of these keys, and which of the keys."""
+        firsts, lasts = self._ends
+        for number in overlapping(firsts, lasts, wanted.places).tolist():
+            here = between(wanted.places, firsts[number], lasts[number])
+            yield number, wanted.part(here)
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the keys of each section."""
+        keys = [section.key for section in self.listed]
+        lasts = bounds([*keys[1:], self.last], self.spec, upper=True)
+        return bounds(keys, self.spec), lasts
+
+
+def placeholder(firsts: Sequence[int | str], groups: Sequence[int]) -> str:
+    """The value of `stampede.sections` before their places are known: as long as that of `fill`."""
+    return as_text([Section(*ends, 0, 0, 0, 0) for ends in zip(firsts, groups, strict=True)])
+
+
+def fill(
+    firsts: Sequence[int | str],
+    groups: Sequence[int],
+    start: int,
+    footers: Sequence[bytes],
+    filters: Sequence[Filter | None],
+) -> tuple[str, bytes]:
+    """The value of `stampede.sections`, and the bytes of all sections, which begin at `start`."""
+    sections: list[Section] = []
+    pieces: list[bytes] = []
+    for key, group, footer, one in zip(firsts, groups, footers, filters, strict=True):
+        index, bits = zstd.compress(footer), one.data if one else b""
+        crc32 = isal_zlib.crc32(bits, isal_zlib.crc32(index))
+        sections.append(Section(key, group, start, len(index), len(bits), crc32))
+        pieces += index, bits
+        start += len(index) + len(bits)
+    return as_text(sections), b"".join(pieces)
+
+
+def open_section(key: str, section: Section, data: bytes) -> tuple[bytes, Filter | None]:
+    """The footer and the filter in the bytes of a section. Raises `Damaged`, which names `key`."""
+    if len(data) != section.length or isal_zlib.crc32(data) != section.crc32:
+        raise Damaged(f"{key}: a section does not have its checksum: it is damaged")
+    try:
+        footer = zstd.decompress(data[: section.index_length], _MOST_BYTES)
+    except ValueError as error:
+        raise Damaged(f"{key}: the index of a section is damaged: {error}") from None
+    bits = data[section.index_length :]
+    return footer, Filter(bits) if bits else None
+
+
+def as_text(sections: Sequence[Section]) -> str:
+    """The value of `stampede.sections`: numbers have a constant length, for the placeholder."""
+    return json.dumps(
+        [
+            (one.key, one.group, f"{one.start:012x}", *(f"{number:08x}" for number in one[3:]))
+            for one in sections
+        ]
+    )
