@@ -77,7 +77,10 @@ class Settings(BaseSettings):
         0, description="port of a function's `/metrics`; 0: the same as of its requests"
     )
     batch_alerts: int = Field(1000, description="most alerts in one batch")
-    batch_bytes: int = Field(64 * MIB, description="most bytes of alerts in one batch")
+    batch_bytes: int = Field(
+        64 * MIB,
+        description="most bytes of alerts in one batch, and in one pack before they are compressed",
+    )
     linger_ms: int = Field(50, description="how long a batch waits for more alerts")
     queue_bytes: int = Field(
         256 * MIB, description="bytes of requests held before a function answers 429"

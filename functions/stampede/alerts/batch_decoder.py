@@ -8,6 +8,7 @@ step of a careful decoding, `Suspect` is told which messages the step reads: if 
 one of them is to blame.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 
@@ -60,6 +61,9 @@ class BatchDecoder:
         Entered around all work with messages.
     programids
         Observing programmes whose alerts are stored, of a survey that has some (ZTF's public: 1).
+    most_bytes
+        Bytes of records that are decoded at once; one record may exceed them. Each message is
+        bounded, but kilobytes may decompress to megabytes: the sum must be bounded too.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class BatchDecoder:
         secret: bytes,
         guards: Guards | None = None,
         programids: frozenset[int] = frozenset({1}),
+        most_bytes: float = math.inf,
     ) -> None:
         self._framing = framing
         self._decoder = decoder
@@ -77,6 +82,7 @@ class BatchDecoder:
         self._secret = secret
         self._guards = guards or Guards()
         self._programids = programids
+        self._most_bytes = most_bytes
 
     def cutouts(
         self,
@@ -85,6 +91,8 @@ class BatchDecoder:
         suspect: Suspect = lambda numbers: None,
     ) -> Decoded:
         """All cutouts: three rows per alert in the order of a pack, null if none was sent.
+
+        Only of the first messages, if the records of all have more than `most_bytes`.
 
         Parameters
         ----------
@@ -118,7 +126,7 @@ class BatchDecoder:
     ) -> tuple[dict[int, AlertIdentity], list[StampedeError | None]]:
         """By number of message the alert that it is; and per message None, or its error.
 
-        Raises `DecoderFailed`, as `cutouts`.
+        Only of the first messages, and raises `DecoderFailed`, as `cutouts`.
         """
         alerts: dict[int, AlertIdentity] = {}
 
@@ -140,7 +148,7 @@ class BatchDecoder:
         read: Read,
         schema: pa.Schema,
     ) -> Decoded:
-        by_schema, faults = self._sort(messages, care, suspect)
+        by_schema, faults, count = self._sort(messages, care, suspect)
         parts: list[Part] = []
         for records in by_schema:
             if care is Care.ALONE:
@@ -152,17 +160,20 @@ class BatchDecoder:
         rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
         raw = [alerts for part in parts for alerts in part.raw]
         groups = [group for part in parts for group in part.groups]
-        return Decoded(rows, [faults.get(number) for number in range(len(messages))], raw, groups)
+        return Decoded(rows, [faults.get(number) for number in range(count)], raw, groups)
 
     def _sort(
         self, messages: Sequence[Bytes], care: Care, suspect: Suspect
-    ) -> tuple[list[Records], Faults]:
-        """Take messages out of their frames and sort them by schema."""
+    ) -> tuple[list[Records], Faults, int]:
+        """Take messages out of their frames and sort them by schema; of how many messages."""
         by_schema: dict[int, Records] = {}
         faults: Faults = {}
+        held = 0
         fast = care is Care.FAST
         with self._guards.batch(sum(map(len, messages))) if fast else nullcontext():
             for number, message in enumerate(messages):
+                if held >= self._most_bytes:
+                    return list(by_schema.values()), faults, number
                 try:
                     if not fast:
                         suspect([number])
@@ -178,7 +189,8 @@ class BatchDecoder:
                 records = by_schema.setdefault(id(schema), Records(schema, [], []))
                 records.messages.append(number)
                 records.data.append(record)
-        return list(by_schema.values()), faults
+                held += len(record)
+        return list(by_schema.values()), faults, len(messages)
 
     def _framed(self, message: Bytes, checked: bool) -> tuple[WriterSchema, Bytes]:
         with self._guards.message(len(message)) if checked else nullcontext():

@@ -21,14 +21,14 @@ Images = dict[str, list[Bytes | None]]
 
 
 class Decoded(NamedTuple):
-    """A decoded batch.
+    """A decoded batch, or the first messages of one.
 
     Attributes
     ----------
     rows
         Table of `columns.CUTOUT` or `columns.DETECTION`: the rows of all good messages.
     faults
-        Per message None, or its error.
+        Per message None, or its error. Messages beyond its end were not read.
     raw
         With detections, the alerts in the survey's own columns, a table per schema.
     groups

@@ -67,15 +67,29 @@ class Batch(NamedTuple):
     skipped: Sequence[int] = ()
     envelopes: Sequence[Envelope] = ()
 
+    def after(self, count: int) -> "Batch":
+        """The batch without its first messages."""
+        if not count:
+            return self
+        return Batch(
+            self.messages[count:],
+            self.positions[count:],
+            self.care,
+            lambda numbers: self.suspect([count + number for number in numbers]),
+            self.skipped[count:],
+            self.envelopes[count:],
+        )
+
     def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
-        """The coverage of the messages without an error."""
-        skipped = self.skipped or [0] * len(self.positions)
+        """The coverage of the messages without an error; `outcomes` may be those of the first."""
+        skipped = (self.skipped or [0] * len(self.positions))[: len(outcomes)]
         counts = [n for n, error in zip(skipped, outcomes, strict=True) if error is None]
         return coverage_of_positions(self.stored_positions(outcomes), counts)
 
     def stored_positions(self, outcomes: Sequence[Outcome]) -> list[Position | None]:
         """The positions of the messages without an error."""
-        return [p for p, error in zip(self.positions, outcomes, strict=True) if error is None]
+        positions = self.positions[: len(outcomes)]
+        return [p for p, error in zip(positions, outcomes, strict=True) if error is None]
 
 
 class StoredBatch(NamedTuple):

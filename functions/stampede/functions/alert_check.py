@@ -16,7 +16,7 @@ from stampede.errors import NotFound, StampedeError, Undecodable
 from stampede.events.event import Event
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.events.workers import Workers
-from stampede.functions.decoding import make_batch_decoder
+from stampede.functions.decoding import in_parts, make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.schema import DETECTIONS, TABLES
@@ -62,11 +62,14 @@ def make_check(table: str, settings: Settings) -> BatchStorer:
     def check(batch: Batch) -> StoredBatch:
         return StoredBatch(reasons(stored, decoder, batch), {}, 0)
 
-    return check
+    return in_parts(check)
 
 
 def reasons(table: Table, decoder: BatchDecoder, batch: Batch) -> list[StampedeError | None]:
-    """For each message None if the table has a row of its alert, otherwise the reason why not."""
+    """For each message None if the table has a row of its alert, otherwise the reason why not.
+
+    Only of the first messages, as `BatchDecoder.identities`.
+    """
     alerts, faults = decoder.identities(batch.messages, batch.care, batch.suspect)
     rows = table.lookup([_leading(table, alert) for alert in alerts.values()]).to_pylist()
     stored = {

@@ -7,7 +7,7 @@ sender sends the event again.
 
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import make_batch_decoder
+from stampede.functions.decoding import in_parts, make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
@@ -40,4 +40,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             stored = len(pack.data)
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return store_batch
+    return in_parts(store_batch)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,8 +15,9 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.clock import now_mjd
 from stampede.errors import Overloaded
+from stampede.events.batching import Outcome
 from stampede.events.schema_registry import SchemaRegistry
-from stampede.events.worker import deadline
+from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
 from stampede.settings import Settings
 
 # Bytes decoded per second of CPU: the usual rate is 250 MB/s. A batch may take ten times as long
@@ -45,7 +47,28 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
             message=lambda size: deadline(seconds + size / SLOWEST),
         ),
         programids=frozenset(map(int, settings.ztf_programids.split(","))),
+        most_bytes=settings.batch_bytes,
     )
+
+
+def in_parts(store: BatchStorer) -> BatchStorer:
+    """What stores a batch, by one that stores its first messages: those that it has outcomes for.
+
+    So memory is bounded by the setting `batch_bytes`, whatever messages decompress to, and so is
+    that of what reads a pack as a whole.
+    """
+
+    def store_batch(batch: Batch) -> StoredBatch:
+        outcomes: list[Outcome] = []
+        seconds, size = Counter[str](), 0
+        while len(outcomes) < len(batch.messages):
+            part = store(batch.after(len(outcomes)))
+            outcomes += part.outcomes
+            seconds.update(part.seconds)
+            size += part.stored_bytes
+        return StoredBatch(outcomes, dict(seconds), size)
+
+    return store_batch
 
 
 class SpoolFile:

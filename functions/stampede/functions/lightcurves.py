@@ -7,7 +7,7 @@ it came, its packet: before the points, so that an offset which `detections` hol
 
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import make_batch_decoder
+from stampede.functions.decoding import in_parts, make_batch_decoder
 from stampede.functions.packets import store_packets
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -44,4 +44,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return store_batch
+    return in_parts(store_batch)

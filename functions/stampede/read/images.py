@@ -103,12 +103,18 @@ class Images:
             if location.pack is not None:
                 by_pack[location.pack].append(location)
         for pack, of_pack in sorted(by_pack.items()):
+            read: set[CutoutLocation] = set()
             try:
-                yield from list(self._of_pack(pack, of_pack))  # all, or a reason for all
+                # One page is unpacked at a time: what it unpacks to is bounded, the sum is not.
+                for location, file in self._of_pack(pack, of_pack):
+                    read.add(location)
+                    yield location, file
+                continue
             except Gone:
-                yield from ((location, Absent.GONE) for location in of_pack)
+                reason = Absent.GONE
             except DamagedImage:
-                yield from ((location, Absent.DAMAGED) for location in of_pack)
+                reason = Absent.DAMAGED
+            yield from ((location, reason) for location in of_pack if location not in read)
 
     def _of_pack(
         self, pack: str, locations: list[CutoutLocation]

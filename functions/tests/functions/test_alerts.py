@@ -357,3 +357,19 @@ def test_a_message_that_never_ends_harms_nobody_else(serve, function: str) -> No
         assert seconds < LONGEST_WAIT, name
         print(function, name, f"{seconds:.1f} s", json.loads(refused.data)["detail"])
     assert len(table_of(served, function).coverage()) == 20 * len(HOSTILE)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_alerts_that_decompress_to_hundreds_of_megabytes_take_little_memory(
+    serve, name: str
+) -> None:
+    """18 KB as sent, 12 MB each: within the bounds of one alert, 300 MB together."""
+    served = serve(name, WORKER_MEMORY=900 << 20, LINGER_MS=2000)
+    image = {"fileName": "zeros", "stampData": fits_of(1000, 1000, 32)}
+    images = dict.fromkeys(("cutoutScience", "cutoutTemplate", "cutoutDifference"), image)
+    messages = [made_alerts.ztf_alert(n, "deflate", **images) for n in range(1, 26)]
+    assert sum(map(len, messages)) < 500_000
+    assert {answer.status for answer in send_all(served, messages)} == {204}
+    assert b"stampede_worker_deaths_total{" not in metrics(served)
+    assert table_of(served, name).coverage().intervals("alerts", 0) == [(0, 25)]

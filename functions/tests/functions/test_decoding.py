@@ -5,12 +5,21 @@ import signal
 
 import pytest
 
+from stampede.alerts.care import Care
 from stampede.alerts.framing import Framing
-from stampede.errors import Overloaded
+from stampede.errors import Overloaded, Undecodable
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions import cutouts, lightcurves
 from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
+from stampede.store.open import open_objects
+from stampede.store.packs import read_rows
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables import Table
 from tests.support import made_alerts
 from tests.support.batch_decoders import make_decoder
+from tests.support.fits_files import fits_of
 
 FRAMED = Framing(16 << 20).take(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
 
@@ -57,3 +66,30 @@ def test_each_decoder_has_a_random_secret(tmp_path) -> None:
     secrets = {make_batch_decoder(Settings(spool=tmp_path))._secret for _ in range(3)}
     assert len(secrets) == 3
     assert {len(secret) for secret in secrets} == {12}
+
+
+@pytest.mark.parametrize("care", Care)
+def test_the_sum_of_what_alerts_decompress_to_is_bounded(tmp_path, care: Care) -> None:
+    """Each alert is small as sent; a batch of them is stored in packs of a bounded size."""
+    image = {"fileName": "zeros", "stampData": fits_of(100, 100, 32)}
+    alerts = [made_alerts.ztf_alert(n, "deflate", cutoutScience=image) for n in range(1, 10)]
+    messages = [*alerts[:5], b"no alert", *alerts[5:]]
+    assert sum(map(len, messages)) < 100_000
+    settings = Settings(store=f"file://{tmp_path}/store", spool=tmp_path, batch_bytes=100_000)
+    noted: list[int] = []
+    positions = [Position("alerts", 0, n) for n in range(10)]
+    for function, table in ((cutouts, CUTOUTS), (lightcurves, DETECTIONS)):
+        batch = Batch(messages, positions, care, noted.extend)
+        stored = function.make_batch_storer(settings)(batch)
+        assert [isinstance(each, Undecodable) for each in stored.outcomes] == [
+            n == 5 for n in range(10)
+        ]
+        found = Table(open_objects(settings), table).coverage()
+        assert found.intervals("alerts", 0) == [(0, 5), (6, 10)]
+    assert set(noted) == (set() if care is Care.FAST else set(range(10)))
+    objects, ids = open_objects(settings), []
+    for info in objects.list("packs/"):
+        rows, _ = read_rows(objects.get(info.key), info.key)
+        ids += rows["alert_id"].unique().to_pylist()
+        assert rows["fits"].nbytes < 100_000 + 45_000
+    assert sorted(ids) == list(range(1, 10))

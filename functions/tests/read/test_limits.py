@@ -19,7 +19,7 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
-from tests.support.fits_files import source, ztf
+from tests.support.fits_files import fits_of, source, ztf
 from tests.support.read_service import cutout, fill, point, serving
 
 CUTOUTS = "/v1/cutouts"
@@ -263,4 +263,25 @@ def test_an_image_of_too_many_pixels_is_a_problem_and_takes_no_memory(tmp_path, 
             assert (got.status, problem["title"]) == (422, "Bad image")
             assert "more than" in problem["detail"] or "pixels" in problem["detail"]
         assert peak(process.pid) - idle < 150
+        connection.close()
+
+
+@pytest.mark.integration
+def test_many_images_that_unpack_to_megabytes_take_little_memory(tmp_path):
+    """A pack of 60 KB with 140 MB of zeros: one page is unpacked at a time."""
+    rows = [
+        cutout(n, "ztf", kind, f"Z{n}", 59000.0, fits_of(1000, 1000, 32))
+        for n in range(1, 13)
+        for kind in KINDS
+    ]
+    points = [point("Z1", "ztf", 1, 59000.0)]
+    fill(DirectoryObjects(tmp_path), rows, points, Coverage.of({("ztf", 0): [1]}))
+    with serve_read(tmp_path) as (process, address):
+        connection = HTTPConnection(*address, timeout=60)
+        idle = peak(process.pid)
+        connection.request("POST", CUTOUTS, "\n".join(map(str, range(1, 13))))
+        got = connection.getresponse()
+        assert got.status == 200
+        assert len(got.read()) < 1_000_000
+        assert peak(process.pid) - idle < 120
         connection.close()
