@@ -36,7 +36,8 @@ def rebuild(
     say. Nothing needs it to recover: without checkpoints every program reads the runs by itself.
     It may be repeated, and run at any time.
 
-    The exit status is 1 if a run is damaged or lost; with `--check` also if a checkpoint is wrong.
+    The exit status is 1 if a run is damaged or lost, or a checkpoint cannot be read; with
+    `--check` also if a checkpoint is wrong.
     """
     from stampede.cli.running import running, settings_of
     from stampede.functions.checkpoints import rebuild as rebuild_tables
@@ -49,7 +50,7 @@ def rebuild(
     console, left = results_console(), 0
     for table in rebuild_tables(objects, not check, show_begin):
         report(table, check, console)
-        left += len(table.faults) + (len(table.wrong) if check else 0)
+        left += len(table.faults) + len(table.unreadable) + (len(table.wrong) if check else 0)
     if not left:
         console.print("every table reads as its runs say", style="green")
     sys.exit(1 if left else 0)
@@ -65,7 +66,7 @@ def report(table: Rebuilt, check: bool, console: Console) -> None:
     line = f"{table.table}: {table.parts:,} parts read in {table.seconds:,.2f} s"
     if table.before:
         line += f"; the checkpoint {table.before} lacks {table.newer:,} of them"
-    elif table.parts:
+    elif table.parts and not table.unreadable:
         line += "; there was no checkpoint"
     if table.written:
         line += f"; new: {table.written}"
@@ -74,6 +75,6 @@ def report(table: Rebuilt, check: bool, console: Console) -> None:
     for key, why in sorted(table.wrong.items()):
         line = f"{key}: {why}{mended}"
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    for key, why in sorted(table.faults.items()):
+    for key, why in sorted((table.faults | table.unreadable).items()):
         line = f"{key}: {why}"
         console.print(line, style="bold red", highlight=False, markup=False, soft_wrap=True)

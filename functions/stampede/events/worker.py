@@ -192,14 +192,11 @@ def run_worker(
             spooled = pipe.recv()
         except EOFError:
             return
-        answer = _answer(store, spooled)
-        pipe.send(answer)
-        failed = isinstance(answer, Exception) or any(answer.outcomes)
-        del answer
-        if failed:
-            # An error's traceback holds frames that hold the error, and with it the batch: bytes of
-            # a spool that may be full. Without a next batch nothing would collect them.
-            gc.collect()
+        pipe.send(_answer(store, spooled))
+        # A traceback, of a refused alert or of a request that was made again, holds frames that
+        # hold it, and with them the batch: bytes of a spool that may be full. Without a next batch
+        # nothing else would collect them.
+        gc.collect()
 
 
 def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> BatchStorer:

@@ -41,7 +41,9 @@ class Rebuilt(NamedTuple):
         Number of parts that it does not name.
     wrong
         What is wrong with a checkpoint: its key and the reason, by the key of the part, or by its
-        own if it cannot be read.
+        own if it is damaged.
+    unreadable
+        Checkpoints that the store does not give, though it gives others, and why. They stay.
     faults
         Parts that are damaged or lost: no checkpoint mends them.
     written
@@ -54,6 +56,7 @@ class Rebuilt(NamedTuple):
     before: str | None
     newer: int
     wrong: dict[str, str]
+    unreadable: dict[str, str]
     faults: dict[str, str]
     written: str | None
 
@@ -91,7 +94,7 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
     table.refresh()
     seconds = time.perf_counter() - start
     found = {part.key: part for part in table.listed()}
-    sound, wrong, bad = _compared(table.objects, table.spec, found)
+    sound, wrong, bad, unreadable = _compared(table.objects, table.spec, found)
     newest = sound[-1] if sound else None
     named = newest.parts if newest else {}
     written, remembered = None, table.remembered()
@@ -100,7 +103,7 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
             not same_entry(part, named.get(part.key)) for part in remembered
         )
         if changed:
-            written = put_checkpoint(table.objects, table.spec, remembered, newest)
+            written = put_checkpoint(table.objects, table.spec, remembered)
         for key in sorted(bad - {written or ""}):
             table.objects.delete(key)
     return Rebuilt(
@@ -110,6 +113,7 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
         newest.key if newest else None,
         len(found.keys() - named.keys()),
         wrong,
+        unreadable,
         dict(table.quarantined()),
         written,
     )
@@ -117,10 +121,11 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
 
 def _compared(
     objects: Objects, spec: TableSpec, found: dict[str, RunInfo]
-) -> tuple[list[Checkpoint], dict[str, str], set[str]]:
-    """The checkpoints that can be read, what is wrong with any, and the keys of those to delete."""
+) -> tuple[list[Checkpoint], dict[str, str], set[str], dict[str, str]]:
+    """The checkpoints that can be read, what is wrong, what to delete, what the store withholds."""
     sound: list[Checkpoint] = []
     wrong: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     bad: set[str] = set()
     for info in listed_checkpoints(objects, spec):
         try:
@@ -128,7 +133,7 @@ def _compared(
         except NotFound:
             continue
         except StoreDown as error:  # at this object alone: otherwise the listing fails too
-            wrong[info.key] = error.message
+            unreadable[info.key] = error.message
             continue
         except Damaged as error:
             wrong[info.key] = error.message
@@ -140,4 +145,4 @@ def _compared(
             if part and part.object[:3] == entry.object[:3] and not same_entry(part, entry):
                 wrong[key] = f"{checkpoint.key} does not say what its footer says"
                 bad.add(checkpoint.key)
-    return sound, wrong, bad
+    return sound, wrong, bad, unreadable

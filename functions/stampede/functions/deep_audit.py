@@ -14,6 +14,8 @@ from stampede.functions.scrub import Fault, Scrub, Totals
 from stampede.functions.thumbnail_check import STALE
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
+from stampede.store.checkpoint import is_checkpoint
+from stampede.store.kept_checkpoints import delete_damaged
 from stampede.store.open import open_objects, open_replica
 from stampede.store.retention import Retention
 
@@ -100,9 +102,13 @@ def _mend(settings: Settings, faults: Sequence[Fault]) -> None:
 def mend(settings: Settings, faults: Iterable[Fault]) -> None:
     """Copy what is damaged or lost from the site where it is whole; draw wrong thumbnails again.
 
+    A damaged checkpoint is deleted: each site has its own, and needs none.
+
     Raises `StoreDown`.
     """
     faults = list(faults)
+    for name, key in sorted({fault[:2] for fault in faults if is_checkpoint(fault.key)}):
+        delete_damaged({"store": open_objects, "replica": open_replica}[name](settings), key)
     if settings.replica:
         restorer = Restorer(
             open_objects(settings),

@@ -11,6 +11,7 @@ from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
 from stampede.store.copy import Copier
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others
+from stampede.store.one_site import of_one_site
 from stampede.store.orphans import Orphans
 from stampede.store.packs import night_of
 from stampede.store.schema import ALL_TABLES
@@ -95,7 +96,7 @@ class Restorer:
     def mend(self, difference: Difference) -> bool:
         """Verify both copies, and write the good one over the other; whether that mended it."""
         key = difference.key
-        if key in self._seen:
+        if key in self._seen or of_one_site(key):
             return False
         self._seen.add(key)
         copier, lost = None, None in difference

@@ -31,15 +31,15 @@ class Checkpoint(NamedTuple):
     key: str
     parts: Mapping[str, RunInfo]
 
-    @property
-    def number(self) -> int:
-        """The greatest is that of the newest."""
-        return int(self.key.rpartition("/")[2].partition("-")[0])
-
 
 def is_checkpoint(key: str) -> bool:
     """Whether a key is that of a checkpoint."""
     return _KEY.fullmatch(key) is not None
+
+
+def number_of(key: str) -> int:
+    """The number in the key of a checkpoint: the greatest is that of the newest."""
+    return int(key.rpartition("/")[2].partition("-")[0])
 
 
 def columns(spec: TableSpec) -> pa.Schema:

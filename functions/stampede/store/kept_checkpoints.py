@@ -10,12 +10,13 @@ from stampede.store.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
     is_checkpoint,
+    number_of,
     parse_checkpoint,
     write_checkpoint,
 )
 from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.runs import RunInfo
-from stampede.store.schema import TableSpec
+from stampede.store.schema import ALL_TABLES, TableSpec
 
 MOST_NEW_PARTS = 64
 """A new checkpoint is due when a start would read so many footers besides the last one."""
@@ -52,7 +53,7 @@ def keep_checkpoint(
     named = last.parts if last else {}
     written = None
     if sum(not same_object(part, named.get(part.key)) for part in parts) >= MOST_NEW_PARTS:
-        written = put_checkpoint(objects, spec, parts, last)
+        written = put_checkpoint(objects, spec, parts)
     sound = [info.key for info in listed if info.key not in damaged]
     before = objects.now() - grace
     for key in sorted({*damaged, *sound[: (1 if written else 0) - KEPT]} - {written or ""}):
@@ -62,14 +63,14 @@ def keep_checkpoint(
     return written
 
 
-def put_checkpoint(
-    objects: Objects, spec: TableSpec, parts: Iterable[RunInfo], last: Checkpoint | None
-) -> str:
-    """Store the checkpoint that follows `last`, and read it back. Returns its key.
+def put_checkpoint(objects: Objects, spec: TableSpec, parts: Iterable[RunInfo]) -> str:
+    """Store a checkpoint that is newer than all others, and read it back. Returns its key.
 
     Raises `StoreDown`.
     """
-    key, data = write_checkpoint(parts, spec, last.number + 1 if last else 1)
+    # Newer than one that cannot be read now, too: later it may be readable again.
+    last = max((number_of(info.key) for info in listed_checkpoints(objects, spec)), default=0)
+    key, data = write_checkpoint(parts, spec, last + 1)
     objects.put(key, memoryview(data))
     try:
         stored = objects.get(key)
@@ -78,6 +79,19 @@ def put_checkpoint(
     if stored != data:
         raise StoreDown(f"{key} does not read back as it was written")
     return key
+
+
+def delete_damaged(objects: Objects, key: str) -> None:
+    """Delete a checkpoint that is damaged: nothing needs it. Raises `StoreDown`."""
+    spec = ALL_TABLES.get(key.removeprefix(CHECKPOINTS).partition("/")[0])
+    if spec is None or not is_checkpoint(key):
+        return
+    try:
+        read_checkpoint(objects, key, spec)
+    except NotFound:
+        return
+    except Damaged:
+        objects.delete(key)
 
 
 def listed_checkpoints(objects: Objects, spec: TableSpec) -> list[ObjectInfo]:

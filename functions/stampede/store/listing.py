@@ -85,7 +85,12 @@ class Listing:
         listed = {part.key for part in self.parts()}
         faults = [*self.quarantine.faults(), *self._vanished]
         # What was read of a part before it was damaged may be known nowhere else.
-        others = self._hidden | {fault.run.key: fault.run for fault in faults if fault.run}
+        # A new process must read its footer again, and find the damage: so with an etag of nothing.
+        hidden = {
+            key: replace(part, object=part.object._replace(etag=""))
+            for key, part in self._hidden.items()
+        }
+        others = hidden | {fault.run.key: fault.run for fault in faults if fault.run}
         return [*self.parts(), *(part for key, part in others.items() if key not in listed)]
 
     def vanished(self) -> list[RunInfo]:

@@ -73,7 +73,9 @@ def test_a_damaged_checkpoint_is_named_and_replaced(rebuild, settings: Settings)
     assert mended.status == 0
     assert "(mended)" in mended.out
     assert len(newest_checkpoint(objects, CUTOUTS).parts) == 3
-    assert checkpoints(objects) == [key, other]
+    assert len(checkpoints(objects)) == 2
+    assert key not in checkpoints(objects)
+    assert other in checkpoints(objects)
     assert rebuild("--check").status == 0
 
 
@@ -86,7 +88,7 @@ def test_a_checkpoint_that_says_what_no_footer_says_is_replaced(
     old = newest_checkpoint(objects, DETECTIONS)
     first, *others = old.parts.values()
     wrong = put_checkpoint(
-        objects, DETECTIONS, [replace(first, coverage=others[0].coverage), *others], old
+        objects, DETECTIONS, [replace(first, coverage=others[0].coverage), *others]
     )
     assert len(Table(objects, DETECTIONS).coverage()) == 8
     named = rebuild("--check")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
 from prometheus_client import REGISTRY
@@ -85,6 +86,17 @@ async def test_one_worker_lives_through_many_batches(store, settings) -> None:
     for _ in range(5):
         assert statuses(await store(b"a")) == [204]
     assert len({pid for _, _, pid in batches(settings)}) == 1
+
+
+async def test_a_worker_keeps_no_bytes_of_a_batch(store, settings) -> None:
+    """Also if the batch was stored, and an error on the way holds the frames that hold it."""
+    for message in (b"knot", b"bad", b"a"):
+        await store(message)
+        pid = batches(settings)[-1][2]
+        deadline = time.monotonic() + 10
+        while ".batch" in Path(f"/proc/{pid}/maps").read_text():
+            assert time.monotonic() < deadline, message
+            await anyio.sleep(0.05)
 
 
 KILLERS = {

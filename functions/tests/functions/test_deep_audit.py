@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import StampedeError
+from stampede.functions.checkpoints import rebuild
 from stampede.functions.deep_audit import deep_audit
+from stampede.functions.findings import Findings
+from stampede.functions.restore import Restorer
 from stampede.settings import Settings
 from stampede.store import run_writer
+from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
+from stampede.store.schema import DETECTIONS
 from stampede.store.site_differences import Good
+from stampede.store.tables import Table
 from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
+from tests.support.rows import many
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
 CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(2000, marks=pytest.mark.long)]
@@ -77,3 +84,25 @@ def test_what_no_site_has_whole_is_left(settings: Settings) -> None:
         site.put(info.key, site.get(info.key)[:-20])
     result = deep_audit(settings, SITES, repair=True)
     assert {fault[:2] for fault in result.left} >= {("store", info.key), ("replica", info.key)}
+
+
+def test_checkpoints_stay_at_their_site_and_damaged_ones_go(settings: Settings) -> None:
+    first, second = open_objects(settings), open_replica(settings)
+    kept: list[str] = []
+    for number in range(2):
+        rows = many(number + 1)
+        for site in (first, second):
+            Table(site, DETECTIONS).append(rows, Coverage())
+        list(rebuild(second, write=True))
+        kept = [info.key for info in second.list("checkpoints/detections/")]
+    assert len(kept) == 2
+    assert not list(first.list("checkpoints/"))
+    restorer = Restorer(first, second, Findings(True, lambda _: None), True, lambda _: False)
+    assert not any(map(restorer.mend_key, kept))
+    restorer.close()
+    second.put(kept[0], second.get(kept[0])[:-20])
+    assert [fault.key for fault in deep_audit(settings, SITES).faults] == [kept[0]]
+    result = deep_audit(settings, SITES, repair=True)
+    assert not result.left
+    assert [info.key for info in second.list("checkpoints/detections/")] == kept[1:]
+    assert not list(first.list("checkpoints/"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stampede.errors import Damaged, StoreDown
+from stampede.functions.checkpoints import rebuild
 from stampede.store import kept_checkpoints, run_writer
 from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint, parse_checkpoint
 from stampede.store.compaction import compact
@@ -306,6 +307,35 @@ def test_a_damaged_run_stays_in_the_checkpoint() -> None:
     assert list(Table(objects, DETECTIONS).quarantined()) == [part.key]
 
 
+def test_a_footer_that_cannot_be_read_is_read_again_whatever_a_checkpoint_says() -> None:
+    """Its disk changes bytes and not the etag; `rebuild` finds that, and writes a checkpoint."""
+    objects = filled()
+    keep(objects)
+    part = next(part for part in Table(objects, DETECTIONS).runs() if part.name.level == 0)
+    data = bytearray(objects.get(part.key))
+    data[-60] ^= 8
+    objects._objects[part.key] = bytes(data), objects.head(part.key)
+    assert not Table(objects, DETECTIONS).quarantined()
+    assert [[*one.faults] for one in rebuild(objects, write=True) if one.faults] == [[part.key]]
+    assert [*Table(objects, DETECTIONS).quarantined()] == [part.key]
+    objects.delete(part.key)
+    assert [*Table(objects, DETECTIONS).quarantined()] == [part.key]  # by memory
+
+
+def test_a_checkpoint_that_the_store_withholds_stays_older_than_the_next() -> None:
+    objects = filled()
+    keep(objects)
+    [old] = checkpoints(objects)
+    fill(objects, 4, first=50)
+    down = Failing(objects, StoreDown, lambda key, start: key == old)
+    [found] = [one for one in rebuild(down, write=True) if one.parts]
+    assert ([*found.unreadable], found.wrong, found.faults) == ([old], {}, {})
+    assert checkpoints(objects) == [old, found.written]
+    newest = newest_checkpoint(objects, DETECTIONS)
+    assert newest
+    assert newest.key == found.written
+
+
 def test_a_part_in_quarantine_is_not_gone() -> None:
     objects = filled()
     table = Table(objects, DETECTIONS)
@@ -380,7 +410,7 @@ def forged(objects: Objects, **changes: Any) -> RunInfo:
     table.refresh()
     chosen = table.runs()[0]
     parts = [replace(part, **changes) if part is chosen else part for part in table.listed()]
-    put_checkpoint(objects, DETECTIONS, parts, newest_checkpoint(objects, DETECTIONS))
+    put_checkpoint(objects, DETECTIONS, parts)
     return chosen
 
 

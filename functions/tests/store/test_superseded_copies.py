@@ -66,7 +66,7 @@ def test_what_is_remembered_goes_once_the_second_site_holds_its_offsets() -> Non
     [bad] = [info.key for info in second.list(FOLDER)]
     table = Table(second, DETECTIONS, threads=1)
     table.refresh()
-    put_checkpoint(second, DETECTIONS, table.listed(), None)
+    put_checkpoint(second, DETECTIONS, table.listed())
     damage(second, bad, -40)
     first = merged(store(0, 1, 2))
     assert found(first, second) == []

@@ -67,6 +67,13 @@ def fate(message: bytes, care: Care, settings: Settings) -> None:
             raise KeyError("a bug")
         case b"killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        case b"knot":
+            try:
+                raise OSError("a request that is made again")
+            except OSError as error:
+                kept = error  # by this frame, which the error keeps
+                del error
+            assert kept
         case b"litter":
             (settings.spool / "x.avro").write_bytes(bytes(1000))
             os._exit(7)
