@@ -21,6 +21,7 @@ __all__ = [
     "named_packs",
     "night_folders",
     "objects",
+    "one_site",
     "open",
     "orphans",
     "pack_images",
