@@ -27,11 +27,14 @@ from stampede.store.packs import read_rows
 from stampede.store.references import check_packs
 from stampede.store.schema import PACK_SPECS
 from stampede_bench.decode import views_of_one_buffer
+from tests.functions.test_reconcile import ping
 from tests.support import made_alerts
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import serving
 from tests.support.stored_packets import FIELDS, TOPIC, ztf_with_images
-from tests.support.two_sites import all_same
+from tests.support.two_sites import all_same, environment, second_ceph, sites
+
+__all__ = ["second_ceph", "sites"]  # fixtures
 
 NIGHT = int(now_mjd()) - 2
 KINDS = ("packs", "thumbnails", "packets")
@@ -270,3 +273,20 @@ def test_audit_deep_counts_them(settings: Settings, monkeypatch: pytest.MonkeyPa
     shown = CliRunner().invoke(app, ["audit", "--deep", "--json"])
     read = json.loads(shown.stdout)["read"]["store"]
     assert (read["orphans"], read["orphan_bytes"]) == (3, size)
+
+
+def test_the_function_deletes_them_on_ceph(serve, sites: Settings) -> None:
+    """Two real S3 endpoints: their clocks, their times of objects, their listings."""
+    orphans = deliver_twice(sites)
+    at_once = sites.model_copy(update={"orphan_days": 1e-6, "grace_seconds": 0})
+    assert set(Reconciler(at_once.model_copy(update={"reconcile": "replica"})).run()) == {
+        "not-replicated"
+    }
+    served = serve("scrub", **environment(sites), GRACE_SECONDS=0, ORPHAN_DAYS=1e-6)
+    assert ping(served) == 204
+    first, second = open_objects(sites), open_replica(sites)
+    assert not orphans & set(keys(first))
+    assert Reconciler(at_once).run() == {"orphaned": 3}
+    assert keys(first) == keys(second)
+    text = served.http.request("GET", f"{served.url}/metrics").data.decode()
+    assert 'stampede_scrub_orphan_packs_total{outcome="deleted",site="store"} 3.0' in text
