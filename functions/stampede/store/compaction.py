@@ -4,6 +4,7 @@ Any number of compactors may run, with listings of any age, and may stop anywher
 explains why that is harmless.
 """
 
+import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -84,8 +85,9 @@ def compact(
     major
         Merge all live runs into one.
     turn
-        A number that differs between compactors that run at once: which of several full groups of
-        runs comes first, and at which part a merge begins. Any is right; different ones share work.
+        A number that differs between compactors that run at once: it decides which of several full
+        groups of runs comes first, and the order of a merge's parts. Any is right; different ones
+        share work.
     progress
         Called after every part written and every key deleted.
 
@@ -138,8 +140,8 @@ def merge(
 ) -> list[RunInfo]:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
-    Returns its parts. Those that are there already are not written again, so compactors that begin
-    at different parts (`turn`) share a merge, and each ends with all parts. Every byte of an input
+    Returns its parts. Those that are there already are not written again, so compactors that go by
+    different orders (`turn`) share a merge, and each ends with all parts. Every byte of an input
     that is read is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not
     what was written, so that nothing is merged without its rows or with wrong ones.
     """
@@ -149,21 +151,22 @@ def merge(
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
     count = len(planned.parts)
-    first = turn % count
     merged = []
-    for stream in streams if first else ():
-        stream.skip(planned.parts[first - 1][-1])
-    for number in (*range(first, count), *range(first)):
-        if first and number == 0:
-            streams = [RunStream(table, run) for run in runs]
-        bounds = planned.parts[number]
+    at = 0  # the part that the streams have come to
+    for number in _order_of_parts(count, turn):
         key = planned.name(number).key(table.spec.name)
         if part := _find(table, key):
             merged.append(part)
             report.parts_found += 1
-            for stream in streams:
-                stream.skip(bounds[-1])
             continue
+        if number < at:
+            for stream in streams:
+                stream.rewind()
+        if number not in (0, at):
+            for stream in streams:
+                stream.skip(planned.parts[number - 1][-1])
+        at = number + 1
+        bounds = planned.parts[number]
         writer = RunWriter(table.spec)
         for bound in bounds:
             rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
@@ -234,6 +237,14 @@ def _pick(
     if major and len(runs) > 1:
         return [run for _, of_level in sorted(levels.items()) for run in of_level], max(levels) + 1
     return None
+
+
+def _order_of_parts(count: int, turn: int) -> list[int]:
+    """The numbers of the parts of a merge, in another order for each `turn`; 0: ascending.
+
+    Two compactors that both went up would meet, and from there on write the same parts.
+    """
+    return random.Random(turn).sample(range(count), count) if turn else list(range(count))
 
 
 def _group(of_level: list[Run], width: int, turn: int) -> list[Run]:

@@ -70,6 +70,11 @@ class RunStream:
         self._rest = rows.slice(count)
         return rows.slice(0, count)
 
+    def rewind(self) -> None:
+        """Begin again at the first key."""
+        self._read = 0
+        self._rest = self._rest.slice(0, 0)
+
     def skip(self, bound: Bound) -> None:
         """Continue as if all rows below `bound` had been taken."""
         end = self._below(bound)
