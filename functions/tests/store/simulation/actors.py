@@ -11,7 +11,7 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
-from stampede.store.checkpoint import CHECKPOINTS, parse_checkpoint, write_checkpoint
+from stampede.store.checkpoint import CHECKPOINTS, number_of, parse_checkpoint, write_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -174,7 +174,7 @@ class Processes:
                 case 3 if ever:
                     key = self.chance.choice(ever)
                     old = parse_checkpoint(key, site.checkpoints[key], CUTOUTS)
-                    number = self.chance.choice((old.number, len(ever))) + 1
+                    number = self.chance.choice((number_of(key), len(ever))) + 1
                     key, data = write_checkpoint(old.parts.values(), CUTOUTS, number)
                     site.put(key, memoryview(data))
             actor.sleep(self.chance.choice((5, 20, 60)))
