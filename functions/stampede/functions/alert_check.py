@@ -62,7 +62,7 @@ def make_check(table: str, settings: Settings) -> BatchStorer:
     def check(batch: Batch) -> StoredBatch:
         return StoredBatch(reasons(stored, decoder, batch), {}, 0)
 
-    return in_parts(check)
+    return in_parts(check, settings)
 
 
 def reasons(table: Table, decoder: BatchDecoder, batch: Batch) -> list[StampedeError | None]:

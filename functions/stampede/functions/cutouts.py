@@ -40,4 +40,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             stored = len(pack.data)
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return in_parts(store_batch)
+    return in_parts(store_batch, settings)

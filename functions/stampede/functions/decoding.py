@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,21 +52,26 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
     )
 
 
-def in_parts(store: BatchStorer) -> BatchStorer:
+def in_parts(store: BatchStorer, settings: Settings) -> BatchStorer:
     """What stores a batch, by one that stores its first messages: those that it has outcomes for.
 
     So memory is bounded by the setting `batch_bytes`, whatever messages decompress to, and so is
-    that of what reads a pack as a whole.
+    that of what reads a pack as a whole. What is not begun after half of `flush_seconds` is to be
+    sent again: otherwise the worker might be killed each time before it has answered for any part.
     """
 
     def store_batch(batch: Batch) -> StoredBatch:
         outcomes: list[Outcome] = []
+        latest = time.monotonic() + settings.flush_seconds / 2
         seconds, size = Counter[str](), 0
         while len(outcomes) < len(batch.messages):
             part = store(batch.after(len(outcomes)))
             outcomes += part.outcomes
             seconds.update(part.seconds)
             size += part.stored_bytes
+            if time.monotonic() > latest:
+                late = Overloaded("the batch takes too long: its first alerts are stored")
+                outcomes += [late] * (len(batch.messages) - len(outcomes))
         return StoredBatch(outcomes, dict(seconds), size)
 
     return store_batch

@@ -44,4 +44,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return in_parts(store_batch)
+    return in_parts(store_batch, settings)

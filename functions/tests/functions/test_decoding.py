@@ -93,3 +93,18 @@ def test_the_sum_of_what_alerts_decompress_to_is_bounded(tmp_path, care: Care) -
         ids += rows["alert_id"].unique().to_pylist()
         assert rows["fits"].nbytes < 100_000 + 45_000
     assert sorted(ids) == list(range(1, 10))
+
+
+def test_a_slow_batch_is_answered_for_what_is_stored(tmp_path) -> None:
+    image = {"fileName": "zeros", "stampData": fits_of(100, 100, 32)}
+    messages = [made_alerts.ztf_alert(n, "deflate", cutoutScience=image) for n in range(1, 10)]
+    settings = Settings(
+        store=f"file://{tmp_path}/store", spool=tmp_path, batch_bytes=100_000, flush_seconds=1e-6
+    )
+    batch = Batch(messages, [Position("alerts", 0, n) for n in range(9)])
+    stored = cutouts.make_batch_storer(settings)(batch)
+    refused = [isinstance(each, Overloaded) for each in stored.outcomes]
+    first = refused.index(True)
+    assert refused == [n >= first for n in range(9)]
+    covered = Table(open_objects(settings), CUTOUTS).coverage()
+    assert covered.intervals("alerts", 0) == [(0, first)]
