@@ -100,7 +100,7 @@ def figures(
     yield Figure(subject, "look-up of a random id, p50", p50, "ms", smallest, must)
     yield Figure(subject, "look-up of a random id, p99", percentile(found.cold, 99), "ms")
     rival = Rival("model: the runs that have it", synthetic.runs_with_an_id(spec, alerts, fanout))
-    must = REQUESTS if alerts >= ALERTS[-1][1] else None
+    must = REQUESTS if alerts >= ALERTS[-1][0] else None
     yield Figure(subject, "requests of a look-up", found.requests, "GET", rival, must)
     yield Figure(subject, "read by a look-up", found.read, "KB")
     first_p50 = percentile(found.first, 50)

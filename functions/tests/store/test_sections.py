@@ -102,6 +102,22 @@ class Indexes:
             self._cache.put(name, value, size)
 
 
+def test_rows_do_not_drive_indexes_out_of_the_cache() -> None:
+    objects, run = filled()
+    large = Table(objects, DETECTIONS, threads=1)
+    large.lookup(object_ids(ROWS))
+    limit = 2 * large.reader.indexes.bytes + large.reader.cache.bytes // 4
+    one = Table(objects, DETECTIONS, threads=1, cache_bytes=limit)
+    for wanted in object_ids(ROWS) * 2:
+        one.lookup([wanted])
+    assert one.reader.indexes.bytes + one.reader.cache.bytes <= limit
+    assert one.reader.cache.bytes < large.reader.cache.bytes
+    assert all(one.reader.has_index(run, section) for section in range(len(run.sections)))
+    tight = Table(objects, DETECTIONS, threads=1, cache_bytes=large.reader.indexes.bytes)
+    assert [tight.lookup([wanted]).num_rows for wanted in object_ids(ROWS)] == [2] * 200
+    assert tight.reader.indexes.bytes + tight.reader.cache.bytes <= large.reader.indexes.bytes
+
+
 def test_a_start_from_a_checkpoint_knows_the_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_checkpoints, "MOST_NEW_PARTS", 1)
     objects = MemoryObjects()
