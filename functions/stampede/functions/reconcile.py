@@ -232,7 +232,13 @@ class Reconciler:
     def _delete_leftovers(self) -> None:
         """Delete runs of the second site that a merge has replaced; abort interrupted uploads."""
         for site in self._sites[1:]:
-            for key in unneeded_at_second_site(self._objects, site, self._now, self._grace):
+            for key in unneeded_at_second_site(
+                self._objects,
+                site,
+                self._now,
+                self._grace,
+                lambda key: self._findings.add("damaged", key, repaired=False),
+            ):
                 self._delete("superseded", site, key)
         if self._repair:
             for site, name in zip(self._sites, SITES, strict=False):

@@ -25,7 +25,7 @@ SAMPLE = 64
 class Holders:
     """Asks whether runs of a table are whole, and whether others hold what a run holds.
 
-    Remembers which objects it has verified, so that each is read once.
+    Remembers what it has verified and which footers it has read, so that each is read once.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Holders:
     def __init__(self, table: Table, other: Table | None = None) -> None:
         self._table = table
         self._other = other or table
-        self._verified: set[ObjectInfo] = set()
-        self._coverages: dict[ObjectInfo, Coverage] = {}
+        self._verified: dict[ObjectInfo, bool] = {}
+        self._footers: dict[ObjectInfo, RunInfo | None] = {}  # None: damaged
         self.damaged: dict[str, str] = {}
         """Keys of the parts found lost or damaged, and what is wrong with each."""
 
@@ -56,36 +56,55 @@ class Holders:
             for part, info in zip(run, found, strict=True)
         )
 
-    def hold(self, parts: Sequence[RunInfo], others: Sequence[Run], every_row: bool) -> bool:
+    def hold(self, parts: Sequence[RunInfo], others: Sequence[Run], every_row: bool) -> bool | None:
         """Whether `others` hold the coverage and the rows of `parts`, which belong to one run.
+
+        None if nobody can say: an object was deleted meanwhile, or `parts` cannot be read. Those of
+        `others` that are damaged do not count.
 
         Without `every_row` the coverage is the proof, and of the rows only a few are looked up;
         all, if there is no coverage. Ask afterwards whether `others` are `present`: some of their
         rows may be read from the cache. Raises `StoreDown`.
         """
-        among = [part for run in others for part in run]
-        every_row = every_row or not parts[0].coverage
+        part = parts[0]
         try:
-            return not parts[0].coverage - self.coverage(others) and all(
-                self._rows_held(rows, among)
-                for part in parts
-                for rows in self._rows(part, every_row)
-            )
+            coverage = _read_footer(self._table, part).coverage
+            if coverage - self.coverage(others):
+                return False
+            among = [one for run in others if self.footer(run) for one in run]
+            for part in parts:
+                rows = self._rows(part, every_row or not coverage)
+                if not all(self._rows_held(some, among) for some in rows):
+                    return False
         except NotFound:  # merged meanwhile: the next pass asks again
-            return False
+            return None
         except Damaged as error:
-            self.damaged[parts[0].key] = error.message
-            return False
+            self.damaged[part.key] = error.message
+            return None
+        return True
 
     def coverage(self, others: Sequence[Run]) -> Coverage:
-        """What the footers of `others` say, not what a checkpoint says of them.
+        """What the footers of `others` say; those that are damaged are left out.
 
-        Raises `NotFound`, `Damaged`, `StoreDown`.
+        Raises `NotFound`, `StoreDown`.
         """
-        new = [run[0] for run in others if run[0].object not in self._coverages]
-        footers = self._other.map(self._other.reader.footer, [part.object for part in new])
-        self._coverages |= {footer.object: footer.coverage for footer in footers}
-        return Coverage.union(self._coverages[run[0].object] for run in others)
+        self._other.map(self.footer, others)
+        return Coverage.union(footer.coverage for run in others if (footer := self.footer(run)))
+
+    def footer(self, run: Run) -> RunInfo | None:
+        """The footer of a holder's first part, not what a checkpoint says of it.
+
+        None if it is damaged: then that part is in quarantine. Raises `NotFound`, `StoreDown`.
+        """
+        part = run[0]
+        if part.object not in self._footers:
+            try:
+                self._footers[part.object] = _read_footer(self._other, part)
+            except Damaged as error:
+                self._footers[part.object] = None
+                self.damaged[part.key] = error.message
+                self._other.put_into_quarantine(part, error.message)
+        return self._footers[part.object]
 
     def _rows(self, part: RunInfo, every: bool) -> Iterator[pa.Table]:
         """The rows of a part, a row group at a time; or a few of each of a few row groups."""
@@ -104,20 +123,26 @@ class Holders:
         )
 
     def _sound(self, part: RunInfo) -> bool:
-        if part.object in self._verified:
-            return True
-        try:
-            verify(self._table.objects, part.object)
-            footer = self._table.reader.footer(part.object)
-            if not same_entry(footer, part):
-                raise Damaged(f"{part.key} is not what a checkpoint says: run `stampede rebuild`")
-        except NotFound:
-            return False
-        except Damaged as error:
-            self.damaged[part.key] = error.message
-            return False
-        self._verified.add(part.object)
-        return True
+        if part.object not in self._verified:
+            try:
+                verify(self._table.objects, part.object)
+                if not same_entry(_read_footer(self._table, part), part):
+                    why = f"{part.key} is not what a checkpoint says: run `stampede rebuild`"
+                    raise Damaged(why)
+            except NotFound:
+                return False
+            except Damaged as error:
+                self.damaged[part.key] = error.message
+            self._verified[part.object] = part.key not in self.damaged
+        return self._verified[part.object]
+
+
+def _read_footer(table: Table, part: RunInfo) -> RunInfo:
+    """A part's footer as it is now. Raises `NotFound`, `StoreDown`; `Damaged` if it is twice."""
+    try:
+        return table.reader.footer(part.object)
+    except Damaged:  # once more: the network may have been to blame
+        return table.reader.footer(part.object)
 
 
 def _spread(numbers: range, most: int) -> list[int]:

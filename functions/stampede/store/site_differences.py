@@ -12,7 +12,7 @@ from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.one_site import of_one_site
 from stampede.store.packs import night_of
-from stampede.store.runs import RunName, live
+from stampede.store.runs import Run, RunInfo, RunName, live
 from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 from stampede.store.verification import sound, table_of
@@ -90,6 +90,7 @@ class LostAtFirst:
         self._first, self._second, self._expired = first, second, expired
         self._letters = DeadLetterOffsets(first)
         self._tables: dict[str, tuple[Table, Table]] = {}
+        self._lost_runs: dict[str, LostRuns] = {}
 
     def lost(self, info: ObjectInfo) -> bool:
         """Whether an object, which only the second site has, was lost at the first."""
@@ -130,15 +131,44 @@ class LostAtFirst:
             return False
         if any(part.key == other.key for other in first.listed()):
             return False
-        damaged = first.quarantined()
-        whole = [run for run in live(first.listed()) if not any(one.key in damaged for one in run)]
-        return not Holders(second, first).hold([part], whole, every_row=False)
+        if name not in self._lost_runs:
+            self._lost_runs[name] = LostRuns(first, second)
+        return self._lost_runs[name].lost(part)
 
     def _of(self, name: str) -> tuple[Table, Table]:
         if name not in self._tables:
             spec = ALL_TABLES[name]
             self._tables[name] = Table(self._first, spec), Table(self._second, spec)
         return self._tables[name]
+
+
+class LostRuns:
+    """Tells lost runs of one table from those that the first site has merged."""
+
+    def __init__(self, first: Table, second: Table) -> None:
+        self._first = first
+        self._holders = Holders(second, first)  # one for all questions: it remembers footers
+        self._whole = self._list()
+
+    def lost(self, part: RunInfo) -> bool:
+        """Whether the first site does not hold what a part at the second site holds.
+
+        A damaged part counts as lost: nobody can compare its rows. Raises `StoreDown`.
+        """
+        held = self._hold(part)
+        if held is None and part.key not in self._holders.damaged:
+            self._first.refresh()  # a run that holds it was merged since our listing
+            self._whole = self._list()
+            held = self._hold(part)
+        return held is False or part.key in self._holders.damaged
+
+    def _hold(self, part: RunInfo) -> bool | None:
+        return self._holders.hold([part], self._whole, every_row=False)
+
+    def _list(self) -> list[Run]:
+        damaged = self._first.quarantined()
+        runs = live(self._first.listed())
+        return [run for run in runs if not any(part.key in damaged for part in run)]
 
 
 def run_order(key: str) -> tuple[bool, str]:

@@ -13,7 +13,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, find
-from stampede.store.runs import RunInfo, RunName, live, prefix
+from stampede.store.runs import RunName, live, prefix
 from stampede.store.schema import THUMBNAILS
 from stampede.store.tables import Table
 from stampede.store.verification import sound
@@ -51,7 +51,9 @@ def superseded_copies(
     holders = Holders(first)
     try:
         held = holders.coverage(runs)
-    except (Damaged, NotFound):  # changed since the listing: the next pass asks again
+    except NotFound:  # merged since the listing: the next pass asks again
+        return
+    if holders.damaged:  # a checkpoint had hidden it
         return
     held |= dead_lettered(first.objects, SOURCES.get(name, name))
     bad = {info.key for info in damaged}
@@ -61,7 +63,7 @@ def superseded_copies(
         memory = remembered.get(info.key)
         if memory and memory.coverage - held_here:
             continue  # until the run that the first site merged it into is copied
-        if _held(known.get(info.key), held) and all(holders.present(run) for run in runs):
+        if _held(second, info, held) and all(holders.present(run) for run in runs):
             yield info.key
 
 
@@ -83,8 +85,13 @@ def _damaged(second: Table, info: ObjectInfo) -> bool:
         return False
 
 
-def _held(part: RunInfo | None, held: Coverage) -> bool:
-    if part is not None:
-        return bool(part.coverage) and not part.coverage - held
-    partitions = held.partitions()
-    return bool(partitions) and all(len(held.intervals(*one)) == 1 for one in partitions)
+def _held(second: Table, info: ObjectInfo, held: Coverage) -> bool:
+    try:
+        # From the footer itself: a checkpoint may say too little.
+        coverage = second.reader.footer(info).coverage
+    except NotFound:
+        return False
+    except Damaged:
+        partitions = held.partitions()
+        return bool(partitions) and all(len(held.intervals(*one)) == 1 for one in partitions)
+    return bool(coverage) and not coverage - held

@@ -1,8 +1,12 @@
 """Finds parts of runs that are no longer needed. docs/store.md explains why deleting is safe."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 
+import structlog
+
+from stampede.errors import NotFound
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import Objects, find
@@ -20,6 +24,8 @@ from stampede.store.runs import (
 from stampede.store.schema import ALL_TABLES
 from stampede.store.superseded_copies import superseded_copies
 from stampede.store.tables import Table
+
+log = structlog.get_logger()
 
 
 class Sweep:
@@ -99,21 +105,38 @@ class Sweep:
             return False
         # Our listing is stale. Re-check inputs first, then the run: only that order proves that no
         # input was deleted because this run had completed.
-        needed = [name for name in run[0].inputs if not self._merged_elsewhere(name)]
+        footer = self._footer(run)
+        if footer is None:
+            return False
+        needed = [name for name in footer.inputs if not self._merged_elsewhere(name)]
         there = [name for name in needed if self._exists(name)]
         objects, table = self._table.objects, self._table.spec.name
         lost = [key for key in unlisted(run, table) if find(objects, key) is None]
         if not lost or (there and there == needed):
             return False  # complete by now; or its inputs hold its rows, and it may be continued
         others = self.sound(live(self._parts))
-        if self.holders.hold(run, others, every_row=True):
+        held = self.holders.hold(run, others, every_row=True)
+        if held:
             return not there and all(self.holders.present(other) for other in others)
-        for key in lost:
+        for key in lost if held is False else ():
             self.holders.damaged[key] = "lost, and no other run holds all that its run held"
         return False
 
     def _merged_elsewhere(self, name: str) -> bool:
-        return any(name in run[0].inputs and self.holders.present(run) for run in self._runs)
+        return any(
+            name in run[0].inputs
+            and (footer := self._footer(run)) is not None
+            and name in footer.inputs
+            and self.holders.present(run)
+            for run in self._runs
+        )
+
+    def _footer(self, run: Run) -> RunInfo | None:
+        """The footer of a run's first part; None if it is damaged or gone."""
+        try:
+            return self.holders.footer(run)
+        except NotFound:
+            return None
 
     def _exists(self, name: str) -> bool:
         """Whether the store has any part of a run, listed or asked for by name."""
@@ -127,7 +150,11 @@ class Sweep:
 
 
 def unneeded_at_second_site(
-    source: Objects, target: Objects, now: datetime, grace: timedelta
+    source: Objects,
+    target: Objects,
+    now: datetime,
+    grace: timedelta,
+    damaged: Callable[[str], None] = lambda key: None,
 ) -> Iterator[str]:
     """Keys of the parts of runs that the second site no longer needs, lowest level first.
 
@@ -136,19 +163,36 @@ def unneeded_at_second_site(
     are complete at both sites hold its offsets and its rows. The source merged such a run, and
     the run that it was merged into may have been merged in turn before it was copied: then no run
     at the second site lists it as an input. Damaged copies go as `superseded_copies` says.
+
+    Parameters
+    ----------
+    damaged
+        Called with the key of each part that was found damaged there, or is not what a checkpoint
+        says, and that stays. The log has the reason.
     """
     for spec in ALL_TABLES.values():
         first, second = Table(source, spec, cache_bytes=0), Table(target, spec)
         try:
-            yield from _unneeded_copies(first, second, now, grace)
-            yield from superseded_copies(first, second, now, grace)
+            sweep, deleted = Sweep(second, now, grace), set()
+            for key in chain(
+                _unneeded_copies(sweep, first, second, now, grace),
+                superseded_copies(first, second, now, grace),
+            ):
+                deleted.add(key)
+                yield key
+            for key, why in sweep.holders.damaged.items():
+                if key not in deleted:
+                    log.error("damaged", key=key, why=why)
+                    damaged(key)
         finally:
             first.close()
             second.close()
 
 
-def _unneeded_copies(first: Table, second: Table, now: datetime, grace: timedelta) -> Iterator[str]:
-    sweep, parts = Sweep(second, now, grace), second.listed()
+def _unneeded_copies(
+    sweep: Sweep, first: Table, second: Table, now: datetime, grace: timedelta
+) -> Iterator[str]:
+    parts = second.listed()
     # List the first site after the second: a run copied in between must not be taken for gone.
     at_first = {part.key: part.object for part in first.listed()}
     # No run that may be deleted here is the proof for another: the first site has all of these.

@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -272,6 +273,18 @@ def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings
     found = one_pass(settings, "replica", "leftovers")[0] + one_pass(settings, "leftovers")[0]
     assert found == {"not-replicated": 1, "superseded": 4}
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
+
+
+def test_what_a_checkpoint_of_the_second_site_gets_wrong_is_reported(settings: Settings) -> None:
+    """The merged run there cannot stand for its inputs, so they stay; somebody must hear of it."""
+    _, second = merged_at_first(settings)
+    one_pass(settings, "replica")
+    parts = Table(second, CUTOUTS).listed()
+    [merged] = [part for part in parts if part.inputs]
+    wrong = [replace(part, rows=part.rows + 1) if part is merged else part for part in parts]
+    kept_checkpoints.put_checkpoint(second, CUTOUTS, wrong, None)
+    assert one_pass(settings, "leftovers")[1] == [Finding("damaged", merged.key, False)]
+    assert len(Table(second, CUTOUTS).listed()) == 5
 
 
 def test_the_second_site_has_checkpoints_of_its_own(

@@ -433,3 +433,16 @@ def test_nothing_is_deleted_because_a_checkpoint_invented_an_input() -> None:
     for info in list(objects.list(CHECKPOINTS)):
         objects.delete(info.key)
     assert len(Table(objects, DETECTIONS).coverage()) == RUNS
+
+
+@pytest.mark.parametrize(("holes", "gets"), [(1, 1), (10_000, 3)])
+def test_a_footer_that_a_merge_or_deletion_goes_by_costs_few_requests(
+    holes: int, gets: int
+) -> None:
+    watched = Watched(MemoryObjects(Clock()))
+    table = Table(watched, DETECTIONS, threads=1)
+    table.append(many(600), Coverage.of({("alerts", 0): range(0, 2 * holes, 2)}))
+    [part] = table.listed()
+    watched.calls.clear()
+    table.reader.footer(part.object)
+    assert watched.count("get") == gets

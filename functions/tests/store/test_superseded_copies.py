@@ -1,5 +1,6 @@
 """Damaged copies at the second site go only if the first site proves that it merged their rows."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -92,4 +93,19 @@ def test_it_stays_if_the_first_site_has_it_or_has_damage_itself() -> None:
     assert found(store(0, 1, 2), second) == []
     first = merged(store(0, 1, 2))
     first.put(f"{FOLDER}0000-{'0' * 32}.parquet", b"garbage " * 100)
+    assert found(first, second) == []
+
+
+def test_it_stays_if_only_a_checkpoint_says_that_the_first_site_holds_its_offsets() -> None:
+    first, second = store(0, 2), store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    Replica(first, second, 1).catch_up()
+    table = Table(second, DETECTIONS, threads=1)
+    table.refresh()
+    claim = Coverage.of({("alerts", 0): range(10)})
+    parts = [replace(p, coverage=claim) if p.key == bad else p for p in table.listed()]
+    put_checkpoint(second, DETECTIONS, parts, None)
+    data = bytearray(second.get(bad))
+    data[60] ^= 8
+    second._objects[bad] = bytes(data), second.head(bad)  # its etag stays, as on a bad disk
     assert found(first, second) == []

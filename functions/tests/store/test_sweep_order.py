@@ -67,7 +67,7 @@ class WrongOrder(Sweep):
         return (
             bool(lost)
             and not there
-            and self.holders.hold(run, others, every_row=True)
+            and self.holders.hold(run, others, every_row=True) is True
             and all(self.holders.present(other) for other in others)
         )
 
