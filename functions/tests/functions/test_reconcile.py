@@ -282,7 +282,7 @@ def test_what_a_checkpoint_of_the_second_site_gets_wrong_is_reported(settings: S
     parts = Table(second, CUTOUTS).listed()
     [merged] = [part for part in parts if part.inputs]
     wrong = [replace(part, rows=part.rows + 1) if part is merged else part for part in parts]
-    kept_checkpoints.put_checkpoint(second, CUTOUTS, wrong, None)
+    kept_checkpoints.put_checkpoint(second, CUTOUTS, wrong)
     assert one_pass(settings, "leftovers")[1] == [Finding("damaged", merged.key, False)]
     assert len(Table(second, CUTOUTS).listed()) == 5
 

@@ -43,7 +43,7 @@ def append(store: Objects, numbers: range | list[int]) -> str:
 
 
 def checkpoint(store: Objects, says: Callable[[RunInfo], RunInfo] = lambda part: part) -> None:
-    put_checkpoint(store, DETECTIONS, [says(part) for part in listed(store).listed()], None)
+    put_checkpoint(store, DETECTIONS, [says(part) for part in listed(store).listed()])
 
 
 def damage(store: MemoryObjects, key: str, at: int = -60) -> None:

@@ -104,7 +104,7 @@ def test_it_stays_if_only_a_checkpoint_says_that_the_first_site_holds_its_offset
     table.refresh()
     claim = Coverage.of({("alerts", 0): range(10)})
     parts = [replace(p, coverage=claim) if p.key == bad else p for p in table.listed()]
-    put_checkpoint(second, DETECTIONS, parts, None)
+    put_checkpoint(second, DETECTIONS, parts)
     data = bytearray(second.get(bad))
     data[60] ^= 8
     second._objects[bad] = bytes(data), second.head(bad)  # its etag stays, as on a bad disk
