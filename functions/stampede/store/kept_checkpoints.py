@@ -20,6 +20,8 @@ from stampede.store.schema import ALL_TABLES, TableSpec
 
 MOST_NEW_PARTS = 64
 """A new checkpoint is due when a start would read so many footers besides the last one."""
+MOST_NUMBER = 9_000_000_000
+"""Nobody wrote so many: a greater number is no checkpoint's, and none could follow it."""
 KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
 
 log = structlog.get_logger()
@@ -69,7 +71,8 @@ def put_checkpoint(objects: Objects, spec: TableSpec, parts: Iterable[RunInfo]) 
     Raises `StoreDown`.
     """
     # Newer than one that cannot be read now, too: later it may be readable again.
-    last = max((number_of(info.key) for info in listed_checkpoints(objects, spec)), default=0)
+    numbers = (number_of(info.key) for info in listed_checkpoints(objects, spec))
+    last = max((number for number in numbers if number < MOST_NUMBER), default=0)
     key, data = write_checkpoint(parts, spec, last + 1)
     objects.put(key, memoryview(data))
     try:
@@ -137,14 +140,20 @@ def same_object(part: RunInfo, other: RunInfo | None) -> bool:
 
 
 def same_entry(part: RunInfo, other: RunInfo | None) -> bool:
-    """Whether both say the same of the same object."""
+    """Whether a checkpoint's entry says what a part's footer says. It need not have the filter."""
     return (
         other is not None
         and same_object(part, other)
         and part.coverage == other.coverage
         and _said(part) == _said(other)
+        and (other.filter is None or _bits(part) == _bits(other))
     )
 
 
 def _said(part: RunInfo) -> tuple[object, ...]:
-    return part.inputs, part.rows, part.first, part.last, part.body_crc32
+    sections = part.sections.text if part.sections else None
+    return part.inputs, part.rows, part.first, part.last, part.body_crc32, sections
+
+
+def _bits(part: RunInfo) -> bytes | None:
+    return bytes(part.filter.data) if part.filter else None

@@ -14,6 +14,7 @@ from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint, parse_checkpoi
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
+from stampede.store.filters import Filter
 from stampede.store.kept_checkpoints import keep_checkpoint, newest_checkpoint, put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
@@ -412,6 +413,28 @@ def forged(objects: Objects, **changes: Any) -> RunInfo:
     parts = [replace(part, **changes) if part is chosen else part for part in table.listed()]
     put_checkpoint(objects, DETECTIONS, parts)
     return chosen
+
+
+def test_a_wrong_filter_in_a_checkpoint_is_found() -> None:
+    """It would hide rows from every reader."""
+    objects = filled()
+    chosen = forged(objects, filter=Filter(bytes(32)))
+    assert chosen.filter
+    found = {key: why for one in rebuild(objects, write=False) for key, why in one.wrong.items()}
+    assert list(found) == [chosen.key]
+    list(rebuild(objects, write=True))
+    assert not any(one.wrong for one in rebuild(objects, write=False))
+
+
+def test_a_foreign_number_does_not_end_the_numbers() -> None:
+    objects = filled()
+    objects.put(f"{CHECKPOINTS}detections/9999999999-{'0' * 32}.parquet", b"garbage")
+    new = keep(objects)
+    assert new
+    assert is_checkpoint(new)
+    newest = newest_checkpoint(objects, DETECTIONS)
+    assert newest
+    assert newest.key == new
 
 
 def test_no_merge_claims_the_coverage_that_a_checkpoint_invented() -> None:
