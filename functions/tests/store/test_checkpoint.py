@@ -429,8 +429,7 @@ def test_a_wrong_filter_in_a_checkpoint_is_found() -> None:
 def test_a_foreign_number_does_not_end_the_numbers() -> None:
     objects = filled()
     objects.put(f"{CHECKPOINTS}detections/9999999999-{'0' * 32}.parquet", b"garbage")
-    new = keep(objects)
-    assert new
+    new = put_checkpoint(objects, DETECTIONS, Table(objects, DETECTIONS).listed())
     assert is_checkpoint(new)
     newest = newest_checkpoint(objects, DETECTIONS)
     assert newest
