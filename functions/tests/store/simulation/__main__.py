@@ -20,7 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.store.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default 1)")
     parser.add_argument("--steps", type=int, default=1_000_000, help="requests to make, in all")
-    parser.add_argument("--minutes", type=float, default=20, help="stop after so long, and fail")
+    parser.add_argument("--minutes", type=float, default=40, help="stop after so long, and fail")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--as-it-is", action="store_true", help="do not simplify what fails")
     arguments = parser.parse_args()
