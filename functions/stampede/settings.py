@@ -79,6 +79,7 @@ class Settings(BaseSettings):
     batch_alerts: int = Field(1000, description="most alerts in one batch")
     batch_bytes: int = Field(
         64 * MIB,
+        ge=1,
         description="most bytes of alerts in one batch, and in one pack before they are compressed",
     )
     linger_ms: int = Field(50, description="how long a batch waits for more alerts")

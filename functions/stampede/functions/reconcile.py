@@ -188,7 +188,7 @@ class Reconciler:
                 self._findings,
                 self._repair,
                 self._retention.expired,
-                follow=self._settings.orphan_days > 0,
+                follow=self._grace if self._settings.orphan_days else None,
             )
             try:
                 yield restorer

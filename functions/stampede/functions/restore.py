@@ -40,7 +40,8 @@ class Restorer:
     expired
         Whether an object of that key is past its retention.
     follow
-        Whether an orphan that the first site has no longer is deleted at the second, too.
+        The age at which an orphan that the first site has no longer is deleted at the second, too;
+        None for never.
     """
 
     def __init__(
@@ -50,12 +51,11 @@ class Restorer:
         findings: Findings,
         repair: bool,
         expired: Callable[[str], bool],
-        follow: bool = False,
+        follow: timedelta | None = None,
     ) -> None:
         self._first, self._second = first, second
         self._findings, self._repair, self._expired = findings, repair, expired
-        # The first site's grace is over.
-        self._orphans = Orphans(second, timedelta()) if follow else None
+        self._orphans = None if follow is None else Orphans(second, follow)
         self._seen: set[str] = set()  # one finding for each object
         self._to_first, self._to_second = Copier(second, first), Copier(first, second)
 

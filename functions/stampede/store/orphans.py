@@ -22,7 +22,9 @@ from stampede.store.tables import Table
 
 
 def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
-    """The packs from which readers get the rows of a pack; empty if they need the pack itself.
+    """The packs from which readers get the rows of a pack; empty if they may need the pack itself.
+
+    A row must lose whatever runs there are: one of them may be unreadable now, or be written later.
 
     Parameters
     ----------
@@ -39,10 +41,16 @@ def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
         if row["pack"] is None:  # the survey sent no such cutout
             continue
         winner = winners.get(place)
-        if winner is None or winner["pack"] is None or winner["crc32"] != row["crc32"]:
+        if winner is None or not _beats(winner, pack.key) or winner["crc32"] != row["crc32"]:
             return set()
         instead.add(winner["pack"])
     return instead
+
+
+def _beats(winner: Mapping[str, Any], key: str) -> bool:
+    """Whether a row wins against any row that points into the pack of that key, drawn once."""
+    drawn_again = winner.get("redrawn") is not None
+    return winner["pack"] is not None and (drawn_again or winner["pack"] > key)
 
 
 def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple, dict[str, Any]]:
@@ -99,7 +107,8 @@ class Orphans:
         table = self._table(spec)
         rows = table.lookup(pack.locations["alert_id"].unique().to_pylist())
         instead = packs_instead(pack, spec, rows)
-        if not instead or coverage - table.coverage():
+        # A run that cannot be read may say that this pack was drawn again.
+        if not instead or table.quarantined() or coverage - table.coverage():
             return False
         lacking = _digests(data, key)
         for other in sorted(instead):

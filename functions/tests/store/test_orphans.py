@@ -9,6 +9,8 @@ from isal import isal_zlib
 
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.errors import StoreDown
+from stampede.functions.findings import Findings
+from stampede.functions.restore import Restorer
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
@@ -69,6 +71,52 @@ def test_alerts_delivered_twice() -> None:
     assert not proven(objects, winning)
     assert not proven(objects, losing, timedelta(hours=1))
     assert not proven(objects, losing.replace(losing[-20:-12], "00000000"))
+
+
+def three_packs(*sites: MemoryObjects) -> tuple[str, str, str]:
+    """Alerts 0 to 3 in two packs, and what the winning one has besides in a third, lesser one.
+
+    The keys of the losing pack, of the winning pack and of the run of the winning pack.
+    """
+    for other in range(4, 999):
+        memory = MemoryObjects()
+        losing, winning = put(memory, range(4)).key, put(memory, [*range(4), other]).key
+        if winning > max(losing, put(memory, [other, other + 1]).key):
+            for site in sites:
+                put(site, range(4))
+                put(site, [other, other + 1])
+                before = {info.key for info in site.list("tables/")}
+                put(site, [*range(4), other])
+                [run] = {info.key for info in site.list("tables/")} - before
+            return losing, winning, run
+    raise AssertionError
+
+
+def test_a_winning_pack_is_no_orphan_while_its_run_cannot_be_read() -> None:
+    """Readers get its rows from the other packs meanwhile; then they would point to nothing."""
+    objects = MemoryObjects()
+    losing, winning, run = three_packs(objects)
+    assert proven(objects, losing)
+    down = Failing(objects, StoreDown, lambda key, _: key == run)
+    assert not proven(down, winning)
+    assert not proven(down, losing)  # proof needs all runs
+    objects.delete(run)
+    assert not proven(objects, winning)  # its run may be written yet
+
+
+def test_a_winning_pack_that_the_first_site_lost_is_copied_back() -> None:
+    """Its run has not been copied to the second site, so there the others win."""
+    first, second = MemoryObjects(), MemoryObjects()
+    _, winning, run = three_packs(first, second)
+    second.delete(run)
+    pack = first.get(winning)
+    first.delete(winning)
+    findings = Findings(True, lambda finding: None)
+    restorer = Restorer(first, second, findings, True, lambda key: False, follow=NO_GRACE)
+    restorer.restore()
+    restorer.close()
+    assert dict(findings.counts) == {"lost": 1}
+    assert first.get(winning) == second.get(winning) == pack
 
 
 def test_an_alert_without_images() -> None:
