@@ -127,7 +127,7 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult
     chance = random.Random(alerts)
     first = first_lookups(bucket, table, alerts, chance)
     for run in table.runs():  # a process reads each index once
-        for section in range(len(run.sections)) if run.sections else [None]:
+        for section in range(len(run.sections.listed)) if run.sections is not None else [None]:
             table.reader.index(run, section)
     # Otherwise all rows of a small table would soon be in memory.
     usual, table.reader.cache = table.reader.cache, Indexes(table.reader.cache)

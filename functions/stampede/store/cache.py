@@ -36,6 +36,6 @@ class Cache:
             _, old = self._cached.pop(name, (None, 0))
             self._cached[name] = value, size
             self.bytes += size - old
-            while self.bytes > self.limit:
+            while self.bytes > self.limit and self._cached:
                 _, (_, size) = self._cached.popitem(last=False)
                 self.bytes -= size

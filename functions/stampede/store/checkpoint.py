@@ -90,7 +90,7 @@ def write_checkpoint(
                 "last": part.last,
                 "body_crc32": part.body_crc32,
                 "filter": part.filter.data if part.filter and info.key in asked else None,
-                "sections": part.sections.text if part.sections else None,
+                "sections": part.sections.text if part.sections is not None else None,
             }
         )
         coverages[run] = part.coverage

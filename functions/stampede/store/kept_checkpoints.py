@@ -151,7 +151,7 @@ def same_entry(part: RunInfo, other: RunInfo | None) -> bool:
 
 
 def _said(part: RunInfo) -> tuple[object, ...]:
-    sections = part.sections.text if part.sections else None
+    sections = part.sections.text if part.sections is not None else None
     return part.inputs, part.rows, part.first, part.last, part.body_crc32, sections
 
 

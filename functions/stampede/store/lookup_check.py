@@ -5,6 +5,7 @@ import pyarrow.compute as pc
 
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.keys import sortable
 from stampede.store.objects import Objects
 from stampede.store.run_format import RunIndex, parse_section
 from stampede.store.runs import RunInfo
@@ -23,26 +24,33 @@ class LookupCheck:
         self._run, self._index, self._spec = run, index, spec
         self._number, self._section = -1, index
         self.sections = b""
-        if run.sections:
+        if run.sections is not None:
             start = run.sections.listed[0].start
             self.sections = objects.get(run.key, start, run.sections.length)
 
     def check(self, group: int, leading: pa.ChunkedArray) -> None:
         """Raise `Damaged` unless a lookup of any key of this row group finds it."""
         run = self._run
-        if run.sections and (self._number < 0 or group not in self._section.numbers):
-            self._number += 1
-            self._section = self._parsed(run.sections)
+        ends = sortable([leading[0].as_py(), leading[-1].as_py()], self._spec)
+        if run.sections is not None:
+            if self._number < 0 or group not in self._section.numbers:
+                self._number += 1
+                self._section = self._parsed(run.sections)
+            if not run.sections.span(self._number, ends):
+                raise Damaged(f"{run.key}: the keys of row group {group} are not in its section")
         section, hashes = self._section, hash_keys(pc.unique(leading))
         filters = [one for one in (run.filter, section.filter) if one]
         if not all(one.passes(hashes).all() for one in filters):
             raise Damaged(f"{run.key} has a filter that leaves out keys of row group {group}")
-        for of in (RunIndex.extent, RunIndex.rows_of, RunIndex.ends_of):
+        for of in (RunIndex.extent, RunIndex.rows_of):
             if group not in section.numbers or of(section, group) != of(self._index, group):
                 raise Damaged(f"{run.key}: a section does not describe row group {group}")
+        # A lookup goes by a section, or by the footer if the section is damaged.
+        if not (self._index.spans(group, ends) and section.spans(group, ends)):
+            raise Damaged(f"{run.key} has keys in row group {group} that its statistics leave out")
 
     def _parsed(self, sections: Sections) -> RunIndex:
-        if self._number == len(sections):
+        if self._number == len(sections.listed):
             raise Damaged(f"{self._run.key} has fewer sections than its row groups need")
         place = sections.listed[self._number]
         start = place.start - sections.listed[0].start

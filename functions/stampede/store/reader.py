@@ -32,8 +32,8 @@ log = structlog.get_logger()
 MIB = 1 << 20
 # Most bytes of adjacent row groups that one GET fetches.
 GET_BYTES = 4 * MIB
-# Run metadata fits in the footer's last 32 KB. For runs up to 60,000 rows that is the whole footer,
-# so lookups need no extra request.
+# Run metadata fits in the footer's last 32 KB. For runs up to 38,000 rows, ten of each object, that
+# is the whole footer, so lookups need no extra request.
 TAIL_BYTES = 32 << 10
 MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
@@ -82,7 +82,7 @@ class RunReader:
 
         Raises `NotFound`, `StoreDown`, `Damaged`.
         """
-        index: RunIndex | None = self.indexes.get(_cached("index", run, section))
+        index: RunIndex | None = self.indexes.get(self._index_name(run, section))
         if index is not None:
             return index
         if section is not None:
@@ -92,27 +92,20 @@ class RunReader:
 
     def has_index(self, run: RunInfo, section: int | None = None) -> bool:
         """Whether the cache has the part's index, or that of a section."""
-        return self.indexes.holds(_cached("index", run, section))
+        return self.indexes.holds(self._index_name(run, section))
 
-    def open(self, run: RunInfo, section: int | None = None) -> "RunFile":
-        """A part, or a section of it, to read row groups from.
+    def open(self, run: RunInfo) -> "RunFile":
+        """A part to read row groups from. Raises `NotFound`, `StoreDown`, `Damaged`."""
+        return RunFile(self.objects, run, self.index(run), self.spec)
 
-        Raises `NotFound`, `StoreDown`, `Damaged`.
-        """
-        return RunFile(self.objects, run, self.index(run, section), self.spec)
-
-    def read(
-        self, run: RunInfo, groups: Sequence[int], section: int | None = None
-    ) -> "list[Block]":
+    def read(self, run: RunInfo, groups: Sequence[int], index: RunIndex) -> "list[Block]":
         """The rows of each of `groups`, ascending, from the cache if they are there.
 
-        `section` is that of all of them, if it is known.
-
-        Raises `NotFound`, `StoreDown`, `Damaged`.
+        `index` describes all of them. Raises `NotFound`, `StoreDown`, `Damaged`.
         """
         cached = {group: self.cache.get(_cached(group, run)) for group in groups}
         if missing := [group for group, rows in cached.items() if rows is None]:
-            file = self.open(run, section)
+            file = RunFile(self.objects, run, index, self.spec)
             for group, block in file.fetch(missing):
                 # Cache decoded rows, though they take four times the memory: decoding at each
                 # lookup took half the time of `read` (`stampede bench read`).
@@ -125,6 +118,16 @@ class RunReader:
     def has(self, run: RunInfo, groups: Sequence[int]) -> bool:
         """Whether the cache has all of `groups`."""
         return all(self.cache.holds(_cached(group, run)) for group in groups)
+
+    def _index_name(self, run: RunInfo, section: int | None) -> tuple:
+        """The cache's name of the index of a part, or of a section."""
+        whole = _cached("index", run)
+        if section is None or run.sections is None:
+            return whole
+        # The whole index, if a start read it, says as much as that of a section without a filter.
+        if not run.sections.listed[section].filter_length and self.indexes.holds(whole):
+            return whole
+        return _cached("index", run, section)
 
     def _cache_index(self, run: RunInfo, footer: bytes) -> RunIndex:
         index = parse_index(run, footer, self.spec)
@@ -145,7 +148,8 @@ class RunReader:
 
     def _keep(self, run: RunInfo, section: int | None, index: RunIndex) -> None:
         self.indexes.put(_cached("index", run, section), index, index.nbytes)
-        self.cache.limit = self._cache_bytes - self.indexes.bytes
+        # An index that another thread is putting counts before it drives out others.
+        self.cache.limit = max(0, self._cache_bytes - self.indexes.bytes)
 
     def _section(self, run: RunInfo, number: int) -> RunIndex:
         """A section of a part, by one GET."""
@@ -207,7 +211,7 @@ class Block(NamedTuple):
 
 
 class RunFile:
-    """One part of a run and its `index`."""
+    """One part of a run and an `index` of its row groups, or of some."""
 
     def __init__(self, objects: Objects, run: RunInfo, index: RunIndex, spec: TableSpec) -> None:
         self.run = run

@@ -60,24 +60,25 @@ class RunIndex:
 
     def extent(self, group: int) -> tuple[int, int]:
         """The bytes of the file at which a row group starts and ends."""
-        return int(self.starts[group - self.first]), int(self.ends[group - self.first])
+        place = self._place(group)
+        return int(self.starts[place]), int(self.ends[place])
 
     def rows_of(self, group: int) -> int:
         """The number of rows of a row group."""
-        return int(self.rows[group - self.first])
+        return int(self.rows[self._place(group)])
 
     def metadata_of(self, group: int) -> tuple[pq.FileMetaData, int]:
         """File metadata that describes a row group, and the group's number in that metadata."""
-        return self.descriptions.of(group - self.first)
+        return self.descriptions.of(self._place(group))
 
     def within(self, groups: Sequence[int], wanted: Wanted) -> Wanted:
         """Those of `wanted` that the row groups from the first to the last of `groups` may hold."""
-        first, last = self.firsts[groups[0] - self.first], self.lasts[groups[-1] - self.first]
+        first, last = self.firsts[self._place(groups[0])], self.lasts[self._place(groups[-1])]
         return wanted.part(between(wanted.places, first, last))
 
     def ends_of(self, group: int) -> tuple[int | str, int | str | None]:
         """Leading keys between which all rows of a row group lie; None is without bound."""
-        place = group - self.first
+        place = self._place(group)
         first, last = self.firsts[place].item(), self.lasts[place].item()
         if not isinstance(first, bytes):
             return first, last
@@ -87,6 +88,17 @@ class RunIndex:
     def groups(self, wanted: np.ndarray) -> np.ndarray:
         """Numbers of the row groups that may hold any of `wanted`, which is sorted."""
         return overlapping(self.firsts, self.lasts, wanted) + self.first
+
+    def spans(self, group: int, ends: np.ndarray) -> bool:
+        """Whether `groups` names a row group for every key between `ends`, which are `sortable`."""
+        place = self._place(group)
+        return bool(self.firsts[place] <= ends[0] and ends[1] <= self.lasts[place])
+
+    def _place(self, group: int) -> int:
+        """Where a row group is in the arrays. numpy would take -1 for the last one."""
+        if group not in self.numbers:
+            raise IndexError(f"row group {group} is not one of {self.numbers}")
+        return group - self.first
 
 
 def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -> RunInfo:
@@ -108,7 +120,7 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
         run = RunInfo(
             name, info, tuple(map(str, inputs)), coverage, rows, first, last, body, bits, sections
         )
-        if sections and not sections.listed:
+        if sections is not None and not sections.listed:
             raise ValueError("no section is listed")
         named = _as_named(pairs, run, spec)
     except (*PARQUET_ERRORS, AttributeError):
@@ -157,7 +169,7 @@ def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     # Row groups follow each other from the magic number to the sections or the footer.
     # The footer says where these are, since an earlier checkpoint does not.
     sections = _sections(metadata.metadata, run.last, spec)
-    end = run.object.size - 8 - len(footer) - (sections.length if sections else 0)
+    end = run.object.size - 8 - len(footer) - (sections.length if sections is not None else 0)
     if not np.array_equal(np.append(groups.starts, end), np.append(MAGIC, groups.ends)):
         raise Damaged(f"{run.key} is cut short, or its footer is that of another file")
     return groups.as_index(Descriptions(footer, metadata), run.first, run.last, spec)
@@ -228,13 +240,16 @@ def _fill_gaps(
     least: int | str | None,
     greatest: int | str | None,
 ) -> None:
-    """Bound row groups without statistics by their neighbours."""
-    for number, first in enumerate(firsts):
+    """Bound row groups without statistics by the known keys of others."""
+    before = least  # the greatest key known up to here: a bound found below is none
+    for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
         if first is None:
-            firsts[number] = lasts[number - 1] if number else least
-        if lasts[number] is None:
+            firsts[number] = before
+        if last is None:
             later = (first for first in firsts[number + 1 :] if first is not None)
             lasts[number] = next(later, greatest)
+        else:
+            before = last
 
 
 def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:

@@ -58,9 +58,6 @@ class Sections:
             for key, group, *numbers in json.loads(self.text)
         ]
 
-    def __len__(self) -> int:
-        return len(self.listed)
-
     @property
     def length(self) -> int:
         """Bytes of all sections."""
@@ -77,6 +74,11 @@ class Sections:
         for number in overlapping(firsts, lasts, wanted.places).tolist():
             here = between(wanted.places, firsts[number], lasts[number])
             yield number, wanted.part(here)
+
+    def span(self, number: int, ends: np.ndarray) -> bool:
+        """Whether `holding` names a section for every key between `ends`, which are `sortable`."""
+        firsts, lasts = self._ends
+        return bool(firsts[number] <= ends[0] and ends[1] <= lasts[number])
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:

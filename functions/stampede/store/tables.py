@@ -7,6 +7,7 @@ listed too. A lookup is a union in which the versions of one key merge.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
@@ -133,9 +134,18 @@ class Table:
         """
         return self._listing.view().lacking(sorted(set(values)))
 
-    def put_into_quarantine(self, part: RunInfo, reason: str, group: int | None = None) -> None:
-        """Leave out a part that was found damaged, or one of its row groups."""
-        ends = (part.first, part.last) if group is None else self.reader.index(part).ends_of(group)
+    def put_into_quarantine(
+        self,
+        part: RunInfo,
+        reason: str,
+        group: int | None = None,
+        index: RunIndex | None = None,
+    ) -> None:
+        """Leave out a part that was found damaged, or one of its row groups.
+
+        `index` says which keys the row group may have; without it, all those of the part.
+        """
+        ends = (part.first, part.last) if group is None or index is None else index.ends_of(group)
         self._listing.add(Fault(part.object, reason, part, group, *ends))
 
     def lookup(self, values: Sequence) -> pa.Table:
@@ -216,15 +226,16 @@ class Table:
                     yield from self._fetches_of(piece, index)
 
     def _fetches_of(self, piece: "Piece", index: RunIndex) -> Iterator["Fetch"]:
-        run, section, wanted = piece
-        wanted = wanted.passing(index.filter)
+        run, wanted = piece.run, piece.wanted.passing(index.filter)
         groups = [
             group
             for group in index.groups(wanted.places).tolist()
             if not self._listing.quarantine.holds(run.key, group)
         ]
+        # A filter takes up to 192 KB, which nobody needs while the row groups are read.
+        held = replace(index, filter=None)
         for adjacent in adjacent_groups(index, groups):
-            yield Fetch(run, section, adjacent, index.within(adjacent, wanted).values)
+            yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
 
     def _index(self, piece: "Piece") -> RunIndex | None:
         """The index of a piece; None if its part is damaged, which is put into quarantine."""
@@ -251,15 +262,15 @@ class Table:
     def _blocks(self, fetch: "Fetch") -> list[Block]:
         """Row groups of a part; those that are damaged are put into quarantine."""
         try:
-            return self.reader.read(fetch.run, fetch.groups, fetch.section)
+            return self.reader.read(fetch.run, fetch.groups, fetch.index)
         except Damaged:
             blocks = []
         for group in fetch.groups:  # once more, each alone
             try:
-                blocks += self.reader.read(fetch.run, [group], fetch.section)
+                blocks += self.reader.read(fetch.run, [group], fetch.index)
             except Damaged as error:
                 reason = f"row group {group}: {error.message}"
-                self.put_into_quarantine(fetch.run, reason, group)
+                self.put_into_quarantine(fetch.run, reason, group, fetch.index)
         return blocks
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
@@ -275,10 +286,15 @@ class Piece(NamedTuple):
     wanted: Wanted
 
 
-class Fetch(NamedTuple):
-    """Row groups of a part, or of one of its sections, that may hold rows of `values`."""
+@dataclass(frozen=True, eq=False)
+class Fetch:
+    """Row groups of a part that may hold rows of `values`.
+
+    `index` describes them. It is kept until they are read, since what the reader gives next may be
+    another: that of a section instead of the whole part.
+    """
 
     run: RunInfo
-    section: int | None
+    index: RunIndex
     groups: list[int]
     values: Sequence

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import CUTOUT_LOCATION
 from stampede.errors import Damaged
 from stampede.store import checkpoint, kept_checkpoints, run_writer
+from stampede.store.cache import Cache
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.footers import metadata_of
 from stampede.store.memory import MemoryObjects
+from stampede.store.reader import TAIL_BYTES
 from stampede.store.runs import RunInfo
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.sections import open_section
@@ -50,7 +52,7 @@ def filled(rows: pa.Table = ROWS, spec=DETECTIONS) -> tuple[MemoryObjects, RunIn
 def test_a_first_lookup_reads_a_section_and_a_row_group() -> None:
     objects, run = filled()
     assert run.filter is None
-    assert len(run.sections) == 10
+    assert len(run.sections.listed) == 10
     watched = Watched(objects)
     one = Table(watched, DETECTIONS, threads=1)
     one.refresh()
@@ -112,7 +114,7 @@ def test_rows_do_not_drive_indexes_out_of_the_cache() -> None:
         one.lookup([wanted])
     assert one.reader.indexes.bytes + one.reader.cache.bytes <= limit
     assert one.reader.cache.bytes < large.reader.cache.bytes
-    assert all(one.reader.has_index(run, section) for section in range(len(run.sections)))
+    assert all(one.reader.has_index(run, section) for section in range(len(run.sections.listed)))
     tight = Table(objects, DETECTIONS, threads=1, cache_bytes=large.reader.indexes.bytes)
     assert [tight.lookup([wanted]).num_rows for wanted in object_ids(ROWS)] == [2] * 200
     assert tight.reader.indexes.bytes + tight.reader.cache.bytes <= large.reader.indexes.bytes
@@ -196,6 +198,74 @@ def test_a_section_that_comes_back_damaged_once_is_read_again() -> None:
     assert one.reader.index(run, 5).filter is not None
 
 
+@pytest.mark.parametrize("cache_bytes", [0, 3000])
+def test_a_section_that_is_damaged_for_a_while_mixes_up_no_row_groups(cache_bytes: int) -> None:
+    """The key begins section 6 and may reach back into section 5, for which the footer answers."""
+    rows = many(400, 8)
+    objects, run = filled(rows)
+    damaged, left = run.sections.listed[5], [b"x", b"y"]
+
+    def spoil(data: bytes) -> bytes:
+        return left.pop() + data[1:] if len(data) == damaged.length and left else data
+
+    one = Table(Changed(objects, read=spoil), DETECTIONS, cache_bytes, threads=1)
+    one.refresh()
+    assert one.lookup([run.sections.listed[6].key]).num_rows == 8
+    assert left == []
+    assert [one.lookup([wanted]).num_rows for wanted in object_ids(rows)] == [8] * 50
+    assert one.quarantined() == {}
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_a_lookup_reads_each_section_once_however_small_the_cache(threads: int) -> None:
+    watched = Watched(filled()[0])
+    one = Table(watched, DETECTIONS, cache_bytes=0, threads=threads)
+    one.refresh()
+    before = watched.count("get")
+    wanted = [f"{20 * section + 7:06}" for section in range(10)]
+    assert one.lookup(wanted).num_rows == 20
+    assert watched.count("get") == before + 20  # a section and a row group each
+
+
+def test_a_whole_index_that_is_known_replaces_sections_without_filters() -> None:
+    objects, run = filled(many(240, 30))
+    assert run.filter is not None
+    assert {section.filter_length for section in run.sections.listed} == {0}
+    watched = Watched(objects)
+    one = Table(watched, DETECTIONS, threads=1)
+    one.refresh()
+    assert one.reader.has_index(run)  # the end of the footer was all of it
+    before = watched.count("get")
+    assert one.lookup(["000003"]).num_rows == 30
+    assert watched.count("get") == before + 1
+    assert one.cached(["000003"]).num_rows == 30
+    one.reader.indexes = Cache(1 << 20)
+    assert one.cached(["000003"]) is None
+    assert one.lookup(["000003"]).num_rows == 30
+    assert not one.reader.has_index(run)  # it read a section
+
+
+def test_damage_of_a_row_group_and_of_the_footer_costs_the_row_group() -> None:
+    objects, run = filled()
+    index = Table(objects, DETECTIONS, threads=1).reader.index(run)
+    data = bytearray(objects.get(run.key))
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert len(data) - footer > TAIL_BYTES  # so that a start does not read what is damaged of it
+    data[footer + 5] ^= 1
+    data[index.extent(12)[0] + 40] ^= 1
+    objects.put(run.key, bytes(data))
+    watched = Watched(objects)
+    one = Table(watched, DETECTIONS, threads=1)
+    one.refresh()
+    before = watched.count("get")
+    assert one.lookup(["000062"]).num_rows == 0
+    assert watched.count("get") == before + 3  # the section, and the row group twice
+    assert "row group 12" in one.quarantined()[run.key]
+    assert list(one.lacking(["000062"])) == [run.key]
+    assert one.lacking(["000059", "000065"]) == {}
+    assert one.lookup(["000001", "000065"]).num_rows == 4
+
+
 def test_damage_of_a_filter_in_the_footer_is_that_of_a_footer() -> None:
     objects, run = filled(many(20, 2))
     assert run.filter is not None
@@ -225,6 +295,109 @@ def test_a_section_of_other_row_groups_is_found(monkeypatch: pytest.MonkeyPatch)
     objects, run = filled()
     with pytest.raises(Damaged, match=f"{run.key}: a section does not describe"):
         verify(objects, run.object)
+
+
+def changed_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on writers give the third section a least key that is a later one of its keys."""
+    note = run_writer.RunWriter._note_keys
+
+    def changed(self, leading: pa.Array) -> None:
+        note(self, leading)
+        if len(self._keys) > 2:
+            self._keys[2] = self._keys[2][:-1] + "9"
+
+    monkeypatch.setattr(run_writer.RunWriter, "_note_keys", changed)
+
+
+def test_a_section_of_other_keys_is_found_before_its_inputs_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = MemoryObjects()
+    one = Table(objects, DETECTIONS, threads=1)
+    inputs = {one.append(many(400, 1, version), COVERAGE) for version in range(2)}
+    with monkeypatch.context() as patch:
+        changed_key(patch)
+        [merged] = compact(one, NOW, fanout=2, grace=timedelta(0)).written
+    assert Table(objects, DETECTIONS, threads=1).lookup(["000083"]).num_rows == 0
+    with pytest.raises(Damaged, match=f"{merged}: the keys of row group 8 are not in its section"):
+        verify(objects, objects.head(merged))
+    report = compact(Table(objects, DETECTIONS), NOW + timedelta(days=40_000), grace=timedelta(0))
+    assert list(report.damaged) == [merged]
+    assert {info.key for info in objects.list("tables/")} >= inputs
+
+
+def test_a_list_of_no_sections_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_writer, "placeholder", lambda *of: "[]")
+    monkeypatch.setattr(run_writer, "fill", lambda *of: ("[]", b""))
+    objects = MemoryObjects()
+    one = Table(objects, DETECTIONS, threads=1)
+    key = one.append(ROWS, COVERAGE)
+    assert one.lookup(["000007"]).num_rows == 0
+    assert list(one.lacking(["000007"])) == [key]
+    with pytest.raises(Damaged, match=f"{key} does not have the footer of a run"):
+        verify(objects, objects.head(key))
+
+
+@pytest.mark.parametrize("end", ["000045", "000049"])
+def test_statistics_that_leave_out_a_key_are_found(end: str, monkeypatch) -> None:
+    """Those of a row group in the footer of a run without sections."""
+    seal = run_writer.seal
+
+    def wrong(data: pa.Buffer) -> pa.Buffer:
+        changed = bytearray(data)
+        footer = len(changed) - 8 - int.from_bytes(changed[-8:-4], "little")
+        changed[footer:] = changed[footer:].replace(end.encode(), b"000047")
+        return seal(pa.py_buffer(changed))
+
+    monkeypatch.setattr(run_writer, "seal", wrong)
+    monkeypatch.setattr(run_writer, "SMALL_GROUPS", 40)
+    monkeypatch.setattr(run_writer, "SMALL_FILTER", 1 << 10)
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 5)
+    objects, run = filled(many(100))
+    assert run.sections is None
+    assert Table(objects, DETECTIONS, threads=1).lookup([end]).num_rows == 0
+    with pytest.raises(Damaged, match="keys in row group 9 that its statistics leave out"):
+        verify(objects, run.object)
+
+
+def test_statistics_of_a_section_that_leave_out_a_key_are_found(monkeypatch) -> None:
+    partial = run_writer.partial_footers
+    monkeypatch.setattr(
+        run_writer,
+        "partial_footers",
+        lambda *of: [footer.replace(b"000044", b"000043") for footer in partial(*of)],
+    )
+    objects, run = filled()
+    assert Table(objects, DETECTIONS, threads=1).lookup(["000044"]).num_rows == 0
+    with pytest.raises(Damaged, match="keys in row group 8 that its statistics leave out"):
+        verify(objects, run.object)
+
+
+@pytest.mark.parametrize("sections", [True, False])
+def test_a_key_too_long_for_statistics_hides_no_other(sections: bool, monkeypatch) -> None:
+    """Arrow keeps no statistics of a row group with one. This one reaches over two of them."""
+    if not sections:
+        monkeypatch.setattr(run_writer, "SMALL_GROUPS", 99)
+        monkeypatch.setattr(run_writer, "SMALL_FILTER", 1 << 10)
+    long = "000050" + "x" * 5000
+    names = [f"{n:06}" for n in range(90)]
+    keys = sorted([*(name for name in names if name not in ("000048", "000049")), long, long])
+    assert keys.index(long) == 49
+    rows = [detection(key, n) for n, key in enumerate(keys)]
+    objects, run = filled(table(rows))
+    assert (run.sections is not None) == sections
+    one = Table(objects, DETECTIONS, threads=1)
+    assert {key: one.lookup([key]).num_rows for key in keys} == dict.fromkeys(keys, 1) | {long: 2}
+    verify(objects, run.object)
+
+
+def test_keys_too_long_for_statistics_at_the_ends_of_sections() -> None:
+    keys = ["aaa", *(letter * 5000 for letter in "bcdefghijklmnop")]
+    objects, run = filled(table([detection(key, n) for key in keys for n in range(9)]))
+    assert len(run.sections.listed) == 4
+    one = Table(objects, DETECTIONS, threads=1)
+    assert [one.lookup([key]).num_rows for key in keys] == [9] * 16
+    verify(objects, run.object)
 
 
 def test_two_compactors_write_the_same_bytes() -> None:
@@ -278,7 +451,7 @@ def test_locations_have_sections_without_filters() -> None:
     numbers = [-(2**63), *range(-50, 50), 2**63 - 1]
     rows = pa.Table.from_pylist([row | {"alert_id": one} for one in numbers], CUTOUT_LOCATION)
     objects, run = filled(rows, CUTOUTS)
-    assert (run.filter, len(run.sections)) == (None, 3)
+    assert (run.filter, len(run.sections.listed)) == (None, 3)
     assert not any(section.filter_length for section in run.sections.listed)
     one = Table(objects, CUTOUTS, threads=1)
     assert [one.lookup([number]).num_rows for number in numbers] == [1] * len(numbers)

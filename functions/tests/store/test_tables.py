@@ -188,6 +188,20 @@ def test_the_cache_holds_what_was_used_last() -> None:
     assert cache.bytes == 7
     cache.put(("e",), "e", 11)
     assert cache.bytes == 0
+    cache.limit = -1
+    cache.put(("f",), "f", 1)
+    assert (cache.bytes, cache.get(("f",))) == (0, None)
+
+
+def test_indexes_beyond_their_limit_leave_no_room_for_rows() -> None:
+    """Another thread sees them so while an index is put and others are not dropped yet."""
+    one = Table(MemoryObjects(), DETECTIONS, cache_bytes=1)
+    rows = many(2 * GROUP_ROWS)
+    one.append(rows, COVERAGE)
+    one.reader.indexes.limit = 1 << 20
+    assert one.lookup(object_ids(rows)).num_rows == 2 * GROUP_ROWS
+    assert one.reader.indexes.bytes > 1
+    assert one.reader.cache.limit == 0
 
 
 def test_a_lookup_lists_again_when_runs_were_deleted() -> None:
