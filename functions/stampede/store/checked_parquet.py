@@ -31,6 +31,8 @@ BODY_PLACEHOLDER = {BODY: "0" * 8}
 Parquet's CRCs leave out the headers of pages. A damaged header cannot go unnoticed where it
 matters, but some of its bits are never read.
 """
+MOST_PAIRS = 14
+"""Pairs of metadata up to which the head of their list has two bytes, in Thrift."""
 # What pyarrow raises for bytes that are not the Parquet they should be; its exceptions are also
 # ValueError, KeyError, TypeError and the like.
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
@@ -105,9 +107,12 @@ def end_of_footer(key: str, tail: bytes) -> bytes | None:
 
 
 def start_of_pairs(footer: bytes) -> int | None:
-    """Where the list of a footer's pairs begins; None if it does not begin with the checksum."""
+    """Where the list of a footer's pairs begins; None if it does not begin with the checksum.
+
+    The footer has at most `MOST_PAIRS`.
+    """
     pair = footer.rfind(_PAIR)
-    return pair - 2 if pair >= 2 else None  # a list of up to 14 has a head of two bytes
+    return pair - 2 if pair >= 2 else None
 
 
 def write(rows: pa.Table, metadata: dict[str, str] | None = None, **options: Any) -> pa.Buffer:

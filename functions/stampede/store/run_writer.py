@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stampede.store.checked_parquet import BODY_PLACEHOLDER, PLACEHOLDER, seal
+from stampede.store.checked_parquet import BODY_PLACEHOLDER, MOST_PAIRS, PLACEHOLDER, seal
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.filters import KEY_BITS, Filter
 from stampede.store.footers import partial_footers
@@ -96,7 +96,9 @@ class RunWriter:
         in_sections = self._groups > SMALL_GROUPS or (filtered and not small)
         if in_sections:
             footer[SECTIONS.decode()] = placeholder(self._keys, self._section_groups)
-        self._writer.add_key_value_metadata(PLACEHOLDER | footer)
+        pairs = PLACEHOLDER | footer
+        assert len(pairs) <= MOST_PAIRS, "readers find the list of pairs by its short head"
+        self._writer.add_key_value_metadata(pairs)
         self._writer.close()
         if in_sections:
             each = filtered and not small

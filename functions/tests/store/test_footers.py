@@ -1,9 +1,12 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.store import run_writer
+from stampede.store.checked_parquet import MOST_PAIRS, PLACEHOLDER
 from stampede.store.coverage import Coverage
 from stampede.store.footers import Descriptions, metadata_of, run_metadata
 from stampede.store.memory import MemoryObjects
@@ -13,7 +16,7 @@ from stampede.store.run_writer import GROUP_ROWS, RunWriter
 from stampede.store.runs import RunName
 from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
-from tests.support.rows import detection, table
+from tests.support.rows import detection, many, table
 
 SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
 
@@ -68,6 +71,36 @@ def test_run_metadata_is_read_from_the_end_of_the_footer() -> None:
     assert found.metadata == metadata_of(footer).metadata
     assert found.num_row_groups == 0
     assert run_metadata("a run", footer[-100:], DETECTIONS.schema) is None
+
+
+def test_a_footer_has_as_many_pairs_as_readers_count_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_writer, "SMALL_GROUPS", 0)
+    writer = RunWriter(DETECTIONS)
+    writer.add(many(10))
+    data = writer.close(1, ("a", "b"), Coverage(), "0" * 32, (0, 1)).to_pybytes()
+    pairs = metadata_of(footer_of(data)).metadata
+    assert len(pairs) == MOST_PAIRS  # it has them all
+    found = run_metadata("a run", footer_of(data)[10:], DETECTIONS.schema)
+    assert found is not None
+    assert found.metadata == pairs
+    monkeypatch.setattr(run_writer, "PLACEHOLDER", PLACEHOLDER | {"stampede.more": "1"})
+    writer = RunWriter(DETECTIONS)
+    writer.add(many(10))
+    with pytest.raises(AssertionError, match="short head"):
+        writer.close(1, ("a", "b"), Coverage(), "0" * 32, (0, 1))
+
+
+def test_a_row_group_of_another_section_is_no_place_in_an_index() -> None:
+    data = file_of(DETECTIONS, 3)
+    footer, key = footer_of(data), RunName(0, "ab" * 16).key("detections")
+    info = ObjectInfo(key, len(data), "", datetime.now(UTC))
+    index = parse_index(parse_footer(metadata_of(footer), info, DETECTIONS), footer, DETECTIONS)
+    later = replace(index, first=16)
+    assert later.extent(16) == index.extent(0)
+    for group in (15, 19):
+        for of in (later.extent, later.rows_of, later.metadata_of, later.ends_of):
+            with pytest.raises(IndexError, match=f"row group {group} "):
+                of(group)
 
 
 def test_a_run_with_much_metadata_is_read() -> None:
