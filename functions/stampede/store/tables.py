@@ -233,7 +233,7 @@ class Table:
             if not self._listing.quarantine.holds(run.key, group)
         ]
         # A filter takes up to 192 KB, which nobody needs while the row groups are read.
-        held = replace(index, filter=None)
+        held = replace(index, filter=None) if index.filter else index
         for adjacent in adjacent_groups(index, groups):
             yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
 
