@@ -8,27 +8,49 @@ import random
 import time
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 
 from stampede import metrics
 from stampede.deadletters.merge import merge_letters
+from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
+from stampede.store.objects import Objects
 from stampede.store.open import open_objects
 from stampede.store.runs import RunInfo
-from stampede.store.schema import ALL_TABLES, TABLES
+from stampede.store.schema import ALL_TABLES, TABLES, TableSpec
 from stampede.store.tables import Table
 
 log = structlog.get_logger()
 
 
 def compact_tables(settings: Settings) -> None:
-    """Make one pass over every table and its dead letters."""
+    """Make one pass over every table and its dead letters.
+
+    Each table is compacted even if another one cannot be; then the first error is raised.
+    """
     objects = open_objects(settings)
-    for spec in ALL_TABLES.values():
-        begin = time.perf_counter()
-        table = Table(objects, spec)
+    failed: StampedeError | None = None
+    passes = [
+        *((spec.name, partial(_compact, settings, objects, spec)) for spec in ALL_TABLES.values()),
+        *((name, partial(_merge_letters, objects, name)) for name in TABLES),
+    ]
+    for name, make_pass in passes:
+        try:
+            make_pass()
+        except StampedeError as error:
+            log.error("compacting failed", table=name, outcome=error.name, why=error.message)
+            failed = failed or error
+    if failed:
+        raise failed
+
+
+def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
+    begin = time.perf_counter()
+    table = Table(objects, spec)
+    try:
         report = compact(
             table,
             datetime.now(UTC),
@@ -51,9 +73,13 @@ def compact_tables(settings: Settings) -> None:
             damaged=len(report.damaged),
             milliseconds=round(1000 * (time.perf_counter() - begin)),
         )
-    for name in TABLES:
-        if merged := merge_letters(objects, name):
-            log.info("merged dead letters", table=name, objects=merged)
+    finally:
+        table.close()
+
+
+def _merge_letters(objects: Objects, name: str) -> None:
+    if merged := merge_letters(objects, name):
+        log.info("merged dead letters", table=name, objects=merged)
 
 
 def set_metrics(table: Table, report: Report) -> None:

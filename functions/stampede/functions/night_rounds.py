@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 LISTING = ("restore", "packs", "thumbnails", "replica")
 """The steps of `reconcile` that list folders of nights, in their order."""
+DECISIVE = ("restore", "packs", "replica")
+"""Those of them that must succeed before the next nights have their turn."""
 COMPARING = ("restore", "replica")
 """Those of them that list the second site too."""
 
@@ -36,6 +38,8 @@ class Portion(NamedTuple):
         The folders of the last nights, and of those whose turn it is.
     since
         What was stored before this time was looked at by an earlier pass, as far as is known.
+    since_before
+        `since` as it was in the round before.
     state
         How far the round is after this pass; None if there is nothing to remember.
     """
@@ -44,6 +48,7 @@ class Portion(NamedTuple):
     recent: frozenset[str]
     in_turn: frozenset[str]
     since: datetime | None = None
+    since_before: datetime | None = None
     state: RoundState | None = None
 
     @property
@@ -110,12 +115,17 @@ class NightRounds:
         ended = len(chosen) == len(rest)
         began = under_way.began if under_way else now
         complete = state.complete if state else now
-        later = RoundState(began, began if ended else complete, "" if ended else chosen[-1])
+        before = state.before or state.complete if state else now
+        if ended:
+            later = RoundState(began, began, before=complete)
+        else:
+            later = RoundState(began, complete, chosen[-1], before)
         return Portion(
             folders,
             frozenset(recent),
             frozenset(chosen),
             state.complete if state else None,
+            before if state else None,
             # Nights that only an absent site has were not looked at.
             None if (state is None and ended) or len(sites) < len(self._sites) else later,
         )

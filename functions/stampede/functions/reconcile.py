@@ -19,14 +19,13 @@ from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
-from stampede.functions.night_rounds import LISTING, NightRounds, Portion
+from stampede.functions.night_rounds import DECISIVE, NightRounds, Portion
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
 from stampede.functions.retention import checked_time, nights_past
 from stampede.settings import Settings
 from stampede.store.copy import Copied
-from stampede.store.night_folders import folder_of
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.pack_index_check import PackIndexCheck, index
@@ -43,7 +42,7 @@ from stampede.store.sweep import unneeded_at_second_site
 
 log = structlog.get_logger()
 
-MOST_RESENT = 500  # events sent in one pass; the next pass finds the rest again
+MOST_RESENT = 500  # events sent in one pass
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 SITES = ("store", "replica")
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
@@ -116,7 +115,7 @@ class Reconciler:
             except StampedeError as error:
                 log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
                 failed = error
-                if name in LISTING and not isinstance(error, Damaged):
+                if name in DECISIVE and not isinstance(error, Damaged):
                     self._goes_on = False
         self._findings.show()
         listed = self._portion.folders.listed if self._portion else 0
@@ -156,10 +155,14 @@ class Reconciler:
                 self._add_damaged(info.key)
 
     def _request_thumbnails(self) -> None:
-        """Send the events of packs without thumbnails again: their event was lost."""
+        """Send the events of packs without thumbnails again: their event was lost.
+
+        What is not sent, or does not help, is found again in the next round over the nights: the
+        other steps must not wait for it.
+        """
         resender = Resender(self._settings) if self._repair and self._settings.sink else None
         refused = 0
-        for info in self._thumbnails_check.lacking(self._packs(CUTOUT_PACKS)):
+        for info in self._thumbnails_check.lacking(self._packs(CUTOUT_PACKS, twice=True)):
             sent = False
             if resender and self._findings.counts["without-thumbnails"] < MOST_RESENT:
                 try:
@@ -169,8 +172,6 @@ class Reconciler:
                     refused += 1
                     if refused == MOST_REFUSED:
                         raise
-            elif resender and folder_of(info.key) in self._chosen().in_turn:
-                self._goes_on = False  # the next pass sends the rest
             self._findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
@@ -270,13 +271,16 @@ class Reconciler:
         if self._portion and self._goes_on:
             self._rounds.save(self._portion)
 
-    def _packs(self, spec: PackSpec) -> Iterator[ObjectInfo]:
-        """The packs of a kind to check: new ones, but not of batches that may be in progress."""
+    def _packs(self, spec: PackSpec, twice: bool = False) -> Iterator[ObjectInfo]:
+        """The packs of a kind to check: new ones, but not of batches that may be in progress.
+
+        With `twice` those too that were new to the round before.
+        """
         portion, latest = self._chosen(), self._now - self._grace
         earliest = self._now - timedelta(days=self._settings.reconcile_days)
-        if portion.since:
+        if since := portion.since_before if twice else portion.since:
             # An earlier night may have waited for its turn longer than that.
-            earliest = min(earliest, portion.since - self._grace)
+            earliest = min(earliest, since - self._grace)
         for info in portion.list(self._objects, f"{spec.prefix}/"):
             if (
                 night_of(info.key) is not None

@@ -138,9 +138,9 @@ class Restorer:
             return good_copy(self._first, self._second, difference)
         except StoreDown:
             key, first, second = difference
-            if first and unreadable(self._first, first):
+            if first and unreadable(self._first, key):
                 first = None
-            if second and unreadable(self._second, second):
+            if second and unreadable(self._second, key):
                 second = None
             return good_copy(self._first, self._second, Difference(key, first, second))
 

@@ -189,7 +189,7 @@ class Scrub:
                 self._verify(info)
             except StoreDown as error:
                 # A round must go on after an object that a disk can no longer read.
-                if unreadable(self._objects, info):
+                if unreadable(self._objects, info.key):
                     raise Damaged(error.message) from error
                 self._verify(info)
         except NotFound:  # merged or expired meanwhile

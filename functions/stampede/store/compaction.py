@@ -20,7 +20,7 @@ from stampede.store.listing import VANISHED
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
 from stampede.store.objects import find
-from stampede.store.run_stream import DamagedPart, RunStream, check_digest
+from stampede.store.run_stream import DamagedPart, RunStream, check_digest, read_part
 from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, live
 from stampede.store.sweep import Sweep
@@ -91,7 +91,9 @@ def compact(
     progress
         Called after every part written and every key deleted.
 
-    Raises `StoreDown`; merges and deletions done before it are kept.
+    A part that is damaged, or that the store does not give although it gives others, stays as it
+    is, and the other runs are merged without it. Raises `StoreDown`; merges and deletions done
+    before it are kept.
     """
     report = Report()
     table.refresh()
@@ -104,19 +106,30 @@ def compact(
     report.damaged |= sweep.holders.damaged
     table.refresh()
     left_out: set[str] = set()  # damaged inputs: they stay out even if they are read again
+    failed: set[str] = set()
+    hopeless: set[str] = set()  # those that were damaged again after they were written again
     while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major, turn):
         runs, level = picked
         try:
             parts = merge(table, runs, level, run_rows, slice_rows, report, progress, turn)
             table.include(parts)
-            left_out -= {part.key for part in parts}
-            if runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
-                # Something else keeps the new run from being read: do not merge these for ever.
-                left_out |= {part.key for run in runs for part in run}
+            written = {part.key for part in parts}
+            left_out -= written - hopeless
+            inputs = {part.key for run in runs for part in run}
+            if written & hopeless:
+                # Nor can what they were merged into be read: do not merge these for ever.
+                hopeless |= inputs
+                left_out |= inputs
+            elif runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
+                # Something else keeps the new run from being read.
+                left_out |= inputs
         except DamagedPart as error:
             # Its run stays as it is: no merged run claims its rows or its coverage.
             table.put_into_quarantine(error.part, error.message)
             report.damaged[error.part.key] = error.message
+            if error.part.key in failed:
+                hopeless.add(error.part.key)
+            failed.add(error.part.key)
             left_out.add(error.part.key)
         except NotFound as error:
             report.overtaken += 1
@@ -143,7 +156,8 @@ def merge(
     Returns its parts. Those that are there already are not written again, so compactors that go by
     different orders (`turn`) share a merge, and each ends with all parts. Every byte of an input
     that is read is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not
-    what was written, so that nothing is merged without its rows or with wrong ones.
+    what was written or cannot be read, so that nothing is merged without its rows or with wrong
+    ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
@@ -190,10 +204,7 @@ def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
 
 
 def _coverage(table: Table, part: RunInfo) -> Coverage:
-    try:
-        return table.reader.footer(part.object).coverage
-    except Damaged as error:
-        raise DamagedPart(part, error.message) from None
+    return read_part(table, part, lambda: table.reader.footer(part.object)).coverage
 
 
 def _find(table: Table, key: str) -> RunInfo | None:

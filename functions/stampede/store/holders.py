@@ -8,15 +8,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
-from stampede.errors import Damaged, NotFound
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.kept_checkpoints import same_entry
 from stampede.store.merge import one_array, order_codes, sort_unique
-from stampede.store.objects import ObjectInfo, find
+from stampede.store.objects import ObjectInfo, find, gives_others
 from stampede.store.runs import Run, RunInfo
 from stampede.store.tables import Table
-from stampede.store.verification import verify
+from stampede.store.verification import twice, unreadable, verify
+
+log = structlog.get_logger()
 
 # Rows of a run that are looked up elsewhere when its coverage says already that all are there.
 SAMPLE = 64
@@ -59,8 +62,8 @@ class Holders:
     def hold(self, parts: Sequence[RunInfo], others: Sequence[Run], every_row: bool) -> bool | None:
         """Whether `others` hold the coverage and the rows of `parts`, which belong to one run.
 
-        None if nobody can say: an object was deleted meanwhile, or `parts` cannot be read. Those of
-        `others` that are damaged do not count.
+        None if nobody can say: an object was deleted meanwhile, or `parts` or rows of `others`
+        cannot be read. Those of `others` that are damaged do not count.
 
         Without `every_row` the coverage is the proof, and of the rows only a few are looked up;
         all, if there is no coverage. Ask afterwards whether `others` are `present`: some of their
@@ -80,6 +83,13 @@ class Holders:
             return None
         except Damaged as error:
             self.damaged[part.key] = error.message
+            return None
+        except StoreDown as error:
+            # At one of these objects alone: what else is to be deleted must not wait for it.
+            sites = (self._table.objects, self._other.objects)
+            if not all(gives_others(site, part.key) for site in sites):
+                raise
+            log.warning("rows not compared", key=part.key, why=error.message)
             return None
         return True
 
@@ -133,16 +143,18 @@ class Holders:
                 return False
             except Damaged as error:
                 self.damaged[part.key] = error.message
+            except StoreDown as error:
+                # Nothing is deleted because of it, and the rest must not wait for it.
+                if not unreadable(self._table.objects, part.key):
+                    raise
+                self.damaged[part.key] = error.message
             self._verified[part.object] = part.key not in self.damaged
         return self._verified[part.object]
 
 
 def _read_footer(table: Table, part: RunInfo) -> RunInfo:
-    """A part's footer as it is now. Raises `NotFound`, `StoreDown`; `Damaged` if it is twice."""
-    try:
-        return table.reader.footer(part.object)
-    except Damaged:  # once more: the network may have been to blame
-        return table.reader.footer(part.object)
+    """A part's footer as it is now. Raises as `twice` does."""
+    return twice(table.objects, part.key, lambda: table.reader.footer(part.object))
 
 
 def _spread(numbers: range, most: int) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stampede.store.reader import RunReader
+from stampede.store.run_format import RunIndex
 from stampede.store.runs import Run, RunName, digest
 
 # The bytes of a merged run depend on the program too. Increase this number when you change how
@@ -50,8 +50,7 @@ class RowGroups:
     rows; `positions`: its part and its number in the part.
     """
 
-    def __init__(self, reader: RunReader, run: Run) -> None:
-        indexes = [reader.index(part) for part in run]
+    def __init__(self, run: Run, indexes: Sequence[RunIndex]) -> None:
         self.firsts = np.concatenate([index.firsts for index in indexes])
         self.rows = np.concatenate([index.rows for index in indexes])
         self.positions = [

@@ -11,6 +11,7 @@ from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import read_rows
 from stampede.store.schema import TableSpec
 from stampede.store.tables import Table
+from stampede.store.verification import twice
 
 AT_ONCE = 256  # packs checked before the next are listed
 
@@ -21,7 +22,8 @@ class PackIndexCheck:
     Parameters
     ----------
     damaged
-        Called with the key of an object that should be a pack but cannot be read as one.
+        Called with the key of an object that should be a pack but cannot be read as one, or which
+        the store does not give although it gives others.
     """
 
     def __init__(self, objects: Objects, spec: TableSpec, damaged: Callable[[str], None]) -> None:
@@ -56,7 +58,7 @@ class PackIndexCheck:
     def _coverage(self, info: ObjectInfo) -> Coverage | None:
         """The coverage of a pack; None if the object is gone or is not a pack."""
         try:
-            return read_coverage(self._objects, info)
+            return twice(self._objects, info.key, lambda: read_coverage(self._objects, info))
         except NotFound:
             return None
         except Damaged:
@@ -66,7 +68,7 @@ class PackIndexCheck:
     def _lacks_ids(self, table: Table, key: str) -> bool:
         """Whether the table lacks any alert id of a pack; for alerts that have no Kafka offsets."""
         try:
-            rows, _ = read_rows(self._objects.get(key), key)
+            rows, _ = twice(self._objects, key, lambda: read_rows(self._objects.get(key), key))
         except NotFound:
             return False
         except Damaged:
@@ -81,5 +83,5 @@ def index(objects: Objects, key: str) -> None:
 
     Raises `Damaged`, `NotFound`, `StoreDown`.
     """
-    pack, coverage = read_named(objects.get(key), key)
+    pack, coverage = twice(objects, key, lambda: read_named(objects.get(key), key))
     Table(objects, spec_of(key).locations, threads=1).append(pack.locations, coverage)

@@ -14,13 +14,14 @@ The inputs of a run that is complete at the second site are not copied any more.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 
-from stampede.errors import Damaged, NotFound
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS
@@ -31,10 +32,12 @@ from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import Listing, whole
 from stampede.store.tables import Table
+from stampede.store.verification import twice, unreadable
 
 log = structlog.get_logger()
 
 Progress = Callable[[str, Copied], None]
+Copy = Callable[[str], Copied]
 
 
 class Replica:
@@ -73,33 +76,25 @@ class Replica:
         Does nothing if the object is gone, past its retention, or belongs to the first site alone.
         Raises `StoreDown`, `Damaged`.
         """
-        if self._expired(key) or of_one_site(key):
-            return Copied(0, False)
-        try:
-            if is_run(key):
-                info = self.source.head(key)
-                if same(info, find(self.target, key)):  # and so are its packs
-                    return Copied(info.size, False)
-                self._copy_packs(sorted(packs_of(self.source, info)), key)
-            return self._copier.copy(key)
-        except NotFound:
-            return Copied(0, False)
+        return self._copy(key, self._copier.copy)
 
     def catch_up(
         self, progress: Progress = lambda key, copied: None, listing: Listing = whole
     ) -> None:
         """Copy all missing objects of a listing, and all missing runs with the packs they need.
 
-        The order is safe to stop anywhere.
+        The order is safe to stop anywhere. An object that a site does not give, although it gives
+        others, counts as damaged: the others must not wait for it.
 
         Raises `StoreDown`; and `Damaged` after all undamaged objects were copied.
         """
         # List the runs before the packs: see above.
         runs = self._listed_runs()
-        damaged = self._copy_all(self.missing_objects(listing), self._copier.copy, progress)
+        damaged = self._copy_all(self.missing_objects(listing), self._copy_alone, progress)
         # A run that points into a damaged pack, or into one that the listing left out, would point
-        # to nothing: `copy` looks for the packs of each run by name.
-        damaged += self._copy_all(self._missing_of(runs), self.copy, progress)
+        # to nothing: `_copy` looks for the packs of each run by name.
+        copy = partial(self._copy, copy_object=self._copy_alone)
+        damaged += self._copy_all(self._missing_of(runs), copy, progress)
         if damaged:
             raise damaged[0]
 
@@ -147,7 +142,32 @@ class Replica:
             if wanted and not same(run.object, at_target.get(run.key)):
                 yield run.object
 
-    def _copy_packs(self, packs: list[str], run: str) -> None:
+    def _copy(self, key: str, copy_object: Copy) -> Copied:
+        """As `copy`; `copy_object` copies one object and nothing it points into."""
+        if self._expired(key) or of_one_site(key):
+            return Copied(0, False)
+        try:
+            if is_run(key):
+                info = self.source.head(key)
+                if same(info, find(self.target, key)):  # and so are its packs
+                    return Copied(info.size, False)
+                needed = twice(self.source, key, lambda: packs_of(self.source, info))
+                self._copy_packs(sorted(needed), key, copy_object)
+            return copy_object(key)
+        except NotFound:
+            return Copied(0, False)
+
+    def _copy_alone(self, key: str) -> Copied:
+        """Copy one object. Raises `Damaged` too if a site fails at it but gives others."""
+        try:
+            return self._copier.copy(key)
+        except StoreDown as error:
+            # The target first: if it is away, nothing need be read at the source.
+            if unreadable(self.target, key) or unreadable(self.source, key):
+                raise Damaged(error.message) from error
+            raise
+
+    def _copy_packs(self, packs: list[str], run: str, copy_object: Copy) -> None:
         """Copy the packs of a run, several at a time.
 
         A merged run may need thousands, and most were copied before. A listing of the target that
@@ -160,25 +180,25 @@ class Replica:
             lacking = [pack for pack in lacking if pack not in shown]
         if len(lacking) <= FEW_PACKS:
             for pack in lacking:
-                self._copy_pack(pack, run)
+                self._copy_pack(pack, run, copy_object)
             return
         with ThreadPoolExecutor(self._at_once, "packs") as pool:
             try:
-                for _ in pool.map(lambda pack: self._copy_pack(pack, run), lacking):
+                for _ in pool.map(lambda pack: self._copy_pack(pack, run, copy_object), lacking):
                     pass
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _copy_pack(self, pack: str, run: str) -> None:
+    def _copy_pack(self, pack: str, run: str, copy_object: Copy) -> None:
         try:
-            self._copier.copy(pack)
+            copy_object(pack)
         except NotFound:
             if find(self.target, pack) is None and find(self.source, run):
                 # An orphan that was deleted, or damage: `scrub` names packs that rows need.
                 log.warning("a pack is at neither site", pack=pack, run=run)
 
     def _copy_all(
-        self, infos: Iterator[ObjectInfo], copy: Callable[[str], Copied], progress: Progress
+        self, infos: Iterator[ObjectInfo], copy: Copy, progress: Progress
     ) -> list[Damaged]:
         """Copy `at_once` objects at a time, and list no further ahead. Returns what was damaged."""
         damaged: list[Damaged] = []

@@ -23,11 +23,14 @@ class RoundState:
         first end of a round, when the first began.
     after
         The last folder that was looked at; empty before the first.
+    before
+        When the whole round before the last one began, or `complete` if there was none.
     """
 
     began: datetime
     complete: datetime
     after: str = ""
+    before: datetime | None = None
 
     def to_json(self) -> bytes:
         """The content of the object."""
@@ -36,6 +39,7 @@ class RoundState:
                 "began": self.began.isoformat(),
                 "complete": self.complete.isoformat(),
                 "after": self.after,
+                "before": (self.before or self.complete).isoformat(),
             },
             indent=1,
         ).encode()
@@ -48,6 +52,7 @@ class RoundState:
             datetime.fromisoformat(fields["began"]),
             datetime.fromisoformat(fields["complete"]),
             str(fields["after"]),
+            datetime.fromisoformat(fields["before"]),
         )
 
 

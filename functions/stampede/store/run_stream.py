@@ -1,7 +1,10 @@
 """The rows of a run in key order, slice by slice: what a merge reads."""
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +16,27 @@ from stampede.store.merge_plan import Bound, RowGroups
 from stampede.store.reader import MIB, RunFile
 from stampede.store.runs import Run, RunInfo
 from stampede.store.tables import Table
+from stampede.store.verification import twice
 
 PIECE = 8 * MIB  # bytes of a run in memory while it is held to its name
 
+A = TypeVar("A")
+
 
 class DamagedPart(Damaged):
-    """A part of a run that a merge reads is not what was written."""
+    """A part of a run that a merge reads is not what was written, or the store does not give it."""
 
     def __init__(self, part: RunInfo, message: str) -> None:
         super().__init__(message)
         self.part = part
+
+
+def read_part(table: Table, part: RunInfo, read: Callable[[], A]) -> A:
+    """What `read` returns of a part; `DamagedPart` where `twice` raises `Damaged`."""
+    try:
+        return twice(table.objects, part.key, read)
+    except Damaged as error:
+        raise DamagedPart(part, error.message) from None
 
 
 def check_digest(table: Table, part: RunInfo) -> None:
@@ -33,13 +47,15 @@ def check_digest(table: Table, part: RunInfo) -> None:
     """
     if part.name.level:
         return
-    for _ in range(2):  # once more: the network may be to blame
+
+    def check() -> None:
         state = sha256()
         for start in range(0, part.object.size, PIECE):
             state.update(table.objects.get(part.key, start, PIECE))
-        if state.hexdigest()[:32] == part.name.digest:
-            return
-    raise DamagedPart(part, f"{part.key} is damaged: its bytes do not have the digest in its name")
+        if state.hexdigest()[:32] != part.name.digest:
+            raise Damaged(f"{part.key} is damaged: its bytes do not have the digest in its name")
+
+    read_part(table, part, check)
 
 
 class RunStream:
@@ -47,7 +63,7 @@ class RunStream:
 
     def __init__(self, table: Table, run: Run) -> None:
         self.groups = _row_groups(table, run)
-        self._reader = table.reader
+        self._table = table
         self._leading = table.spec.schema.field(table.spec.leading)
         self._spec = table.spec
         self._file: RunFile | None = None
@@ -85,18 +101,12 @@ class RunStream:
         self.take(bound)
 
     def _read_groups(self, part: RunInfo, numbers: list[int]) -> list[pa.Table]:
-        try:
-            try:
-                return self._open(part).read(numbers)
-            except Damaged:  # once more: the network may be to blame
-                return self._open(part).read(numbers)
-        except Damaged as error:
-            raise DamagedPart(part, error.message) from None
+        return read_part(self._table, part, lambda: self._open(part).read(numbers))
 
     def _open(self, part: RunInfo) -> RunFile:
         """The part, with its index: the cache may be too small for the indexes of all inputs."""
         if self._file is None or self._file.run is not part:
-            self._file = self._reader.open(part)
+            self._file = self._table.reader.open(part)
         return self._file
 
     def _below(self, bound: Bound) -> int:
@@ -107,9 +117,5 @@ class RunStream:
 
 
 def _row_groups(table: Table, run: Run) -> RowGroups:
-    for part in run:
-        try:
-            table.reader.index(part)
-        except Damaged as error:
-            raise DamagedPart(part, error.message) from None
-    return RowGroups(table.reader, run)
+    indexes = [read_part(table, part, partial(table.reader.index, part)) for part in run]
+    return RowGroups(run, indexes)

@@ -6,6 +6,7 @@ A lookup verifies what it reads. This reads everything of one object, for repair
 import re
 from collections.abc import Callable
 from hashlib import sha256
+from typing import TypeVar
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -14,7 +15,7 @@ from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.ledger import parse_expected
 from stampede.store.lookup_check import LookupCheck
 from stampede.store.merge import is_sorted
-from stampede.store.objects import ObjectInfo, Objects, gives_others
+from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.pack_kinds import read_named
 from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
@@ -25,7 +26,10 @@ from stampede.store.schema import ALL_TABLES, TableSpec
 
 _NAMED = re.compile(r"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{32})\.parquet")
 _EXPECTED = re.compile(r"expected/.+")
+_PIECE = MIB  # of an object that is only asked for
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
+
+A = TypeVar("A")
 
 
 def verify(objects: Objects, info: ObjectInfo) -> None:
@@ -57,20 +61,45 @@ def sound(objects: Objects, info: ObjectInfo) -> bool:
     return True
 
 
-def unreadable(objects: Objects, info: ObjectInfo) -> bool:
-    """Whether a store fails at this object, twice, but gives others: a disk, not the network.
+def unreadable(objects: Objects, key: str) -> bool:
+    """Whether a store fails at this object, but gives others: a disk, not the network.
 
-    Raises `StoreDown` if it gives no other object either.
+    Asks for every byte, in memory that does not grow with the object. Raises `StoreDown` if the
+    store gives no other object either.
     """
     try:
-        sound(objects, info)
+        info = find(objects, key)
+        for start in range(0, info.size if info else 0, _PIECE):
+            objects.get(key, start, _PIECE)
     except NotFound:
         return False
     except StoreDown:
-        if not gives_others(objects, info.key):
+        if not gives_others(objects, key):
             raise
         return True
     return False
+
+
+def twice(objects: Objects, key: str, read: Callable[[], A]) -> A:
+    """What `read` returns of an object; once more if it fails, as the network may be to blame.
+
+    Raises
+    ------
+    Damaged
+        It is damaged both times, or the store fails at it both times but gives others.
+    NotFound, StoreDown
+        As `read` does.
+    """
+    try:
+        return read()
+    except (Damaged, StoreDown):
+        pass
+    try:
+        return read()
+    except StoreDown as error:
+        if not gives_others(objects, key):
+            raise
+        raise Damaged(error.message) from error
 
 
 def foreign(key: str) -> bool:

@@ -116,7 +116,7 @@ class Processes:
                         replica.copy(key)
                     except StoreDown:
                         events.append(key)
-            except StoreDown:
+            except (Damaged, StoreDown):  # requests for an object that failed twice
                 continue
 
     def reconciler(self, actor: Actor) -> None:
@@ -125,9 +125,12 @@ class Processes:
         second = self.connect(actor, self.world.second)
         while True:
             try:
-                check = PackIndexCheck(first, CUTOUTS, _damaged)
+                check = PackIndexCheck(first, CUTOUTS, _failed_twice)
                 for info in check.lacking(first.list(PACKS)):
-                    index(first, info.key)
+                    try:
+                        index(first, info.key)
+                    except Damaged:
+                        _failed_twice(info.key)
                 now, grace = self.world.scheduler.now + actor.skew, self.chance.choice(self._graces)
                 for key in unneeded_at_second_site(first, second, now, grace):
                     second.delete(key)
@@ -274,5 +277,6 @@ def _removable(objects: Objects) -> Callable[[str, Sequence[Event]], list[bool]]
     return lambda name, events: [has_offset(stored, name, event.position) for event in events]
 
 
-def _damaged(key: str) -> None:
-    raise Damaged(f"{key} cannot be read")
+def _failed_twice(key: str) -> None:
+    """Requests for a pack did: nothing damages packs here."""
+    raise StoreDown(f"{key} cannot be read")
