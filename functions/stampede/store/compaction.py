@@ -25,6 +25,7 @@ from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, live
 from stampede.store.sweep import Sweep
 from stampede.store.tables import Table
+from stampede.store.verification import unreadable
 
 # Rows merged at once. They and one written part bound the memory.
 SLICE_ROWS = 128 * 1024
@@ -54,6 +55,14 @@ class Report:
 
 
 Progress = Callable[[Report], None]
+
+
+class UnreadableOutput(StoreDown):
+    """The store took a part, and does not give it, although it gives others."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} was stored and cannot be read")
+        self.key = key
 
 
 def compact(
@@ -110,12 +119,12 @@ def compact(
     hopeless: set[str] = set()  # those that were damaged again after they were written again
     while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major, turn):
         runs, level = picked
+        inputs = {part.key for run in runs for part in run}
         try:
             parts = merge(table, runs, level, run_rows, slice_rows, report, progress, turn)
             table.include(parts)
             written = {part.key for part in parts}
             left_out -= written - hopeless
-            inputs = {part.key for run in runs for part in run}
             if written & hopeless:
                 # Nor can what they were merged into be read: do not merge these for ever.
                 hopeless |= inputs
@@ -131,6 +140,11 @@ def compact(
                 hopeless.add(error.part.key)
             failed.add(error.part.key)
             left_out.add(error.part.key)
+        except UnreadableOutput as error:
+            # The inputs stay: nothing is deleted for a run that cannot be read.
+            report.damaged[error.key] = error.message
+            hopeless |= inputs
+            left_out |= inputs
         except NotFound as error:
             report.overtaken += 1
             if report.overtaken == _TRIES:
@@ -217,12 +231,19 @@ def _find(table: Table, key: str) -> RunInfo | None:
 
 
 def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> RunInfo:
-    """Write a part and read its footer back. Raises `StoreDown` if they differ."""
+    """Write a part and read its footer back. Raises `StoreDown` if they differ.
+
+    `UnreadableOutput` if the store fails at this part alone.
+    """
     table.objects.put(key, memoryview(data))
     try:
         written = table.reader.footer(table.objects.head(key))
     except Damaged as error:
         raise StoreDown(f"{key} does not read back as it was written: {error}") from error
+    except StoreDown as error:
+        if not unreadable(table.objects, key):
+            raise
+        raise UnreadableOutput(key) from error
     if (written.object.size, written.rows) != (data.size, rows):
         raise StoreDown(f"{key} does not read back as it was written")
     return written

@@ -1,19 +1,57 @@
-"""compact, as a process: an event starts a pass, whose metrics show levels and bytes."""
+"""compact: an event starts a pass, whose metrics show levels and bytes; no table stops others."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from stampede.alerts import columns
+from stampede.deadletters.dead_letter import write_letters
+from stampede.errors import StoreDown
+from stampede.functions.compact import compact_tables
+from stampede.settings import Settings
 from stampede.store.coverage import Coverage
+from stampede.store.objects import ObjectInfo
 from stampede.store.open import open_objects
-from stampede.store.schema import CUTOUTS
+from stampede.store.schema import ALL_TABLES, CUTOUTS
 from stampede.store.tables import Table
+from tests.support.dead_letters import event
 from tests.support.served import metrics
+from tests.support.watched_objects import Forwarding
 
-pytestmark = pytest.mark.integration
+
+class LacksOne(Forwarding):
+    """A store that does not list one table."""
+
+    def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
+        if prefix == f"tables/{next(iter(ALL_TABLES))}/":
+            raise StoreDown(prefix)
+        return super().list(prefix, after)
 
 
+def test_a_table_that_cannot_be_compacted_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store", fanout=4)
+    objects = open_objects(settings)
+    for spec in ALL_TABLES.values():
+        for n in range(4):
+            rows = spec.schema.empty_table()
+            Table(objects, spec, threads=1).append(rows, Coverage.of({("t", 0): [n]}))
+    for n in range(2):
+        objects.put(*write_letters("cutouts", [event(n)]))
+    monkeypatch.setattr("stampede.deadletters.merge.MOST_OBJECTS", 1)
+    monkeypatch.setattr("stampede.functions.compact.open_objects", lambda _: LacksOne(objects))
+    with pytest.raises(StoreDown):
+        compact_tables(settings)
+    for number, spec in enumerate(ALL_TABLES.values()):
+        runs = Table(objects, spec, threads=1).runs()
+        assert [run.name.level for run in runs] == ([1] if number else [0] * 4)
+    assert len(list(objects.list("deadletters/cutouts/"))) == 1
+
+
+@pytest.mark.integration
 def test_a_pass_merges_and_shows_levels_and_bytes(serve) -> None:
     served = serve("compact", FANOUT=4)
     table = Table(open_objects(served.settings), CUTOUTS)

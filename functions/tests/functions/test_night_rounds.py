@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from prometheus_client import Gauge
 
 from stampede import metrics
 from stampede.clock import mjd
-from stampede.errors import StoreDown
+from stampede.errors import BrokerDown, StoreDown
 from stampede.functions.findings import Finding
 from stampede.functions.reconcile import Reconciler
 from stampede.settings import Settings
@@ -325,27 +326,46 @@ def test_who_only_pulls_writes_nothing_at_the_first_site(settings: Settings) -> 
     assert len(states(second)) == 1
 
 
-def test_events_of_old_nights_are_sent_before_the_next_nights_have_their_turn(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+def test_thumbnails_that_do_not_come_hold_up_no_other_step(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
-    """A pass sends so many events, and the next pass the rest; those of today hold up nothing."""
+    """More packs lack thumbnails than events are sent, or the Broker does not accept them."""
+    monkeypatch.setattr("stampede.functions.reconcile.MOST_RESENT", 1)
+    first, second = open_objects(settings), open_replica(settings)
+    fault = lost_at_first(first, second)
+    with Receiver(lambda event, times: (204 if answers else 503, b"", {})) as broker:
+        to = settings.model_copy(update={"sink": broker.url})
+        found: list[Finding] = []
+        for _ in range(PASSES):
+            with nullcontext() if answers else pytest.raises(BrokerDown):
+                Reconciler(to, found.append).run()
+    assert state_of(first).after == ""
+    assert fault in {each.key for each in found if each.repaired}
+
+
+def test_what_one_round_did_not_send_the_next_round_finds(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pack of an old night, stored before the last whole round, but after the one before."""
+    alone = settings.model_copy(update={"replica": "", "reconcile": "thumbnails"})
+    first, now = open_objects(alone), datetime.now(UTC)
+    key = pack_of(first, NIGHTS[0])
+    for info in first.list("packs/"):
+        days = 5 if info.key == key else 50
+        then = time.time() - days * 86400
+        os.utime(tmp_path / "first" / info.key, (then, then))
+    earlier, last = now - timedelta(days=6), now - timedelta(days=3)
     with Receiver() as broker:
-        alone = settings.model_copy(
-            update={
-                "replica": "",
-                "reconcile": "thumbnails",
-                "reconcile_keys": 2,
-                "sink": broker.url,
-            }
-        )
-        first = open_objects(alone)
-        for most, after in ((1, None), (2, NIGHTS[1]), (0, NIGHTS[1]), (2, NIGHTS[3])):
-            monkeypatch.setattr("stampede.functions.reconcile.MOST_RESENT", most)
+        to = alone.model_copy(update={"sink": broker.url})
+        for before, sent in ((earlier, [key]), (last, [])):
             broker.requests.clear()
-            Reconciler(alone).run()
-            assert len(broker.requests) == most
-            state = round_state.load(first, "thumbnails")
-            assert (state and state.after) == (after and f"packs/{after}/")
+            round_state.save(first, "thumbnails", RoundState(last, last, before=before))
+            Reconciler(to).run()
+            assert [event.headers["ce-subject"] for event in broker.requests] == sent
+    state = round_state.load(first, "thumbnails")
+    assert state
+    assert state.before == last
 
 
 def test_a_pass_that_is_aborted_is_made_again(

@@ -1,5 +1,6 @@
 """reconcile: finds and repairs everything without any notification."""
 
+import itertools
 import os
 import time
 from collections import Counter
@@ -34,7 +35,7 @@ from tests.support.two_sites import (
     second_ceph,
     sites,
 )
-from tests.support.watched_objects import Forwarding, Watched
+from tests.support.watched_objects import Failing, Forwarding, Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 
@@ -147,6 +148,21 @@ def test_a_damaged_pack_is_not_indexed_and_stops_nothing(settings: Settings) -> 
     _, found = one_pass(settings, "packs")
     assert Counter(each.kind for each in found) == {"damaged": 1, "unindexed": 3}
     assert Finding("damaged", packs[0].key, False) in found
+    assert len(Table(objects, CUTOUTS).lookup(range(12))) == 27
+
+
+@pytest.mark.parametrize("gets", [0, 1], ids=["at all", "but its footer"])
+def test_a_pack_that_the_store_does_not_give_stops_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, gets: int
+) -> None:
+    objects = open_objects(settings)
+    packs = [put_pack(objects, range(3 * n, 3 * n + 3)) for n in range(4)]
+    bad, number = packs[0].key, itertools.count()
+    failing = Failing(objects, StoreDown, lambda key, _: key == bad and next(number) >= gets)
+    monkeypatch.setattr("stampede.functions.reconcile.open_objects", lambda _: failing)
+    _, found = one_pass(settings.model_copy(update={"replica": ""}), "packs")
+    assert Counter(each.kind for each in found) == {"damaged": 1, "unindexed": 3}
+    assert Finding("damaged", bad, False) in found
     assert len(Table(objects, CUTOUTS).lookup(range(12))) == 27
 
 

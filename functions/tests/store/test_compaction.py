@@ -15,6 +15,7 @@ from stampede.store import compaction, run_writer, tables
 from stampede.store.compaction import Progress, Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.merge import sort_unique
 from stampede.store.objects import ObjectInfo, Objects
@@ -454,6 +455,38 @@ def test_compactors_race_while_others_append_and_read(
     rows = many(300, 3, appends - 1)
     assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == appends
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> None:
+    """A checkpoint has its footer, so only a merge or the sweep asks for it. Nothing is lost."""
+    objects = store_at()
+    fill(Table(objects, DETECTIONS), 8)
+    if level:
+        compact(Table(objects, DETECTIONS), START, fanout=4, grace=HOUR)
+    bad = next(info.key for info in objects.list(f"tables/detections/000{level}-"))
+    [inputs] = [part.inputs for part in Table(objects, DETECTIONS).listed() if part.key == bad]
+    Table(objects, DETECTIONS).append(many(30, 3, 9), Coverage.of({("alerts", 0): [20]}))
+    for number in range(21, 28):
+        row = Coverage.of({("alerts", 0): [number]})
+        Table(objects, DETECTIONS).append(many(30, 3, number), row)
+    put_checkpoint(objects, DETECTIONS, Table(objects, DETECTIONS).remembered())
+    before, good = Table(objects, DETECTIONS).coverage(), objects.get(bad)
+    asked = many(30, 3, 27)
+    reached = Failing(objects, StoreDown, lambda key, _: key == bad)
+    for _ in range(2):
+        report = compact(Table(reached, DETECTIONS), START, fanout=4, grace=timedelta())
+        assert bad in report.damaged
+    assert objects.get(bad) == good
+    assert {f"tables/detections/{name}.parquet" for name in inputs} <= {
+        info.key for info in objects.list("tables/detections/0000-")
+    }
+    assert levels(Table(objects, DETECTIONS)) == ([0, 0, 0, 0, 1, 1, 1] if not level else [1] * 4)
+    assert Table(objects, DETECTIONS).coverage() == before
+    compact(Table(objects, DETECTIONS), START, fanout=4, grace=timedelta())  # it is back
+    assert len(levels(Table(objects, DETECTIONS))) == 1
+    assert Table(objects, DETECTIONS).coverage() == before
+    assert Table(objects, DETECTIONS).lookup(object_ids(asked)).equals(asked)
 
 
 @pytest.mark.parametrize("damage", ["footer", "body", "not there for a moment"])

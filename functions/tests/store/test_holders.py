@@ -6,18 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stampede.errors import StoreDown
 from stampede.store.compaction import Report, compact, merge
 from stampede.store.coverage import Coverage
+from stampede.store.holders import Holders
 from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
 from stampede.store.replica import Replica
-from stampede.store.runs import RunInfo, RunName, live
+from stampede.store.reader import RunReader
+from stampede.store.runs import RunInfo, RunName, by_name, live
 from stampede.store.schema import DETECTIONS
 from stampede.store.sweep import Sweep, unneeded_at_second_site
 from stampede.store.tables import Table
 from tests.support.rows import many
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Failing, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 LATER = START + timedelta(hours=1)
@@ -146,6 +149,35 @@ def test_a_damaged_holder_that_a_checkpoint_hides_is_named_and_stops_nothing() -
     sweep = Sweep(table, LATER, GRACE)
     assert swept(sweep) == [part]
     assert list(sweep.holders.damaged) == list(table.quarantined()) == [unrelated]
+
+
+def test_a_holder_that_the_store_does_not_give_is_named_and_stops_nothing() -> None:
+    store = site()
+    part = abandoned(store)
+    unrelated = append(store, range(1000, 1100))
+    checkpoint(store)
+    table = listed(Failing(store, StoreDown, lambda key, _: key == unrelated))
+    assert table.quarantined() == {}
+    sweep = Sweep(table, LATER, GRACE)
+    assert swept(sweep) == [part]
+    assert list(sweep.holders.damaged) == list(table.quarantined()) == [unrelated]
+
+
+def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing() -> None:
+    """The footers can be read, and the rows of what holds them cannot."""
+    store = site()
+    part = abandoned(store)
+    [holder] = [key for key in (info.key for info in store.list(f"{FOLDER}0001-")) if key != part]
+    table = listed(store)
+    holders = Holders(table)
+    runs = {run[0].key: run for run in by_name(table.listed())}
+    assert holders.hold(runs[part], [runs[holder]], every_row=True)
+    table.objects = Failing(store, StoreDown, lambda key, _: key == holder)
+    table.reader = RunReader(table.objects, DETECTIONS, 0)
+    assert holders.hold(runs[part], [runs[holder]], every_row=True) is None
+    table.objects = table.reader.objects = Failing(store, StoreDown)
+    with pytest.raises(StoreDown):
+        holders.hold(runs[part], [runs[holder]], every_row=True)
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -20,7 +20,7 @@ from stampede.store.sweep import unneeded_at_second_site
 from stampede.store.tables import Table
 from tests.support import rows
 from tests.support.located import stored_image
-from tests.support.watched_objects import Watched
+from tests.support.watched_objects import Failing, Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -194,6 +194,40 @@ def test_a_damaged_pack_stops_only_the_runs_that_point_into_it() -> None:
     source.delete(bad)  # without the damaged object everything else is copied
     replica.catch_up()
     assert list(replica.missing()) == []
+
+
+@pytest.mark.parametrize("where", ["source", "target"])
+def test_a_pack_that_a_site_does_not_give_stops_only_the_runs_that_point_into_it(
+    where: str,
+) -> None:
+    source, target = store(), store()
+    flushed = [flush(source, number) for number in range(6)]
+    bad, bad_run = flushed[0]
+    source.put("zz", b"anything else")
+    target.put("aa", b"what it has already")
+    if where == "target":
+        target.put(bad, b"?")
+    sites = {"source": source, "target": target}
+    failing = sites | {where: Failing(sites[where], StoreDown, lambda key, _: key == bad)}
+    replica = Replica(failing["source"], failing["target"], 2)
+    with pytest.raises(Damaged, match=bad):
+        replica.catch_up()
+    assert {info.key for info in replica.missing()} == {bad, bad_run}
+    for pack, run in flushed[1:]:
+        assert {pack, run, "zz"} <= set(keys(target))
+    assert check(target) == Coverage.of({("alerts", 0): range(EACH, 6 * EACH)})
+    with pytest.raises(StoreDown):  # so an event is tried again
+        replica.copy(bad_run)
+    Replica(source, target, 2).catch_up()
+    assert check(target) == everything(6)
+
+
+def test_a_site_that_gives_nothing_is_down() -> None:
+    source, target = store(), store()
+    flush(source, 0)
+    with pytest.raises(StoreDown):
+        Replica(Failing(source, StoreDown), target, 2).catch_up()
+    assert not keys(target)
 
 
 def test_nothing_is_written_to_the_first_site() -> None:
