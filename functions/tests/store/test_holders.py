@@ -13,8 +13,8 @@ from stampede.store.holders import Holders
 from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
-from stampede.store.replica import Replica
 from stampede.store.reader import RunReader
+from stampede.store.replica import Replica
 from stampede.store.runs import RunInfo, RunName, by_name, live
 from stampede.store.schema import DETECTIONS
 from stampede.store.sweep import Sweep, unneeded_at_second_site
@@ -168,6 +168,7 @@ def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing(
     store = site()
     part = abandoned(store)
     [holder] = [key for key in (info.key for info in store.list(f"{FOLDER}0001-")) if key != part]
+    append(store, range(1000, 1100))
     table = listed(store)
     holders = Holders(table)
     runs = {run[0].key: run for run in by_name(table.listed())}
