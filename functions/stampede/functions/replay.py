@@ -17,11 +17,12 @@ from isal import isal_zlib
 
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.functions.replay_plan import PLACE, plan_of, timestamps, twice
+from stampede.functions.replay_plan import PLACE, plan_of, timestamps
 from stampede.read.images import Absent
 from stampede.read.lookup import Lookup
 from stampede.read.packets import cuts_of
 from stampede.settings import Settings
+from stampede.store.objects import read_twice
 from stampede.store.open import open_objects
 from stampede.store.packs import read_rows
 
@@ -144,7 +145,7 @@ class Night:
 
         Raises `Damaged`, `NotFound`, `StoreDown`.
         """
-        rows, _ = twice(lambda: read_rows(self._objects.get(key), key))
+        rows, _ = read_twice(lambda: read_rows(self._objects.get(key), key), Damaged, NotFound)
         rows = rows.filter(pa.array(wanted)).sort_by([(name, "ascending") for name in PLACE])
         rows = rows.set_column(rows.column_names.index("time"), "time", timestamps(rows))
         alerts = rows.to_pylist()

@@ -3,10 +3,9 @@
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from stampede.errors import Damaged, NotFound
 from stampede.store.checked_parquet import PARQUET_ERRORS
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.packs import night_of
 from stampede.store.range_file import ObjectFile
 from stampede.store.schema import PACKET_PACKS
@@ -26,8 +25,6 @@ COLUMNS = ["survey", "alert_id", *PLACE, "time", "crc32"]
 # Kafka refuses a timestamp that is later by more (message.timestamp.after.max.ms). A sender may
 # have written any time into its event, and one alert must not stop a replay.
 LATER_SECONDS = 3600
-
-T = TypeVar("T")
 
 
 class PackOfNight(NamedTuple):
@@ -78,7 +75,7 @@ def plan_of(objects: Objects, night: int, survey: str | None) -> Plan:
 
     def places(info: ObjectInfo) -> pa.Table | Damaged:
         try:
-            return twice(lambda: _places(objects, info))
+            return read_twice(lambda: _places(objects, info), Damaged, NotFound)
         except Damaged as error:
             return error
 
@@ -118,14 +115,6 @@ def timestamps(rows: pa.Table) -> pa.ChunkedArray:
     latest = int(1000 * (time.time() + LATER_SECONDS))
     usable = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, latest))
     return pc.if_else(usable, values, None)
-
-
-def twice(read: Callable[[], T]) -> T:
-    """What `read` returns; a second try tells a damaged object from a damaged answer."""
-    try:
-        return read()
-    except (Damaged, NotFound):
-        return read()
 
 
 def _places(objects: Objects, info: ObjectInfo) -> pa.Table:

@@ -14,7 +14,7 @@ from stampede.store.checkpoint import (
     parse_checkpoint,
     write_checkpoint,
 )
-from stampede.store.objects import ObjectInfo, Objects, find
+from stampede.store.objects import ObjectInfo, Objects, find, read_twice
 from stampede.store.runs import RunInfo
 from stampede.store.schema import ALL_TABLES, TableSpec
 
@@ -128,10 +128,7 @@ def _read_newest(
 
 def read_checkpoint(objects: Objects, key: str, spec: TableSpec) -> Checkpoint:
     """A checkpoint in the store. Raises `NotFound`, `StoreDown`, and `Damaged` if it is twice."""
-    try:
-        return parse_checkpoint(key, objects.get(key), spec)
-    except Damaged:  # once more: the network may have been to blame
-        return parse_checkpoint(key, objects.get(key), spec)
+    return read_twice(lambda: parse_checkpoint(key, objects.get(key), spec), Damaged)
 
 
 def same_object(part: RunInfo, other: RunInfo | None) -> bool:

@@ -4,12 +4,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.checkpoint import Checkpoint
 from stampede.store.kept_checkpoints import newest_checkpoint
-from stampede.store.objects import ObjectInfo, gives_others
+from stampede.store.objects import ObjectInfo, find, gives_others, read_twice
 from stampede.store.quarantine import Fault, Quarantine
 from stampede.store.reader import RunReader
 from stampede.store.runs import RunInfo, RunName, prefix
@@ -151,7 +152,7 @@ class Listing:
                 shown = seen.keys() | {info.key for info in listed}
                 vanished = view.not_held(part for key, part in before.items() if key not in shown)
                 keys = [*view.lost, *(part.key for part in vanished)]
-                unlisted = [info for info in self._map(self._find, keys) if info]
+                unlisted = [info for info in self._map(partial(find, self._objects), keys) if info]
                 if unlisted and not self._read_footers(listed + unlisted, seen):
                     continue
                 self._seen = {key: seen[key] for key in sorted(seen)}
@@ -210,22 +211,13 @@ class Listing:
         faults = [*self.quarantine.faults(), *self._vanished]
         self._view = TableView(self._spec, self._readable(), faults)
 
-    def _find(self, key: str) -> ObjectInfo | None:
-        try:
-            return self._objects.head(key)
-        except NotFound:
-            return None
-
     def _readable(self) -> list[RunInfo]:
         return [part for part in (self._seen or {}).values() if not self.quarantine.holds(part.key)]
 
     def _footer(self, info: ObjectInfo) -> RunInfo | Damaged | StoreDown | None:
         """A part's footer; None if the part is gone, an error if it cannot be read twice."""
         try:
-            try:
-                return self._reader.footer(info)
-            except (Damaged, StoreDown):  # once more: the network may have been to blame
-                return self._reader.footer(info)
+            return read_twice(lambda: self._reader.footer(info), Damaged, StoreDown)
         except NotFound:
             return None
         except (Damaged, StoreDown) as error:

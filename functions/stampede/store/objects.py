@@ -5,12 +5,14 @@ no rename and no update. Implemented by `s3.S3Objects`, `directory.DirectoryObje
 `memory.MemoryObjects`; one set of contract tests runs on all three.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from stampede.errors import NotFound, StoreDown
+
+A = TypeVar("A")
 
 _PROBES = 3  # other objects that are asked for if some cannot be read
 
@@ -93,6 +95,14 @@ def find(objects: Objects, key: str) -> ObjectInfo | None:
 def after_folder(folder: str) -> str:
     """What sorts right after all keys in a folder."""
     return folder[:-1] + "0"  # the character after the slash
+
+
+def read_twice(read: Callable[[], A], *failures: type[Exception]) -> A:
+    """What `read` returns; once more after one of `failures`, as the network may be to blame."""
+    try:
+        return read()
+    except failures:
+        return read()
 
 
 def gives_others(objects: Objects, *keys: str) -> bool:

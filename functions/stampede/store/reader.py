@@ -15,7 +15,7 @@ from stampede.errors import Damaged, StoreDown
 from stampede.store.cache import Cache
 from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.range_file import MemoryRange
 from stampede.store.run_format import (
     RunIndex,
@@ -136,10 +136,7 @@ class RunReader:
 
     def _cache_section(self, run: RunInfo, number: int) -> RunIndex:
         try:
-            try:
-                index = self._section(run, number)
-            except Damaged:  # once more: the network may have been to blame
-                index = self._section(run, number)
+            index = read_twice(lambda: self._section(run, number), Damaged)
         except Damaged as error:  # no row is lost: the footer describes all row groups
             log.error("damaged", key=run.key, why=error.message)
             index = self.index(run)

@@ -20,7 +20,7 @@ from stampede.store.filters import Wanted
 from stampede.store.kept_checkpoints import keep_checkpoint
 from stampede.store.listing import Listing
 from stampede.store.merge import sort_unique
-from stampede.store.objects import Objects
+from stampede.store.objects import Objects, read_twice
 from stampede.store.quarantine import Fault
 from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
 from stampede.store.run_format import RunIndex
@@ -241,10 +241,7 @@ class Table:
         """The index of a piece; None if its part is damaged, which is put into quarantine."""
         run, section, _ = piece
         try:
-            try:
-                return self.reader.index(run, section)
-            except Damaged:  # once more: the network may have been to blame
-                return self.reader.index(run, section)
+            return read_twice(lambda: self.reader.index(run, section), Damaged)
         except Damaged as error:
             self.put_into_quarantine(run, error.message)
             return None

@@ -15,7 +15,7 @@ from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.ledger import parse_expected
 from stampede.store.lookup_check import LookupCheck
 from stampede.store.merge import is_sorted
-from stampede.store.objects import ObjectInfo, Objects, find, gives_others
+from stampede.store.objects import ObjectInfo, Objects, find, gives_others, read_twice
 from stampede.store.pack_kinds import read_named
 from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
@@ -46,10 +46,7 @@ def verify(objects: Objects, info: ObjectInfo) -> None:
         The store does not answer, or the object changed meanwhile.
     """
     check = _check_of(info.key)
-    try:
-        check(objects, info)
-    except Damaged:
-        check(objects, info)
+    read_twice(lambda: check(objects, info), Damaged)
 
 
 def sound(objects: Objects, info: ObjectInfo) -> bool:
@@ -91,11 +88,7 @@ def twice(objects: Objects, key: str, read: Callable[[], A]) -> A:
         As `read` does.
     """
     try:
-        return read()
-    except (Damaged, StoreDown):
-        pass
-    try:
-        return read()
+        return read_twice(read, Damaged, StoreDown)
     except StoreDown as error:
         if not gives_others(objects, key):
             raise
