@@ -116,7 +116,7 @@ def compact(
     table.refresh()
     left_out: set[str] = set()  # damaged inputs: they stay out even if they are read again
     failed: set[str] = set()
-    hopeless: set[str] = set()  # those that were damaged again after they were written again
+    given_up: set[str] = set()  # what is merged no more in this pass: it was damaged twice
     while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major, turn):
         runs, level = picked
         inputs = {part.key for run in runs for part in run}
@@ -124,10 +124,10 @@ def compact(
             parts = merge(table, runs, level, run_rows, slice_rows, report, progress, turn)
             table.include(parts)
             written = {part.key for part in parts}
-            left_out -= written - hopeless
-            if written & hopeless:
+            left_out -= written - given_up
+            if written & given_up:
                 # Nor can what they were merged into be read: do not merge these for ever.
-                hopeless |= inputs
+                given_up |= inputs
                 left_out |= inputs
             elif runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
                 # Something else keeps the new run from being read.
@@ -137,13 +137,13 @@ def compact(
             table.put_into_quarantine(error.part, error.message)
             report.damaged[error.part.key] = error.message
             if error.part.key in failed:
-                hopeless.add(error.part.key)
+                given_up.add(error.part.key)
             failed.add(error.part.key)
             left_out.add(error.part.key)
         except UnreadableOutput as error:
             # The inputs stay: nothing is deleted for a run that cannot be read.
             report.damaged[error.key] = error.message
-            hopeless |= inputs
+            given_up |= inputs
             left_out |= inputs
         except NotFound as error:
             report.overtaken += 1

@@ -21,7 +21,7 @@ from stampede.store.schema import ALL_TABLES, TableSpec
 MOST_NEW_PARTS = 64
 """A new checkpoint is due when a start would read so many footers besides the last one."""
 MOST_NUMBER = 9_000_000_000
-"""Nobody wrote so many: a greater number is no checkpoint's, and none could follow it."""
+"""A key with a greater number is foreign: so many checkpoints are never written."""
 KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
 
 log = structlog.get_logger()
