@@ -16,11 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
-from stampede.functions.decoding import SpoolFile
-from stampede.settings import Settings
 from stampede.store import pack_images, packs, parquet_writer, run_writer
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -28,7 +23,7 @@ from stampede.store.packs import write_pack
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from stampede_bench import load
-from stampede_bench.decode import SECRET, UNIT, per_alert, run_of
+from stampede_bench.decode import UNIT, batch_decoder, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.load import Load
 
@@ -54,9 +49,7 @@ def measure(context: Context) -> Iterator[Figure]:
 
 def decoded(alerts: Load) -> tuple[pa.Table, pa.Table]:
     """The cutouts and the points of the alerts."""
-    settings = Settings()
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
-    reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
+    reader = batch_decoder()
     return reader.cutouts(alerts.messages).rows, reader.detections(alerts.messages).rows
 
 

@@ -46,6 +46,14 @@ def measure(context: Context) -> Iterator[Figure]:
     yield from each_load(context, loads(context, count), "decoding", stages, rounds)
 
 
+def batch_decoder(framing: Framing | None = None, decoder: Decoder | None = None) -> BatchDecoder:
+    """A decoder of batches as the functions have it, with no bound on its time."""
+    settings = Settings()
+    framing = framing or Framing(settings.max_alert_bytes)
+    decoder = decoder or Decoder(SpoolFile(settings.spool))
+    return BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
+
+
 def each_load(
     context: Context,
     loads: Iterable[Load],
@@ -75,7 +83,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     messages = views_of_one_buffer(alerts.messages)
     framing = Framing(Settings().max_alert_bytes)
     decoder = TimedDecoder(SpoolFile(Settings().spool))
-    reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
+    reader = batch_decoder(framing, decoder)
     coverage = Coverage.of({("bench", 0): list(range(count))})
     reader.cutouts(messages)  # warm up: the first batch compiles the schema and allocates the spool
     schema = framing.take(messages[0]).schema

@@ -2,17 +2,24 @@
 
 It measures bytes a second of cutouts stored in packs, with their index runs, and of plain PUTs of
 the same bytes, in turn and with the same number of threads. It also compares the CPU time of both,
-which includes Ceph's: the better measure if other processes use the machine.
+which includes Ceph's: the better measure if other processes use the machine. Bytes are those that
+the survey sent: ZTF gzips its stamps, so a pack has as many; of LSST's files it has fewer.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stampede.store.s3 import S3Objects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
+from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
+from stampede_bench.decode import batch_decoder
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store
 from stampede_bench.servers import servers
@@ -20,53 +27,77 @@ from stampede_bench.servers import servers
 MUST, AIM = Must(">=", 0.7, ratio=True), Must(">=", 0.9, ratio=True)
 THREADS = (1, 2, 4)
 COUNT = 3 * FLUSH_ALERTS
+DETECTORS, ALERTS_OF_EACH = 6, 53  # 318 LSST alerts; 53 is Rubin's mean of a visit and detector
+
+
+class Files(NamedTuple):
+    """A pack's worth of cutouts: what they are, their bytes as sent, and their rows by a number."""
+
+    title: str
+    size: int
+    rows: Callable[[int], pa.Table]
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Rounds of packs and plain PUTs in turn."""
+    """Rounds of packs and plain PUTs in turn, for each survey."""
     with servers(context, kafka=False) as running:
         bucket = open_bucket(running.settings("bench-limit"))
         rounds, count = context.scaled(9, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
-        list(one_round(bucket, -1, 2, pids))  # warm up: Ceph makes its first files
-        context.progress(f"{rounds} rounds: {count} packs of {COUNT:,} cutouts, {count} plain PUTs")
-        yield from over_rounds([list(one_round(bucket, n, count, pids)) for n in range(rounds)])
+        for files in (stamps(), exposures()):
+            list(one_round(bucket, files, -1, 2, pids))  # warm up: Ceph makes its first files
+            context.progress(f"{rounds} rounds: {count} packs of {files.title}, {count} plain PUTs")
+            every = [list(one_round(bucket, files, n, count, pids)) for n in range(rounds)]
+            yield from over_rounds(every)
+
+
+def stamps() -> Files:
+    """Incompressible, as ZTF's."""
+    size = COUNT * CUTOUT_BYTES
+    title = f"{COUNT:,} gzipped stamps, {size / 1e6:.1f} MB"
+    return Files(title, size, lambda first: images(first, COUNT, CUTOUT_BYTES))
+
+
+def exposures() -> Files:
+    """LSST's: simulated alerts that share PSFs as the alerts of a visit and detector do."""
+    rows = batch_decoder().cutouts(load.exposures(DETECTORS, ALERTS_OF_EACH).messages).rows
+    size = pc.sum(pc.binary_length(rows["fits"])).as_py()
+    return Files(f"{rows.num_rows} files of LSST, {size / 1e6:.1f} MB", size, lambda _: rows)
 
 
 def one_round(
-    bucket: S3Objects, number: int, count: int, pids: Mapping[str, int]
+    bucket: S3Objects, files: Files, number: int, count: int, pids: Mapping[str, int]
 ) -> Iterator[Figure]:
     """`count` packs and `count` plain PUTs with every number of threads.
 
     The bound compares the fastest of each.
     """
     table = Table(bucket, CUTOUTS, threads=1)
-    size = COUNT * CUTOUT_BYTES
     packed, plain = {}, {}
     spent = {"packs": 0.0, "plain PUTs": 0.0}
     for threads in THREADS:
         firsts = [(number * 64 + n) * 1000 + threads * 10**6 for n in range(count)]
 
         def pack(first: int) -> None:
-            store(bucket, table, images(first, COUNT, CUTOUT_BYTES), first)
+            store(bucket, table, files.rows(first), first)
 
         def put(first: int) -> None:
-            bucket.put(f"plain/{first}", noise(size, first))
+            bucket.put(f"plain/{first}", noise(files.size, first))
 
         cpu = Cpu(pids)
-        packed[threads] = count * size / 1e6 / seconds(pack, firsts, threads)
+        packed[threads] = count * files.size / 1e6 / seconds(pack, firsts, threads)
         spent["packs"] += sum(cpu.seconds().values())
         cpu = Cpu(pids)
-        plain[threads] = count * size / 1e6 / seconds(put, firsts, threads)
+        plain[threads] = count * files.size / 1e6 / seconds(put, firsts, threads)
         spent["plain PUTs"] += sum(cpu.seconds().values())
     clear(bucket)
-    subject = f"bytes into packs of {size / 1e6:.1f} MB"
+    subject = f"bytes into packs of {files.title}"
     for threads in THREADS:
         rival = Rival("plain PUTs of as many bytes, as many at once", plain[threads])
         yield Figure(subject, f"{threads} at once", packed[threads], "MB/s", rival)
     rival = Rival("the fastest of plain PUTs", max(plain.values()))
     yield Figure(subject, "the fastest", max(packed.values()), "MB/s", rival, MUST, None, AIM)
-    megabytes = len(THREADS) * count * size / 1e6
+    megabytes = len(THREADS) * count * files.size / 1e6
     rival = Rival("of plain PUTs", 1e3 * spent["plain PUTs"] / megabytes)
     packs = 1e3 * spent["packs"] / megabytes
     yield Figure(subject, "CPU of Ceph and client", packs, "ms/MB", rival)

@@ -10,19 +10,14 @@ units on its disk.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
-from stampede.functions.decoding import SpoolFile
 from stampede.images.fits import gzip_file
-from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench import load
-from stampede_bench.decode import SECRET
+from stampede_bench.decode import batch_decoder
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
 
@@ -68,11 +63,7 @@ def loads(context: Context) -> Iterator[tuple[Load, Bounds]]:
 
 def figures(alerts: Load, bounds: Bounds) -> Iterator[Figure]:
     """The figures of one pack."""
-    settings, objects = Settings(), MemoryObjects()
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
-    rows = (
-        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(alerts.messages).rows
-    )
+    objects, rows = MemoryObjects(), batch_decoder().cutouts(alerts.messages).rows
     coverage = Coverage.of({("bench", 0): range(len(alerts.messages))})
     pack = write_pack(rows, coverage)
     objects.put(pack.key, memoryview(pack.data))

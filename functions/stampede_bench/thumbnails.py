@@ -2,17 +2,12 @@
 
 from collections.abc import Iterator
 
-from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
-from stampede.functions.decoding import SpoolFile
 from stampede.images.thumbnail import thumbnails
-from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.packs import read_rows, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS, THUMBNAILS
 from stampede_bench import load
-from stampede_bench.decode import SECRET, UNIT, each_load, per_alert, run_of
+from stampede_bench.decode import UNIT, batch_decoder, each_load, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must
 from stampede_bench.load import Load
 
@@ -30,11 +25,7 @@ def measure(context: Context) -> Iterator[Figure]:
 
 def stages(alerts: Load) -> Iterator[Figure]:
     """The figures of one round."""
-    settings = Settings()
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
-    cutouts = (
-        BatchDecoder(framing, decoder, lambda: float("inf"), SECRET).cutouts(alerts.messages).rows
-    )
+    cutouts = batch_decoder().cutouts(alerts.messages).rows
     source = write_pack(cutouts, Coverage())
     count, laps = len(alerts.messages), {}
     laps["read"], (rows, coverage) = per_alert(lambda: read_rows(source.data), count)
