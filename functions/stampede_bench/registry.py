@@ -19,6 +19,9 @@ BENCHMARKS = {
     "ingest": Benchmark(
         "ingest", "alerts a second from Kafka to durable in both tables, and CPU time by process"
     ),
+    "visit": Benchmark(
+        "visit", "Rubin's visits, and single alerts: from Kafka until durable, until readable"
+    ),
     "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
     "packets": Benchmark("packets", "CPU time and bytes that packets add to `lightcurves`"),
     "checksums": Benchmark("checksums", "CPU time with checksums and without, in turn"),

@@ -1,6 +1,6 @@
 """The servers of a measurement: those of `stampede up`, with temporary data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -60,18 +60,23 @@ def servers(context: Context, kafka: bool) -> Iterator[Servers]:
 
 def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
     """The functions, with sources if there are topics, on servers that already run."""
+    plan = SystemPlan(
+        context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
+    )
+    made = System(plan, silent, reporter(context))
+    made.settings = settings
+    return made
+
+
+def reporter(context: Context) -> Callable[[Process, State], None]:
+    """What tells the progress that a process of a `System` has died."""
 
     def report(process: Process, state: State) -> None:
         if state is State.WAITING:
             ended = f"{process.name} ended with status {process.status}"
             context.progress(f"{ended}: {process.tail(3)}")
 
-    plan = SystemPlan(
-        context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
-    )
-    made = System(plan, silent, report)
-    made.settings = settings
-    return made
+    return report
 
 
 def pids(processes: list[Process]) -> dict[str, int]:
