@@ -30,9 +30,13 @@ from stampede.store.retention import Retention
 from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
 
+PACKET_MISS_AGE = 0.1
+"""Seconds between two listings for alerts whose packet is not there: it is stored about as late as
+the cutouts, but an alert may be without one for ever, and then every request would list."""
+
 
 class Lookup:
-    """The tables and the packs; `relist_on_miss` as in `RefreshingTable`."""
+    """The tables and the packs. With `relist_on_miss` a lookup that finds nothing lists again."""
 
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
@@ -43,16 +47,16 @@ class Lookup:
         # of packets, which only small queries read. A tenth is for the tails of both lookups.
         age, stale = settings.refresh_seconds, settings.stale_seconds
 
-        def table(spec: TableSpec, relist: bool) -> RefreshingTable:
+        def table(spec: TableSpec, miss_age: float | None) -> RefreshingTable:
             whole = Table(objects, spec, settings.cache_bytes * 3 // 20)
-            return RefreshingTable(whole, age, relist, stale)
+            return RefreshingTable(whole, age, miss_age if relist_on_miss else None, stale)
 
-        self.cutouts = table(CUTOUTS, relist_on_miss)
-        self.detections = table(DETECTIONS, relist_on_miss)
-        # Do not relist on a miss: without the thumbnail function every request would list, and so
-        # would every request of an alert whose packet is not stored.
-        self.thumbnails = table(THUMBNAILS, relist=False)
-        self.packet_locations = table(PACKETS, relist=False)
+        self.cutouts = table(CUTOUTS, 0.0)
+        self.detections = table(DETECTIONS, 0.0)
+        # Do not relist on a miss: without the thumbnail function every request would list.
+        self.thumbnails = table(THUMBNAILS, None)
+        stored = settings.packet_days != 0
+        self.packet_locations = table(PACKETS, PACKET_MISS_AGE if stored else None)
 
     def close(self) -> None:
         """Stop the tables' threads."""

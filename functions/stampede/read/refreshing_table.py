@@ -26,18 +26,19 @@ class RefreshingTable:
     ----------
     max_age, stale
         Seconds.
-    relist_on_miss
-        A lookup that finds nothing lists the store again before it returns nothing. Lookups that
-        wait for the same listing share it.
+    miss_age
+        A lookup that finds nothing lists the store again before it returns nothing, if the listing
+        is older than this at its start. Lookups that wait for the same listing share it. None:
+        a lookup that finds nothing returns nothing.
     """
 
     def __init__(
-        self, table: Table, max_age: float, relist_on_miss: bool, stale: float = 0.0
+        self, table: Table, max_age: float, miss_age: float | None, stale: float = 0.0
     ) -> None:
         self.table = table
         self._max_age = max_age
         self._stale = max(stale, 2 * max_age)
-        self._relist_on_miss = relist_on_miss
+        self._miss_age = miss_age
         # When the current listing began, and when the latest listing began (`time.monotonic`).
         self._listed = self._began = float("-inf")
         self._failure: StoreDown | None = None  # of the latest listing
@@ -54,7 +55,7 @@ class RefreshingTable:
         if not rows.num_rows:
             if old is not None:
                 raise old
-            if self._relist_on_miss and self.list_since(began):
+            if self._miss_age is not None and self.list_since(began - self._miss_age):
                 rows = self.table.lookup(values)
         self._note_gaps(values)
         return rows

@@ -45,7 +45,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def table(now: list[float]) -> RefreshingTable:
     """A table that has listed the first version of a point."""
-    table = RefreshingTable(HeldTable(), AGE, relist_on_miss=True, stale=STALE)
+    table = RefreshingTable(HeldTable(), AGE, miss_age=0.0, stale=STALE)
     store(table, 0)
     assert version(table.lookup) == 0
     return table
