@@ -126,10 +126,12 @@ def rates(
     yield Figure(alerts.title, "stored in the last part", parts[-1], unit, first)
 
 
-def costs(subject: str, rate: float, spent: dict[str, float]) -> Iterator[Figure]:
-    """CPU time by process. `spent` is in seconds per alert."""
+def costs(
+    subject: str, rate: float, spent: dict[str, float], few: tuple[str, ...] = IDLE
+) -> Iterator[Figure]:
+    """CPU time by process. `spent` is in seconds per alert; `few` are shown as one."""
     whole = sum(spent.values())
-    idle = [process for process in spent if process.startswith(IDLE)]
+    idle = [process for process in spent if process.startswith(few)]
     others = {"the others": sum(spent.pop(process) for process in idle)}
     for process, seconds in (*sorted(spent.items()), *others.items()):
         share = Rival("all processes", 1e3 * whole)
