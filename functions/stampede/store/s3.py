@@ -1,4 +1,7 @@
-"""Objects in a bucket of an S3 endpoint, Ceph's RGW above all, through minio-py."""
+"""Objects in a bucket of an S3 endpoint, Ceph's RGW above all.
+
+obstore gets them; minio-py does all else.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,17 +20,21 @@ from urllib3.exceptions import HTTPError
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
+from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, plain
 
 # More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
 # Every write here may be repeated, so a PUT is retried like a GET. After three tries the function
 # answers 503, and the sender of the event retries later and for longer.
+RETRIES, FIRST_WAIT = 2, 0.1
 RETRY = urllib3.Retry(
-    total=2, backoff_factor=0.1, status_forcelist=(500, 502, 503, 504), allowed_methods=None
+    RETRIES,
+    backoff_factor=FIRST_WAIT,
+    status_forcelist=(500, 502, 503, 504),
+    allowed_methods=None,
 )
-TIMEOUT = urllib3.Timeout(connect=3, read=30)
+CONNECT_SECONDS, READ_SECONDS = 3.0, 30.0
 _SHA256 = "x-amz-content-sha256"
-_ABSENT = ("NoSuchKey", "NoSuchObject", "ResourceNotFound")
 
 
 class S3Objects:
@@ -54,7 +61,7 @@ class S3Objects:
         self._pool = urllib3.PoolManager(
             maxsize=connections,
             retries=RETRY,
-            timeout=TIMEOUT,
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
             ca_certs=str(address.ca_file) if address.ca_file else None,
         )
         self._minio = _Minio(
@@ -64,6 +71,16 @@ class S3Objects:
             region=address.region,  # otherwise minio-py spends a request on it
             secure=url.scheme == "https",
             http_client=self._pool,
+        )
+        self._self_signed = False
+        self._gets = S3Gets(
+            self.endpoint,
+            self.bucket,
+            address,
+            CONNECT_SECONDS,
+            READ_SECONDS,
+            RETRIES,
+            FIRST_WAIT,
         )
 
     def ensure_bucket(self) -> None:
@@ -110,15 +127,12 @@ class S3Objects:
         if length == 0:
             self.head(key)
             return b""
-        try:
-            with self._errors(key):
-                response = self._minio.get_object(self.bucket, key, start, length or 0)
-                try:
-                    return response.read()
-                finally:
-                    response.release_conn()
-        except _BeyondTheEnd:
-            return b""
+        if plain(key) and not self._self_signed:
+            try:
+                return self._gets.get(key, start, length)
+            except SelfSigned:
+                self._self_signed = True
+        return self._get_by_minio(key, start, length)
 
     def head(self, key: str) -> ObjectInfo:
         """See `Objects.head`."""
@@ -185,12 +199,24 @@ class S3Objects:
         """Close the idle connections."""
         self._pool.clear()
 
+    def _get_by_minio(self, key: str, start: int, length: int | None) -> bytes:
+        """As `get`, for what obstore cannot do."""
+        try:
+            with self._errors(key):
+                response = self._minio.get_object(self.bucket, key, start, length or 0)
+                try:
+                    return response.read()
+                finally:
+                    response.release_conn()
+        except _BeyondTheEnd:
+            return b""
+
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
         try:
             yield
         except S3Error as error:
-            if error.code in _ABSENT:
+            if error.code in ABSENT:
                 raise NotFound(f"the store has no object {key}") from None
             if error.code == "InvalidRange":
                 raise _BeyondTheEnd from None
