@@ -5,16 +5,20 @@ order. That is a total order on the bits of the values, so taking the greatest i
 associative and idempotent. Null is below everything, NaN next, then -inf ... -0.0, 0.0 ... inf.
 """
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.store.schema import TableSpec
 
+_FEW = 16  # rows; numpy's way takes 0.2 ms for any small number, Python's 2 us a row
+
 
 def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:
     """`rows` sorted by key, the winning version of each; `rows` itself if nothing has to change."""
-    if rows.num_rows < 2:
+    if rows.num_rows < 2 or (rows.num_rows <= _FEW and _ascending(rows, spec.key)):
         return rows
     rows = rows.combine_chunks()
     codes = _key_codes(rows, spec.key)
@@ -155,6 +159,16 @@ def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
             codes.append(code)
             spare = (1 << 62) // distinct
     return codes
+
+
+def _ascending(rows: pa.Table, key: tuple[str, ...]) -> bool:
+    """Whether every row's key is above the one before: true only if so, false also if unsure."""
+    keys = list(zip(*(rows[name].to_pylist() for name in key), strict=True))
+    try:
+        # Python sorts strings by code points, which is the order of their UTF-8 bytes.
+        return all(one < other for one, other in itertools.pairwise(keys))
+    except TypeError:  # a null
+        return False
 
 
 def _unsorted(codes: list[np.ndarray]) -> bool:

@@ -271,8 +271,7 @@ class Table:
         return blocks
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
-        rows = pa.concat_tables([self._no_rows, *matches]).cast(self.spec.schema)
-        return sort_unique(rows, self.spec)
+        return sort_unique(pa.concat_tables([self._no_rows, *matches]), self.spec)
 
 
 class Piece(NamedTuple):

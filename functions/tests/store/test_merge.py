@@ -57,6 +57,23 @@ def test_sorted_rows_are_not_copied() -> None:
     )
 
 
+def test_few_rows_in_order_are_returned_as_they_are() -> None:
+    """The rows of one alert, as a lookup finds them: numpy would take 0.2 ms for three."""
+    row = {f.name: None if f.nullable else 0 for f in CUTOUT_LOCATION} | {"object_id": ""}
+    kinds = ["difference", "science", "template"]
+    in_order = [
+        row | {"alert_id": alert_id, "survey": survey, "kind": kind}
+        for alert_id in (1, 2)
+        for survey in ("lsst", "ztf", "\uffff", "\U0001f52d")  # the last is less in UTF-16
+        for kind in kinds
+    ][:16]
+    rows = table(in_order, CUTOUT_LOCATION)
+    assert sort_unique(rows, CUTOUTS) is rows
+    shuffled, repeated = [*in_order[1:], in_order[0]], [*in_order[:15], in_order[14]]
+    for other, expected in ((shuffled, in_order), (repeated, in_order[:15])):
+        assert sort_unique(table(other, CUTOUT_LOCATION), CUTOUTS).to_pylist() == expected
+
+
 _nan = struct.unpack("d", struct.pack("Q", 0x7FF8_0000_0000_0001))[0]
 
 
