@@ -9,4 +9,6 @@ def test_read_compares_latencies_with_those_of_the_store(measure) -> None:
         assert found[subject, "p99"].value >= found[subject, "p50"].value > 0
         assert found[subject, "p50"].rival.value > 0
         assert found[subject, "CPU of read"].value > 0
+    crowd = [figure for (subject, _), figure in found.items() if "kept-alive" in subject]
+    assert {figure.name: figure.value for figure in crowd}["failures"] == 0
     assert [figure for figure in found.values() if figure.name == "a cutout by id meanwhile, p99"]

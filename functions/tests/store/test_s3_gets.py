@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -221,6 +222,28 @@ def test_a_certificate_authority_that_cannot_be_read_is_an_error_of_one_line(
         with pytest.raises(SetupError, match="host/bucket cannot be used: ") as caught:
             open_store(StoreAddress("https://host/bucket", "key", "secret", ca_file=file))
         assert "\n" not in caught.value.message
+
+
+GETTING = """
+import sys, threading
+from stampede.store.address import StoreAddress
+from stampede.store.s3 import S3Objects
+objects = S3Objects(StoreAddress(sys.argv[1], "key", "secret"))
+def get():
+    while True:
+        objects.get("a", 4, 4)
+for _ in range(4):
+    threading.Thread(target=get, daemon=True).start()
+assert objects.get("a", 4, 4) == b"4567"
+"""
+
+
+def test_a_process_may_end_while_it_gets() -> None:
+    """obstore's coroutines would abort some of these processes (ADR 28)."""
+    with faulty_s3(FOUR) as server:
+        command = [sys.executable, "-c", GETTING, f"http://{server.host}/bucket"]
+        ended = [subprocess.run(command, capture_output=True) for _ in range(5)]
+    assert [(one.returncode, one.stderr) for one in ended] == 5 * [(0, b"")]
 
 
 @pytest.mark.integration

@@ -69,11 +69,14 @@ class FaultyS3:
         The first line of each request.
     heads
         The header of each request, in lower case.
+    connections
+        How many were made.
     """
 
     def __init__(self, listener: socket.socket, answers: Sequence[Answer]) -> None:
         self.requests: list[str] = []
         self.heads: list[str] = []
+        self.connections = 0
         self.host = f"127.0.0.1:{listener.getsockname()[1]}"
         self._listener, self._answers = listener, list(answers)
         self._lock = threading.Lock()
@@ -83,6 +86,7 @@ class FaultyS3:
         with suppress(OSError):
             while True:
                 connection = self._listener.accept()[0]
+                self.connections += 1
                 threading.Thread(
                     target=self._answer, args=(connection, context), daemon=True
                 ).start()
