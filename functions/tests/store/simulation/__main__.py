@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 import structlog
 
 from tests.store.simulation.campaign import Failure, search, shrink
+from tests.store.simulation.planted import PLANTED, finds
 
 SHARE = 20_000  # requests that a process makes at a time
 APART = 1_000_000  # between the first seeds of two shares
@@ -23,7 +24,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=40, help="stop after so long, and fail")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--as-it-is", action="store_true", help="do not simplify what fails")
+    parser.add_argument(
+        "--planted", type=int, metavar="SEEDS", help="only print how many seeds find each bug"
+    )
     arguments = parser.parse_args()
+    if arguments.planted:
+        _quiet()
+        return _measure(range(arguments.seed, arguments.seed + arguments.planted))
     begin, made, share = time.monotonic(), 0, min(SHARE, arguments.steps)
     shares = range(-(-arguments.steps // share))
     with ProcessPoolExecutor(arguments.processes, initializer=_quiet) as pool:
@@ -50,6 +57,13 @@ def _fail(failure: Failure | None, as_it_is: bool) -> int:
         failure = shrink(failure)
     print(failure)
     return 1
+
+
+def _measure(seeds: range) -> int:
+    for bug in PLANTED:
+        found = sum(finds(seed, bug) for seed in seeds)
+        print(f"{found} of {len(seeds)} seeds find {bug.__name__}", flush=True)
+    return 0
 
 
 def _quiet() -> None:

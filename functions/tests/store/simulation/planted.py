@@ -25,6 +25,10 @@ from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
 from stampede.store.sweep import Sweep
 from stampede.store.table_view import TableView
 from stampede.store.tables import Table
+from tests.store.simulation.campaign import Scenario, run
+from tests.store.simulation.requests import Faults
+
+Bug = Callable[[], AbstractContextManager[Any]]
 
 
 def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
@@ -117,15 +121,6 @@ def coverage_forgotten() -> AbstractContextManager[Any]:
     return patch.object(RunWriter, "close", forgetful)
 
 
-def merged_run_not_read_back() -> AbstractContextManager[Any]:
-    """A compactor believes that what it wrote is there, and goes on from that."""
-
-    def put(table: Table, key: str, data: pa.Buffer, rows: int) -> None:
-        table.objects.put(key, memoryview(data))
-
-    return patch.object(compaction, "_put_checked", put)
-
-
 def name_without_the_cuts() -> AbstractContextManager[Any]:
     """The name of a merged run does not depend on where it is cut."""
 
@@ -186,15 +181,27 @@ def _sweeping(
     return patch.object(compaction, "Sweep", Planted)
 
 
-PLANTED: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
-    sweep_that_trusts_its_listing,
-    merged_run_on_its_inputs_level,
-    purge_that_deletes_before_it_has_read_back,
-    replication_that_sends_the_run_before_its_pack,
-    merge_that_skips_a_row,
-    coverage_forgotten,
-    name_without_the_cuts,
-    memory_that_knows_one_merge_only,
-    checkpoint_in_place_of_a_listing,
-    checkpoint_with_the_coverage_of_another_run,
-)
+# Who must be there for a bug to show, and the faults that it needs; any, where nothing is said.
+# `python -m tests.store.simulation --planted SEEDS` counts the seeds that find each bug.
+PLANTED: dict[Bug, Scenario] = {
+    sweep_that_trusts_its_listing: Scenario(
+        actors=("writer", "compactor", "compactor"), faults=Faults(omit=0.3)
+    ),
+    merged_run_on_its_inputs_level: Scenario(),
+    purge_that_deletes_before_it_has_read_back: Scenario(
+        actors=("writer", "letters", "letters", "letters"), faults=Faults(lost=0.3)
+    ),
+    replication_that_sends_the_run_before_its_pack: Scenario(),
+    merge_that_skips_a_row: Scenario(),
+    coverage_forgotten: Scenario(),
+    name_without_the_cuts: Scenario(),
+    memory_that_knows_one_merge_only: Scenario(),
+    checkpoint_in_place_of_a_listing: Scenario(),
+    checkpoint_with_the_coverage_of_another_run: Scenario(),
+}
+
+
+def finds(seed: int, bug: Bug) -> bool:
+    """Whether a seed finds a bug."""
+    with bug():
+        return run(seed, PLANTED[bug]).failure is not None
