@@ -68,9 +68,16 @@ class ThumbnailLocation(NamedTuple):
 
 def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLocation]:
     """The locations in rows of the table `cutouts`; only those of `survey` unless it is None."""
-    columns = (rows[name].to_pylist() for name in CutoutLocation._fields)
-    locations = map(CutoutLocation._make, zip(*columns, strict=True))
-    return [location for location in locations if survey in (None, location.survey)]
+    # An array becomes a list in a quarter of the time that a column of several chunks takes.
+    batches = rows.select(CutoutLocation._fields).combine_chunks().to_batches()
+    return [
+        location
+        for batch in batches
+        for location in map(
+            CutoutLocation._make, zip(*(one.to_pylist() for one in batch.columns), strict=True)
+        )
+        if survey in (None, location.survey)
+    ]
 
 
 def thumbnail_locations(rows: pa.Table) -> list[ThumbnailLocation]:

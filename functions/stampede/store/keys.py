@@ -41,12 +41,12 @@ def _bound(value: bytes, upper: bool) -> bytes:
 
 def overlapping(firsts: np.ndarray, lasts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Indices of the ranges ``[firsts[i], lasts[i]]`` that hold any of `wanted`, sorted."""
-    low = np.searchsorted(wanted, firsts, "left")
-    high = np.searchsorted(wanted, lasts, "right")
-    return np.flatnonzero(low < high)
+    # The methods of an array: numpy's functions spend more than the search of a single key takes.
+    low, high = wanted.searchsorted(firsts, "left"), wanted.searchsorted(lasts, "right")
+    return (low < high).nonzero()[0]
 
 
 def between(wanted: np.ndarray, first: int | bytes, last: int | bytes) -> slice:
     """The slice of `wanted`, which is sorted, that lies in ``[first, last]``."""
-    low, high = np.searchsorted(wanted, first, "left"), np.searchsorted(wanted, last, "right")
+    low, high = wanted.searchsorted(first, "left"), wanted.searchsorted(last, "right")
     return slice(int(low), int(high))

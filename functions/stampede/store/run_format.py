@@ -258,7 +258,8 @@ def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:
     A column that the table did not have when the part was written is null. Raises `Damaged` for
     other differences.
     """
-    if rows.schema.equals(spec.schema):
+    plain = spec.schema.remove_metadata()
+    if rows.schema.equals(plain, check_metadata=True):
         return rows
     columns = []
     for field in spec.schema:
@@ -269,4 +270,4 @@ def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:
             columns.append(pa.nulls(rows.num_rows, field.type))
         else:
             raise Damaged(f"{key} does not have the columns of {spec.name}: {field.name}")
-    return pa.table(columns, spec.schema.remove_metadata())
+    return pa.table(columns, plain)

@@ -271,7 +271,9 @@ class Table:
         return blocks
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
-        return sort_unique(pa.concat_tables([self._no_rows, *matches]), self.spec)
+        found = [rows for rows in matches if rows.num_rows] or [self._no_rows]
+        rows = found[0] if len(found) == 1 else pa.concat_tables(found)
+        return sort_unique(rows, self.spec)
 
 
 class Piece(NamedTuple):
