@@ -241,6 +241,6 @@ def forget(bench: Bench, sent: Sent) -> None:
         TopicPartition(TOPIC, partition, int(sent.offsets[sent.partitions == partition].max()) + 1)
         for partition in np.unique(sent.partitions).tolist()
     ]
-    admin = AdminClient({"bootstrap.servers": bench.live.settings.kafka})
+    admin = AdminClient({"bootstrap.servers": bench.live.settings.kafka, "log_level": 0})
     for deleted in admin.delete_records(ends).values():
         deleted.result(60)

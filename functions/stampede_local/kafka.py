@@ -39,6 +39,9 @@ share.coordinator.state.topic.num.partitions=2
 # By default a new group waits 3 s for more members.
 group.initial.rebalance.delay.ms=0
 log.segment.bytes=67108864
+# Deleted records give their space back in seconds. The defaults are 5 minutes and one.
+log.retention.check.interval.ms=5000
+log.segment.delete.delay.ms=1000
 # The default, 128 MB, is half of our heap.
 log.cleaner.dedupe.buffer.size=8388608
 # The default is 1 MB. The largest real alert with its cutouts is below that.

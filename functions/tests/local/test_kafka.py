@@ -1,8 +1,11 @@
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from stampede.errors import SetupError
 from stampede_local.kafka import LocalKafka
@@ -27,6 +30,28 @@ def test_a_large_alert_goes_through(kafka: LocalKafka, topic: str) -> None:
     producer.produce(topic, alert)
     assert producer.flush(150) == 0
     assert consume(kafka.bootstrap, topic, 1) == [alert]
+
+
+def test_deleted_records_give_their_space_back(kafka: LocalKafka, topic: str) -> None:
+    produce(kafka.bootstrap, topic, [bytes(900_000)] * 100)
+    directory = kafka.directory / "data" / f"{topic}-0"
+    assert size(directory) > 80_000_000
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 100)]).values()
+    deleted.result(60)
+    deadline = time.monotonic() + 60
+    while size(directory) > 67_200_000:  # the segment that is written to stays
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def size(directory: Path) -> int:
+    total = 0
+    for path in directory.iterdir():
+        with suppress(FileNotFoundError):  # just deleted
+            # Not the size: indexes are as long as they may become.
+            total += 512 * path.stat().st_blocks
+    return total
 
 
 @pytest.mark.usefixtures("kafka_packages")
