@@ -8,6 +8,7 @@ that hold them, so they are those of all alerts; a sample is asked for over HTTP
 import random
 import time
 from collections.abc import Iterator, Sequence
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -43,6 +44,7 @@ SAMPLE = 100  # alerts of each visit that are asked for
 PAUSE, SHORT_PAUSE = 0.5, 0.01  # seconds between two requests for an alert that is not there yet
 ALONE_SECONDS = 0.6, 1.6  # pause before each single alert: at any moment of `read`'s listing
 LEAD_SECONDS = 2.0
+LOOK_SECONDS = 30.0
 FEW = ("deadletters", "reconcile", "broker", "notifications", "ceph-mon")  # little CPU
 
 
@@ -168,6 +170,9 @@ def visited(
         due = [(visit, bench.sender.send(visit), asked(bench, pool, visit)) for visit in visits]
         for number, (visit, sending, reading) in enumerate(due, 1):
             sent.append(sending.result())
+            while not reading.done():
+                bench.times.look()  # before compaction deletes a run
+                futures.wait([reading], LOOK_SECONDS)
             seen.append(seen_of(bench, visit, sent[-1], reading.result()))
             forget(bench, sent[-1])
             slowest = percentile(seen[-1].readable.tolist(), SHARE)
