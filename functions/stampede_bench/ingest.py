@@ -95,9 +95,7 @@ def one_round(
     yield Figure(alerts.title, "cores used", own, "cores", taken)
     yield from sizes(alerts.title, bucket, total + len(warm))
     yield from costs(alerts.title, total / wall, {n: s / total for n, s in spent.items()})
-    for (function, stage), seconds in end.stages.items():
-        milliseconds = 1e3 * (seconds - before.stages.get((function, stage), 0.0)) / total
-        yield Figure(alerts.title, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
+    yield from walls(alerts.title, before, end, total)
     clear(bucket)
 
 
@@ -139,6 +137,13 @@ def costs(
     cores = len(os.sched_getaffinity(0))
     limit = Rival(f"wall time of {cores} cores", 1e3 * cores / rate)
     yield Figure(subject, "CPU of all", 1e3 * whole, "ms/alert", limit)
+
+
+def walls(subject: str, before: Moment, after: Moment, total: int) -> Iterator[Figure]:
+    """Wall time of each stage of the functions' flushes, per alert of `total`."""
+    for (function, stage), seconds in after.stages.items():
+        milliseconds = 1e3 * (seconds - before.stages.get((function, stage), 0.0)) / total
+        yield Figure(subject, f"wall time of {function}: {stage}", milliseconds, "ms/alert")
 
 
 def fill(settings: Settings, topic: str, messages: Sequence[bytes]) -> None:

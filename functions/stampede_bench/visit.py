@@ -21,7 +21,7 @@ from stampede.progress import silent
 from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.ingest import costs
+from stampede_bench.ingest import costs, look, walls
 from stampede_bench.servers import pids, reporter
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_reader import Readable, read
@@ -163,7 +163,7 @@ def visited(
     bench: Bench, subject: str, visits: Sequence[Visit], bounds: tuple[Must | None, Must | None]
 ) -> Iterator[Figure]:
     """Send visits when they are due, and judge the times until their alerts are readable."""
-    cpu, own = Cpu(bench.pids), time.process_time()
+    cpu, own, before = Cpu(bench.pids), time.process_time(), look(bench.live)
     sent: list[Sent] = []
     seen: list[Seen] = []
     with ThreadPoolExecutor(len(visits)) as pool:
@@ -191,6 +191,7 @@ def visited(
     yield Figure(subject, "cores used", sum(spent.values()) / wall, "cores", taken)
     each = {name: seconds / total for name, seconds in spent.items()}
     yield from costs(subject, total / wall, each, FEW)
+    yield from walls(subject, before, look(bench.live), total)
 
 
 def asked(bench: Bench, pool: ThreadPoolExecutor, visit: Visit) -> "Future[dict[int, Readable]]":

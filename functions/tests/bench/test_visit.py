@@ -19,6 +19,7 @@ def test_visit_reads_every_sampled_alert_and_stores_all(measure) -> None:
         assert of["CPU of the sender"].value > 0
         assert of["CPU of cutouts workers"].value > 0
         assert of["CPU of thumbnails"].value > 0
+        assert of["wall time of cutouts: whole"].value > of["wall time of cutouts: put"].value > 0
     for table in ("cutouts", "detections", "packets"):
         stored = found[ALONE, f"stored in {table}, p50"]
         assert 0 < stored.spread[0] <= found[ALONE, "durable, max"].value
