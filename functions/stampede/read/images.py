@@ -204,7 +204,8 @@ class Images:
 
 def _joined(location: CutoutLocation, page: bytes, tail: bytes) -> bytes:
     """The file of a cutout from its page, decompressed, and its tail."""
-    return page[location.start :][: max(0, location.length - len(tail))] + tail
+    stop = location.start + max(0, location.length - len(tail))
+    return page[location.start : stop] + tail  # a page is copied once, and no empty tail
 
 
 def _verified(location: Location, data: bytes) -> bytes:
