@@ -5,6 +5,7 @@ __all__ = [
     "access",
     "answer",
     "batching",
+    "body_protocol",
     "broker",
     "budget",
     "connections",

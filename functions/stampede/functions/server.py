@@ -11,7 +11,7 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stampede.events.http_protocol import bounded_protocol
+from stampede.events.body_protocol import body_protocol
 from stampede.events.status_server import status_server
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
@@ -37,7 +37,7 @@ def serve(name: str, settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=bounded_protocol(settings.client_seconds),
+        http=body_protocol(settings.client_seconds),
         ws="none",
         access_log=False,
         log_config=None,

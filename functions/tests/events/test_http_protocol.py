@@ -1,4 +1,4 @@
-"""What one client may hold of a server: real connections to uvicorn with `BoundedProtocol`."""
+"""What one client may hold of a server: real connections to uvicorn with `LargeBodies`."""
 
 import asyncio
 import json
@@ -12,9 +12,10 @@ from prometheus_client import REGISTRY
 from starlette.types import Receive, Scope, Send
 
 from stampede.events import http_protocol
+from stampede.events.body_protocol import body_protocol
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
-from stampede.events.http_protocol import HEADER_BYTES, bounded_protocol
+from stampede.events.http_protocol import HEADER_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ class Function:
 
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[Connect]:
-    protocol = bounded_protocol(SECONDS)
+    protocol = body_protocol(SECONDS)
     config = uvicorn.Config(
         app, port=0, http=protocol, ws="none", log_config=None, timeout_keep_alive=1, lifespan="off"
     )

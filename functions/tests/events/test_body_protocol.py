@@ -1,0 +1,81 @@
+"""Bodies of every size, in pieces of every size, reach the function as they were sent."""
+
+import asyncio
+
+import pytest
+
+from stampede.events.body_protocol import LARGE, SCRATCH_BYTES
+from tests.events.test_http_protocol import EVENT, LIMIT, Function, answer, serving
+
+pytestmark = pytest.mark.anyio
+
+SIZES = (0, 1, SCRATCH_BYTES - 200, SCRATCH_BYTES, LARGE, LARGE + 1, 3 * LARGE, LIMIT)
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """On uvloop, as `stampede serve` does."""
+    return "asyncio", {"use_uvloop": True}
+
+
+def request(size: int, more: bytes = b"") -> tuple[bytes, bytes]:
+    """A request, and its body."""
+    body = bytes(number * 7 % 251 for number in range(size))
+    return EVENT + more + b"content-length: %d\r\n\r\n" % size, body
+
+
+@pytest.mark.parametrize("piece", [99, 5_000, LARGE, 4 * LIMIT])
+async def test_bodies_of_one_connection_come_as_they_were_sent(piece: int) -> None:
+    function = Function()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        for size in SIZES:
+            head, body = request(size)
+            sent = head + body
+            for start in range(0, len(sent), piece):
+                writer.write(sent[start : start + piece])
+                if start % (7 * piece) == 0:
+                    await asyncio.sleep(0)
+            assert (await answer(reader))[0] == 204
+        writer.close()
+    assert [event.data for event in function.events] == [request(size)[1] for size in SIZES]
+    assert function.held == 0
+
+
+async def test_requests_that_do_not_wait_for_answers_are_told_apart() -> None:
+    function = Function()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(b"".join(part for size in SIZES for part in request(size)))
+        for _ in SIZES:
+            assert (await answer(reader))[0] == 204
+        writer.close()
+    assert [event.data for event in function.events] == [request(size)[1] for size in SIZES]
+
+
+async def test_a_sender_that_asks_first_is_told_to_go_on() -> None:
+    function = Function()
+    head, body = request(LIMIT, b"expect: 100-continue\r\n")
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(head)
+        assert (await answer(reader))[0] == 100
+        writer.write(body)
+        assert (await answer(reader))[0] == 204
+        writer.close()
+    assert [event.data for event in function.events] == [body]
+
+
+async def test_a_sender_that_goes_away_leaves_nothing_held() -> None:
+    function = Function()
+    head, body = request(LIMIT)
+    async with serving(function.endpoint) as connect:
+        _, writer = await connect()
+        writer.write(head + body[: LIMIT // 2])
+        while function.held != LIMIT:
+            await asyncio.sleep(0.01)
+        writer.close()
+        async with asyncio.timeout(20):
+            while function.held:
+                await asyncio.sleep(0.01)
+    assert not function.events
