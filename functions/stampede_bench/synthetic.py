@@ -130,6 +130,7 @@ def cutout_rows(numbers: np.ndarray, objects: int) -> pa.Table:
         "tail_offset": FLUSH * 21_004 + alerts % FLUSH // SHARING * 22_224 + in_tails,
         "tail_length": pa.array([8_051, 8_051, 14_173] * (count // kinds), pa.int32()),
         "crc32": np.arange(count, dtype=np.uint32) * 2_654_435_761,
+        "message_crc32": alerts.astype(np.uint32) * 2_654_435_769,
     }
     return pa.table(columns, CUTOUTS.schema.remove_metadata())
 

@@ -107,7 +107,11 @@ class BatchDecoder:
         DecoderFailed
             The batch as a whole cannot be decoded.
         """
-        return self._decoded(messages, care, suspect, self._cutouts, CUTOUT)
+
+        def read(records: Records, careful: bool) -> Part:
+            return self._cutouts(records, careful, messages)
+
+        return self._decoded(messages, care, suspect, read, CUTOUT)
 
     def detections(
         self,
@@ -227,11 +231,11 @@ class BatchDecoder:
         for half in records.split((len(records.messages) + 1) // 2):
             yield from self._parts(half, care, suspect, read)
 
-    def _cutouts(self, records: Records, careful: bool) -> Part:
+    def _cutouts(self, records: Records, careful: bool, messages: Sequence[Bytes]) -> Part:
         group, faults = self._decode(records, [], careful)
         if not group.heads.num_rows:
             return Part(CUTOUT.empty_table(), [], faults)
-        rows, bad_images = cutout_rows(group)
+        rows, bad_images = cutout_rows(group, messages)
         return Part(rows, [], faults | bad_images)
 
     def _detections(self, records: Records, careful: bool) -> Part:

@@ -47,6 +47,12 @@ _TIME_AND_POSITION = (
     _column("dec", pa.float64(), "ICRS declination", "deg"),
 )
 
+_MESSAGE = _column(
+    "message_crc32",
+    pa.uint32(),
+    "CRC-32 of the whole message that the cutout came in, as in the table `packets`: which version "
+    "of the alert it is",
+)
 CUTOUT = pa.schema(
     [
         _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (ztf)"),
@@ -54,6 +60,7 @@ CUTOUT = pa.schema(
         _key("kind", pa.string(), "science, template or difference"),
         _OBJECT[1],
         *_TIME_AND_POSITION,
+        _MESSAGE,
         _column(
             "fits",
             pa.binary(),
@@ -223,9 +230,11 @@ CUTOUT_LOCATION = pa.schema(
             "tail_length", pa.int32(), True, {"doc": "of the tail, compressed", "unit": "byte"}
         ),
         _CRC32,
+        _MESSAGE,
     ]
 )
-CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind")
+# A survey may send an alert again with other images: each version keeps its rows.
+CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind", "message_crc32")
 CUTOUT_LOCATION_PRECEDENCE = ("pack", "page_offset")
 
 
@@ -305,5 +314,5 @@ PACKET_LOCATION = pa.schema(
         _MESSAGE_CRC32,
     ]
 )
-PACKET_KEY = THUMBNAIL_KEY
+PACKET_KEY = ("alert_id", "survey", "crc32")
 PACKET_PRECEDENCE = ("pack", "offset", "row")

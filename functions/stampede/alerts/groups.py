@@ -3,12 +3,14 @@
 A batch holds alerts of several schemas. A `Group` holds the decoded alerts of one schema.
 """
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from isal import isal_zlib
 
 from stampede.alerts.arrays import table_of
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
@@ -118,8 +120,8 @@ def _describe(head: dict) -> str:
     return f"alert {alert_id} of object {shown} at MJD {mjd}{programid}"
 
 
-def cutout_rows(group: Group) -> tuple[pa.Table, Faults]:
-    """Three rows of `CUTOUT` per alert, in the order of a pack.
+def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults]:
+    """Three rows of `CUTOUT` per alert, in the order of a pack; `messages` are those of the batch.
 
     An alert with an image that is not FITS has a fault and no rows.
     """
@@ -134,9 +136,16 @@ def cutout_rows(group: Group) -> tuple[pa.Table, Faults]:
         **{name: heads[name] for name in HEAD_COLUMNS},
         "survey": group.survey.NAME,
         "kind": pa.array(kinds * len(good), pa.string()),
+        "message_crc32": pa.array(np.repeat(_crc32s(group, good, messages), len(kinds))),
         "fits": pa.array([files[kind][row] for row in good for kind in kinds], pa.binary()),
     }
     return table_of(CUTOUT, columns, len(rows)), faults
+
+
+def _crc32s(group: Group, rows: Sequence[int], messages: Sequence[Bytes]) -> np.ndarray:
+    """CRC-32 of the message of each of these alerts, uint32."""
+    found = [isal_zlib.crc32(messages[group.messages[row]]) for row in rows]
+    return np.array(found, np.uint32)
 
 
 def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | None]], Faults]:

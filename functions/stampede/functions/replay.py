@@ -150,10 +150,7 @@ class Night:
         rows = rows.set_column(rows.column_names.index("time"), "time", timestamps(rows))
         alerts = rows.to_pylist()
         cut = [row["alert_id"] for row in alerts if cuts_of(row)]
-        images = {
-            (place.alert_id, place.survey, place.kind): image
-            for place, image in lookup.images.many(lookup.locations(cut) if cut else [])
-        }
+        images = lookup.images_of(cut)
         return [_replayed(row, images) for row in alerts]
 
 
@@ -162,12 +159,13 @@ class _Missing(Exception):
 
 
 def _replayed(
-    row: dict, images: dict[tuple[int, str, str], bytes | Absent]
+    row: dict, images: dict[tuple[int, str, str, int | None], bytes | Absent]
 ) -> Replayed | Unsendable:
-    """The alert in a row, whole again; `images` are files as sent, by alert id, survey and kind."""
+    """The alert in a row, whole again; `images` as `Lookup.images_of` returns them."""
 
     def image(cut: Cut) -> bytes:
-        file = images.get((row["alert_id"], row["survey"], cut.kind), Absent.NOT_SENT)
+        names = row["alert_id"], row["survey"], cut.kind
+        file = images.get((*names, row["crc32"])) or images.get((*names, None), Absent.NOT_SENT)
         if isinstance(file, Absent):
             raise _Missing(f"its {cut.kind} cutout: {WHY[file]}")
         return file

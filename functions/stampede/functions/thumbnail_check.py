@@ -18,6 +18,7 @@ from stampede.images.thumbnail import thumbnails
 from stampede.store.objects import Objects
 from stampede.store.packs import read_rows
 from stampede.store.tables import Table
+from stampede.store.versions import shown
 
 STALE = "its thumbnails are not what its cutouts show"
 
@@ -40,10 +41,10 @@ def stale(data: pa.Buffer, key: str, winners: pa.Table, table: Table, alone: boo
 
     Raises `StoreDown`.
     """
-    shown = shown_from(key, winners)
+    here = shown_from(key, winners)
     places = {
         (row["alert_id"], row["survey"]): row
-        for row in table.lookup(sorted({alert_id for alert_id, _ in shown})).to_pylist()
+        for row in table.lookup(sorted({alert_id for alert_id, _ in here})).to_pylist()
     }
     if alone and not all(
         _whole(table.objects, pack) for pack in {p["pack"] for p in places.values()}
@@ -51,8 +52,8 @@ def stale(data: pa.Buffer, key: str, winners: pa.Table, table: Table, alone: boo
         return True
     rows, _ = read_rows(data, key)
     names = zip(rows["alert_id"].to_pylist(), rows["survey"].to_pylist(), strict=True)
-    wanted = pa.array([name in shown and name in places for name in names], pa.bool_())
-    for drawn in thumbnails(rows.filter(wanted)).rows.to_pylist():
+    wanted = pa.array([name in here and name in places for name in names], pa.bool_())
+    for drawn in thumbnails(shown(rows.filter(wanted), "fits")).rows.to_pylist():
         place = places[drawn["alert_id"], drawn["survey"]]
         png = drawn["png"]
         same = (place["length"], place["crc32"]) == (len(png), isal_zlib.crc32(png))
@@ -67,6 +68,7 @@ def shown_from(key: str, winners: pa.Table) -> set[tuple[int, str]]:
     `winners` are the rows of the table `cutouts` of its alerts.
     """
     here, elsewhere = set[tuple[int, str]](), set[tuple[int, str]]()
+    winners = shown(winners)
     for row in winners.filter(pc.is_valid(winners["pack"])).to_pylist():
         (here if row["pack"] == key else elsewhere).add((row["alert_id"], row["survey"]))
     return here - elsewhere

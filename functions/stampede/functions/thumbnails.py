@@ -27,6 +27,7 @@ from stampede.store.open import open_objects
 from stampede.store.packs import expired, night_of, read_rows, write_pack
 from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables import Table
+from stampede.store.versions import shown
 
 log = structlog.get_logger()
 
@@ -67,7 +68,7 @@ class Thumbnails:
                 return
             raise Damaged(f"the store announced {key} but has it no longer") from None
         watch.lap("get")
-        drawn = thumbnails(cutouts)
+        drawn = thumbnails(shown(cutouts, "fits"))
         watch.lap("draw")
         pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
         watch.lap("pack")
@@ -95,9 +96,9 @@ class Thumbnails:
         ids = locations["alert_id"].unique().to_pylist()
         cutouts = Table(self._objects, CUTOUTS, threads=1)
         cutouts.refresh()
-        shown = shown_from(key, cutouts.lookup(ids))
+        here = shown_from(key, cutouts.lookup(ids))
         names = zip(locations["alert_id"].to_pylist(), locations["survey"].to_pylist(), strict=True)
-        rows = locations.filter(pa.array([name in shown for name in names], pa.bool_()))
+        rows = locations.filter(pa.array([name in here for name in names], pa.bool_()))
         if rows.num_rows:
             # Rows of some alerts only must not claim the offsets of the whole pack.
             self._table.append(self._redrawn(rows), Coverage())

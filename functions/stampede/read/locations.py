@@ -8,6 +8,7 @@ import pyarrow as pa
 from stampede.alerts.columns import KINDS
 from stampede.read.errors import AmbiguousAlert, NoSuchCutout, UnknownAlert
 from stampede.store.parquet_writer import Range
+from stampede.store.versions import numbers_shown
 
 GAP = 16 << 10
 """Most bytes between two ranges that one request reads. They are thrown away: a second request
@@ -43,6 +44,7 @@ class CutoutLocation(NamedTuple):
     tail_offset: int | None
     tail_length: int | None
     crc32: int
+    message_crc32: int | None
 
     @property
     def page(self) -> Range:
@@ -67,7 +69,10 @@ class ThumbnailLocation(NamedTuple):
 
 
 def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLocation]:
-    """The locations in rows of the table `cutouts`; only those of `survey` unless it is None."""
+    """The locations in rows of the table `cutouts`; only those of `survey` unless it is None.
+
+    Of an alert that came in several versions, those of each.
+    """
     # An array becomes a list in a quarter of the time that a column of several chunks takes.
     batches = rows.select(CutoutLocation._fields).combine_chunks().to_batches()
     return [
@@ -78,6 +83,31 @@ def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLo
         )
         if survey in (None, location.survey)
     ]
+
+
+def shown(locations: list[CutoutLocation]) -> list[CutoutLocation]:
+    """Of each alert and kind the location of one version, as `stampede.store.versions` chooses.
+
+    `locations` are in the order of the table's key.
+    """
+    chosen = numbers_shown(
+        ((one.alert_id, one.survey, one.kind) for one in locations),
+        (one.pack is not None for one in locations),
+    )
+    if len(chosen) == len(locations):
+        return locations
+    return [locations[number] for number in chosen]
+
+
+def of_message(locations: Sequence[CutoutLocation], crc32: int) -> dict[str, CutoutLocation]:
+    """By kind the cutouts of one alert that came in the message with this CRC-32.
+
+    A row that does not say its message was written before rows did.
+    """
+    known = {None: 0, crc32: 1}
+    found = [location for location in locations if location.message_crc32 in known]
+    found.sort(key=lambda location: known[location.message_crc32])
+    return {location.kind: location for location in found}
 
 
 def thumbnail_locations(rows: pa.Table) -> list[ThumbnailLocation]:

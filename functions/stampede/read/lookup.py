@@ -12,13 +12,14 @@ from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.read import notes
 from stampede.read.alert_fields import AlertFields
 from stampede.read.errors import Gone, NoPacket, NoThumbnail, UnknownObject
-from stampede.read.images import Images
+from stampede.read.images import Absent, Images
 from stampede.read.locations import (
     CutoutLocation,
     ThumbnailLocation,
     cutout_locations,
     of_one_alert,
     of_one_survey,
+    shown,
     thumbnail_locations,
 )
 from stampede.read.packets import PacketLocation, Packets, packet_locations
@@ -67,7 +68,7 @@ class Lookup:
         self, alert_ids: Sequence[int], survey: str | None = None
     ) -> list[CutoutLocation]:
         """Where the cutouts of these alerts are, by alert id; unknown alerts are left out."""
-        return cutout_locations(self.cutouts.lookup(alert_ids), survey)
+        return shown(cutout_locations(self.cutouts.lookup(alert_ids), survey))
 
     def alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation]:
         """Where the cutouts of one alert are, in the order of `KINDS`.
@@ -81,7 +82,7 @@ class Lookup:
         rows = self.cutouts.cached([alert_id])
         if rows is None:
             return None
-        return of_one_alert(cutout_locations(rows, survey), alert_id, survey)
+        return of_one_alert(shown(cutout_locations(rows, survey)), alert_id, survey)
 
     def thumbnail_locations(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:
         """Where the thumbnails of these alerts are; alerts without one are left out."""
@@ -96,12 +97,19 @@ class Lookup:
         raise NoThumbnail(f"no thumbnail of alert {alert_id} has been drawn yet")
 
     def packet(self, alert_id: int, survey: str | None = None) -> PacketLocation:
-        """Where the packet of one alert is. Raises what `alert` raises, and `NoPacket`."""
+        """Where the packet of one alert is. Raises what `alert` raises, and `NoPacket`.
+
+        Of several versions that of the greatest CRC-32 whose images are stored, as far as any are.
+        """
         found = packet_locations(self.packet_locations.lookup([alert_id]), survey)
         if not found:
             self.alert(alert_id, survey)
             raise NoPacket(f"alert {alert_id} was stored without its packet")
-        return of_one_survey(found, alert_id)[0]
+        versions = of_one_survey(found, alert_id)
+        if len(versions) == 1:
+            return versions[0]
+        cutouts = cutout_locations(self.cutouts.lookup([alert_id]), survey)
+        return max(versions, key=lambda one: (one.has_images(cutouts), one.crc32))
 
     def with_packet(self, alert_ids: Sequence[int]) -> set[tuple[int, str]]:
         """Id and survey of those alerts whose packet is stored and kept."""
@@ -129,8 +137,19 @@ class Lookup:
 
     def message(self, packet: PacketLocation) -> bytes:
         """The message of an alert, byte for byte. Raises as `Packets.message`."""
-        cutouts = self.locations([packet.alert_id], packet.survey) if packet.cuts else ()
+        rows = self.cutouts.lookup([packet.alert_id]) if packet.cuts else None
+        cutouts = () if rows is None else cutout_locations(rows, packet.survey)
         return self.packets.message(packet, cutouts)
+
+    def images_of(
+        self, alert_ids: Sequence[int]
+    ) -> dict[tuple[int, str, str, int | None], bytes | Absent]:
+        """The images of these alerts, in all versions: by id, survey, kind and `message_crc32`."""
+        cutouts = cutout_locations(self.cutouts.lookup(alert_ids)) if alert_ids else []
+        return {
+            (place.alert_id, place.survey, place.kind, place.message_crc32): image
+            for place, image in self.images.many(cutouts)
+        }
 
     def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
         """The points of these objects, by object id, then time; withdrawn points too."""

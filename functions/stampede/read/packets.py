@@ -13,7 +13,7 @@ from stampede.alerts.packets import Cut, joined
 from stampede.errors import Damaged, NotFound
 from stampede.read.errors import DamagedPacket, Gone, NoPacket
 from stampede.read.images import Images
-from stampede.read.locations import CutoutLocation
+from stampede.read.locations import CutoutLocation, of_message
 from stampede.store import pages
 from stampede.store.objects import Objects
 from stampede.store.packs import night_of
@@ -46,6 +46,10 @@ class PacketLocation(NamedTuple):
     crc32: int
     cuts: tuple[Cut, ...]
 
+    def has_images(self, cutouts: Sequence[CutoutLocation]) -> bool:
+        """Whether all images that were cut out of this message are in `cutouts`, the alert's."""
+        return {cut.kind for cut in self.cuts} <= of_message(cutouts, self.crc32).keys()
+
 
 def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
     """The locations in rows of the table `packets`; only those of `survey` unless it is None."""
@@ -72,7 +76,7 @@ class Packets:
         self._objects, self._images, self._retention = objects, images, retention
 
     def message(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bytes:
-        """The message that the survey sent, byte for byte; `cutouts` are the alert's.
+        """The message that the survey sent, byte for byte; `cutouts` are those of all its versions.
 
         Raises
         ------
@@ -85,7 +89,7 @@ class Packets:
         StoreDown
             The store does not answer.
         """
-        by_kind = {location.kind: location for location in cutouts}
+        by_kind = of_message(cutouts, packet.crc32)
 
         def image(cut: Cut) -> bytes:
             if cut.kind not in by_kind:

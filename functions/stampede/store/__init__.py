@@ -49,5 +49,6 @@ __all__ = [
     "sweep",
     "tables",
     "verification",
+    "versions",
     "zstd",
 ]

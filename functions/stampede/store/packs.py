@@ -143,6 +143,8 @@ def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: Pa
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}
     if "redrawn" in schema.names:
         columns["redrawn"] = pa.nulls(rows.num_rows, pa.int32())
+    if "message_crc32" in schema.names and "message_crc32" not in rows.column_names:
+        columns["message_crc32"] = pa.nulls(rows.num_rows, pa.uint32())  # an earlier pack
     located = [columns[name] if name in columns else rows[name] for name in schema.names]
     locations = pa.table(located, schema.names).cast(schema)
     return Pack(key, data, locations, whole)

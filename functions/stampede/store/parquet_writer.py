@@ -21,7 +21,8 @@ MAGIC = b"PAR1"
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 _PLAIN, _RLE, _DICTIONARY = 0, 3, 8
 _NONE, _ZSTD = 0, 6
-_INT64, _DOUBLE, _BYTE_ARRAY = 2, 5, 6
+_INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 1, 2, 5, 6
+_UINT_32 = 13  # the converted type of an unsigned INT32
 _REQUIRED, _OPTIONAL = 0, 1
 _CREATED_BY = "stampede version 1.0.0"
 
@@ -78,7 +79,7 @@ def plain(values: Iterable[Bytes]) -> list[Bytes]:
 
 
 def numbers(field: pa.Field, array: pa.Array) -> Column:
-    """A column of int64 or double, in one page."""
+    """A column of uint32, int64 or double, in one page."""
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     known = array.drop_null().to_numpy()
     body = levels(valid, field) + known.tobytes()
@@ -211,10 +212,14 @@ def _element(field: pa.Field) -> Value:
     }
     if pa.types.is_string(field.type):
         fields |= {6: i32(0), 10: struct({1: struct({})})}  # UTF-8, by both of its names
+    if pa.types.is_uint32(field.type):
+        fields |= {6: i32(_UINT_32)}
     return struct(fields)
 
 
 def _kind(field: pa.Field) -> int:
+    if pa.types.is_uint32(field.type):
+        return _INT32
     if pa.types.is_int64(field.type):
         return _INT64
     return _DOUBLE if pa.types.is_float64(field.type) else _BYTE_ARRAY

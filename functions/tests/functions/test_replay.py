@@ -26,7 +26,8 @@ from stampede.functions.replay import Night, Replayed, Unsendable
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from tests.support import made_alerts
-from tests.support.stored_packets import TOPIC, store, ztf_with_images
+from tests.support.fits_files import source, ztf
+from tests.support.stored_packets import FIELDS, TOPIC, store, ztf_with_images
 
 NIGHT = int(now_mjd()) - 3
 
@@ -61,6 +62,24 @@ def test_the_alerts_of_a_night_come_in_the_order_of_the_topic(settings: Settings
     assert (first.key, first.headers) == (b"key 1", [("trace", "ü1".encode())])
     assert first.milliseconds == 1772337906001
     assert (sent[2].key, sent[2].headers, sent[2].milliseconds) == (None, [], None)
+
+
+def test_each_version_of_an_alert_comes(settings: Settings) -> None:
+    """Whichever version readers get: the images of each are those of its message."""
+    versions = [with_images(1, seed) for seed in (10, 20, 30)]
+    for number, message in enumerate(versions):
+        store(settings, [message], number)
+    assert sorted(replayed(settings)) == sorted(versions)
+
+
+def with_images(candid: int, seed: int) -> bytes:
+    """`alert` of this id with images of its own."""
+    candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + NIGHT + 0.25}
+    images = {
+        name: {"fileName": name, "stampData": ztf(source(seed=seed + number))}
+        for number, name in enumerate(FIELDS)
+    }
+    return made_alerts.ztf_alert(candid, candidate=candidate, **images)
 
 
 def at(second: int) -> Envelope:

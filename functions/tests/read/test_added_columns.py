@@ -1,7 +1,8 @@
-"""A run that was written before its table got more columns.
+"""Runs that were written before their tables got more columns.
 
-The run in tests/fixtures holds the points of forty simulated alerts, with the columns that there
-were before `flags`, `procstatus`, `limiting_mag` and `rb`.
+The run of `detections` in tests/fixtures holds the points of forty simulated alerts, with the
+columns that there were before `flags`, `procstatus`, `limiting_mag` and `rb`. Those of `cutouts`
+and `packets`, with their packs, hold alert 1 as it was stored before cutouts named their message.
 """
 
 from collections.abc import Iterator
@@ -13,15 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.alerts.columns import KINDS
 from stampede.clock import now
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.schema import DETECTIONS
+from stampede.store.pack_index_check import index
+from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede.store.verification import verify
+from stampede.store.versions import shown
 from tests.support.read_service import Reader, serving
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -112,3 +116,47 @@ def test_sql_over_runs_of_both_kinds(objects: MemoryObjects, tmp_path: Path) -> 
     runs = f"read_parquet('{tmp_path}/*.parquet', union_by_name = true)"
     sql = f"SELECT count(*), count(flags) FROM {runs}"
     assert duckdb.sql(sql).fetchall() == [(2 * OLD.num_rows, 0)]
+
+
+@pytest.fixture
+def with_alert(objects: MemoryObjects) -> MemoryObjects:
+    """A store with alert 1."""
+    for folder in ("packs", "packets", "tables/cutouts", "tables/packets"):
+        for path in (FIXTURES / folder).rglob("*.parquet"):
+            objects.put(path.relative_to(FIXTURES).as_posix(), path.read_bytes())
+    return objects
+
+
+def test_cutouts_that_do_not_name_their_message(with_alert: MemoryObjects, read: Reader) -> None:
+    """They are served, verified and indexed again, and are another version than any of today."""
+    packet = read("/v1/alerts/1/packet")
+    assert (packet.status, len(packet.data)) == (200, 4_888)
+    for kind in KINDS:
+        assert read(f"/v1/alerts/1/cutouts/{kind}").status == 200
+    for info in with_alert.list(""):
+        verify(with_alert, info)
+    table = Table(with_alert, CUTOUTS, threads=1)
+    old = table.lookup([1])
+    assert old["message_crc32"].null_count == 3
+    [run] = [info.key for info in with_alert.list("tables/cutouts/")]
+    [pack] = [info.key for info in with_alert.list("packs/")]
+    with_alert.delete(run)
+    index(with_alert, pack)
+    assert Table(with_alert, CUTOUTS, threads=1).lookup([1]).equals(old)
+
+
+def test_versions_of_both_kinds_are_merged(with_alert: MemoryObjects, read: Reader) -> None:
+    packet = read("/v1/alerts/1/packet").data
+    table = Table(with_alert, CUTOUTS, threads=1)
+    old = table.lookup([1])
+    numbers = (2**32 - 1, 0, 7)
+    for number in numbers:
+        at = old.schema.get_field_index("message_crc32")
+        column = pa.array([number] * 3, pa.uint32())
+        rows = old.set_column(at, old.schema.field(at), column)
+        table.append(rows, Coverage.of({("alerts", 0): [number]}))
+    assert compact(table, now() + timedelta(hours=9), fanout=4).merged
+    merged = Table(with_alert, CUTOUTS, threads=1).lookup([1])
+    assert merged["message_crc32"].to_pylist() == [None, 0, 7, 2**32 - 1] * 3
+    assert shown(merged)["message_crc32"].to_pylist() == [2**32 - 1] * 3
+    assert read("/v1/alerts/1/packet").data == packet

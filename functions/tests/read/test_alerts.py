@@ -1,15 +1,20 @@
 """An alert as the survey sent it: its message, byte for byte."""
 
+import io
+import itertools
 import math
 import socket
+import tarfile
 import time
 import unittest.mock
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from stampede.alerts.care import Care
+from stampede.alerts.columns import KINDS
 from stampede.clock import now_mjd
 from stampede.errors import Undecodable
 from stampede.events.event import Position
@@ -138,6 +143,67 @@ def test_why_there_is_no_packet(settings: Settings, read: Reader) -> None:
     assert problem(read, 2) == (404, "no-packet")  # its images are not stored yet
     store(settings, [ztf(2)], functions=[cutouts])
     check(read, ztf(2))
+
+
+def other_images(seed: int) -> dict:
+    return {name: stamp(seed + number) for number, name in enumerate(FIELDS)}
+
+
+def versions() -> list[bytes]:
+    """One alert sent three times with other images, and once without any, by CRC-32."""
+    none: dict = dict.fromkeys(FIELDS)
+    sent = [ztf(1), ztf(1, **other_images(10)), ztf(1, **other_images(20)), ztf(1, **none)]
+    return sorted(sent, key=zlib.crc32)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize("together", [False, True])
+def test_versions_of_an_alert_with_other_images(
+    settings: Settings, read: Reader, order: Sequence[int], together: bool
+) -> None:
+    """Whatever came first, the packet is one that was sent, and the cutouts are those in it."""
+    sent = [one for one in versions() if len(one) > 10_000]
+    images = {}
+    for one in sent:
+        memory = settings.model_copy(update={"store": f"{settings.store}-{zlib.crc32(one)}"})
+        store(memory, [one])
+        for alone in serving(make_app(memory)):
+            images[one] = alone("/v1/alerts/1/cutouts/science").data
+    for function in (cutouts, lightcurves):  # each takes its own batches, in an order of its own
+        messages = [sent[number] for number in order]
+        batches = [messages] if together else [[one] for one in messages]
+        for batch in batches if function is cutouts else reversed(batches):
+            store(settings, batch, messages.index(batch[0]), functions=[function])
+    check(read, sent[-1])
+    assert read("/v1/alerts/1/cutouts/science").data == images[sent[-1]]
+    fields = read("/v1/alerts/1").json()
+    assert len(fields["cutouts"]) == 3
+    with tarfile.open(fileobj=io.BytesIO(read("/v1/cutouts", "POST", b"1").data)) as tar:
+        names = sorted(tar.getnames())
+    assert names == [*(f"1/{kind}.fits.gz" for kind in sorted(KINDS)), "missing.json"]
+
+
+def test_a_version_that_one_function_lacks(settings: Settings, read: Reader) -> None:
+    first, *_, last = [one for one in versions() if len(one) > 10_000]
+    store(settings, [first])
+    store(settings, [last], 1, functions=[cutouts])
+    check(read, first)
+    store(settings, [last], 1, functions=[lightcurves])
+    check(read, last)
+    other = ztf(1, **other_images(30))
+    store(settings, [other], 2, functions=[lightcurves])
+    check(read, last)  # the images of the other one are not stored
+
+
+def test_an_image_is_shown_rather_than_none(settings: Settings, read: Reader) -> None:
+    none: dict = dict.fromkeys(FIELDS)
+    measured = made_alerts.ztf_record(1)["candidate"]
+    bare = [ztf(1, **none, candidate=measured | {"magpsf": 15.0 + number}) for number in range(20)]
+    store(settings, bare)
+    store(settings, [ztf(1)], 20)
+    assert read("/v1/alerts/1/cutouts/science").status == 200
+    assert zlib.crc32(ztf(1)) < max(map(zlib.crc32, bare))
+    check(read, max(bare, key=zlib.crc32))
 
 
 def row_of(settings: Settings, alert_id: int) -> dict:

@@ -8,6 +8,7 @@ import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION, KINDS, THUMBNAIL, T
 from stampede.store.coverage import Coverage
 from stampede.store.packs import Pack, expired, night_of, read_pack, write_pack
 from stampede.store.schema import THUMBNAIL_PACKS
+from stampede.store.versions import shown
 from tests.support.located import image_in
 from tests.support.rows import cutout, table
 
@@ -39,7 +41,7 @@ def check(pack: Pack, rows: list) -> None:
     for place in pack.locations.to_pylist():
         if place["pack"] is None:
             first = CUTOUT_LOCATION.names.index("pack")
-            assert not any(place[name] for name in CUTOUT_LOCATION.names[first:])
+            assert not any(place[name] for name in CUTOUT_LOCATION.names[first:-1])
         else:
             assert place["pack"] == pack.key
         found[place["alert_id"], place["kind"]] = image_in(data, place)
@@ -127,8 +129,31 @@ def test_a_pack_is_read_back_from_its_bytes() -> None:
     assert coverage == COVERAGE
 
 
+def test_versions_of_an_alert_in_one_pack() -> None:
+    rows = [
+        cutout(1, kind, noise(n)) | {"message_crc32": crc32}
+        for n, crc32 in enumerate((2**32 - 1, 5, None))
+        for kind in KINDS
+    ]
+    pack = pack_of(rows)
+    places = pack.locations
+    assert places.num_rows == 9
+    assert places.filter(pc.equal(places["kind"], "science"))["message_crc32"].to_pylist() == [
+        None,
+        5,
+        2**32 - 1,
+    ]
+    assert shown(places)["message_crc32"].to_pylist() == [2**32 - 1] * 3
+    again, _ = read_pack(pack.data)
+    assert again.locations.equals(places)
+
+
 def test_other_tools_read_a_pack(tmp_path: Path) -> None:
-    rows = [cutout(n // 3, KINDS[n % 3], None if n % 7 == 0 else noise(n * 99)) for n in range(60)]
+    rows = [
+        cutout(n // 3, KINDS[n % 3], None if n % 7 == 0 else noise(n * 99))
+        | {"message_crc32": None if n % 5 == 0 else 2**32 - 1 - n // 3}
+        for n in range(60)
+    ]
     rows.sort(key=lambda row: (row["alert_id"], row["kind"]))
     path = tmp_path / "pack.parquet"
     path.write_bytes(pack_of(rows).data)
@@ -145,8 +170,11 @@ def test_other_tools_read_a_pack(tmp_path: Path) -> None:
         ("science",),
         ("template",),
     ]
-    statistics = pq.read_metadata(path).row_group(0).column(0).statistics
+    group = pq.read_metadata(path).row_group(0)
+    statistics = group.column(0).statistics
     assert (statistics.min, statistics.max) == (0, 19)
+    statistics = group.column(CUTOUT.get_field_index("message_crc32")).statistics
+    assert (statistics.min, statistics.max) == (2**32 - 20, 2**32 - 1)
 
 
 def test_thumbnails_are_packed_as_cutouts_are() -> None:
