@@ -17,6 +17,7 @@ from stampede.store.checked_parquet import PARQUET_ERRORS, open_file, read_file,
 from stampede.store.coverage import Coverage
 from stampede.store.filters import Filter
 from stampede.store.objects import ObjectInfo
+from stampede.store.run_format import check_keys
 from stampede.store.runs import RunInfo, RunName, digest, live
 from stampede.store.schema import TableSpec
 from stampede.store.sections import Sections
@@ -117,7 +118,7 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
                 coverages[name.run] = Coverage.from_json(row["coverage"])
             # Earlier checkpoints have neither: such a part is asked for every key.
             bits, sections = row.get("filter"), row.get("sections")
-            parts[row["key"]] = RunInfo(
+            part = RunInfo(
                 name,
                 ObjectInfo(row["key"], row["size"], row["etag"], row["modified"]),
                 tuple(row["inputs"]),
@@ -129,6 +130,8 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
                 Filter(bits) if bits else None,
                 Sections(sections, row["last"], spec) if sections else None,
             )
-    except PARQUET_ERRORS as error:
+            check_keys(part, spec)
+            parts[row["key"]] = part
+    except (*PARQUET_ERRORS, AttributeError) as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
     return Checkpoint(key, parts)

@@ -33,6 +33,10 @@ class Filter:
 
     data: bytes
 
+    def __post_init__(self) -> None:
+        if not self.data or len(self.data) % _BLOCK:
+            raise ValueError("a filter is not made of blocks")
+
     @classmethod
     def of(cls, hashes: np.ndarray) -> Self:
         """The filter of the keys with these hashes (`hash_keys`)."""

@@ -120,8 +120,7 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
         run = RunInfo(
             name, info, tuple(map(str, inputs)), coverage, rows, first, last, body, bits, sections
         )
-        if sections is not None and not sections.listed:
-            raise ValueError("no section is listed")
+        check_keys(run, spec)
         named = _as_named(pairs, run, spec)
     except (*PARQUET_ERRORS, AttributeError):
         raise Damaged(f"{info.key} does not have the footer of a run") from None
@@ -130,14 +129,23 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
     return run
 
 
+def check_keys(run: RunInfo, spec: TableSpec) -> None:
+    """Hold what is said of the keys of a part to itself, so that no lookup leaves out its rows.
+
+    Raises one of `PARQUET_ERRORS`.
+    """
+    ends = pa.array([run.first, run.last], spec.schema.field(spec.leading).type)
+    if run.rows < 0 or bool(run.rows) != (ends.null_count == 0):
+        raise ValueError("it has rows without keys, or keys without rows")
+    if run.rows and not np.less_equal(*bounds([run.first, run.last], spec)):
+        raise ValueError("its last key is less than its first")
+    if run.sections is not None and run.first is not None:
+        run.sections.check(run.first)
+
+
 def _as_named(pairs: Mapping[bytes, bytes], run: RunInfo, spec: TableSpec) -> bool:
     """Whether a footer is that of the run's key, as far as it says."""
     name = run.name
-    ends = pa.array([run.first, run.last], spec.schema.field(spec.leading).type)
-    if bool(run.rows) != (ends.null_count == 0):
-        return False
-    if run.rows and not np.less_equal(*bounds([run.first, run.last], spec)):
-        return False
     if json.loads(pairs[b"stampede.level"]) != name.level or json.loads(pairs[_TABLE]) != spec.name:
         return False
     if _CUTS not in pairs:
@@ -183,10 +191,17 @@ def parse_section(run: RunInfo, number: int, data: bytes, spec: TableSpec) -> Ru
     """
     if run.sections is None:
         raise ValueError(f"{run.key} has no sections")
-    section = run.sections.listed[number]
+    section, later = run.sections.listed[number], run.sections.listed[number + 1 :]
     footer, bits = open_section(run.key, section, data)
     metadata = metadata_of(footer)
-    index = _row_groups(metadata).as_index(
+    groups = _row_groups(metadata)
+    if groups.firsts[0] not in (None, section.key) or (
+        section.group + len(groups.rows) != later[0].group
+        if later
+        else groups.lasts[-1] not in (None, run.last)
+    ):
+        raise Damaged(f"{run.key}: a section does not describe the row groups that are listed")
+    index = groups.as_index(
         Descriptions(footer, metadata), section.key, run.sections.last_key(number), spec
     )
     return replace(index, first=section.group, filter=bits)

@@ -53,10 +53,30 @@ class Sections:
     @cached_property
     def listed(self) -> list[Section]:
         """All sections, in key order. Raises `ValueError`, `TypeError`."""
+        return self._parsed()
+
+    def _parsed(self) -> list[Section]:
         return [
             Section(key, group, *(int(number, 16) for number in numbers))
             for key, group, *numbers in json.loads(self.text)
         ]
+
+    def check(self, first: int | str) -> None:
+        """Raise `ValueError` or `TypeError` unless these sections can be those of a part.
+
+        They must reach from its least leading key, `first`, to its greatest, and from its first row
+        group on: otherwise a lookup would leave out rows.
+        """
+        listed = self._parsed()  # not kept: a start checks every part, and lookups read few
+        keys = [section.key for section in listed]
+        groups = [section.group for section in listed]
+        ends = [first, *keys, self.last]
+        if not all(type(key) is type(first) for key in ends) or ends != sorted(ends):
+            raise ValueError("its sections are not in the order of keys")
+        if keys[:1] != [first] or groups[0] != 0 or groups != sorted(set(groups)):
+            raise ValueError("its sections do not hold all its row groups")
+        if any(min(section[2:]) < 0 for section in listed):
+            raise ValueError("a section lies before the beginning")
 
     @property
     def length(self) -> int:

@@ -10,7 +10,12 @@ import pytest
 from stampede.errors import Damaged, StoreDown
 from stampede.functions.checkpoints import rebuild
 from stampede.store import kept_checkpoints, run_writer
-from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint, parse_checkpoint
+from stampede.store.checkpoint import (
+    CHECKPOINTS,
+    is_checkpoint,
+    parse_checkpoint,
+    write_checkpoint,
+)
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
@@ -21,6 +26,7 @@ from stampede.store.objects import Objects
 from stampede.store.replica import Replica
 from stampede.store.runs import RunInfo
 from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.sections import Sections
 from stampede.store.site_differences import differences
 from stampede.store.tables import Table
 from stampede.store.verification import verify
@@ -424,6 +430,53 @@ def test_a_wrong_filter_in_a_checkpoint_is_found() -> None:
     assert list(found) == [chosen.key]
     list(rebuild(objects, write=True))
     assert not any(one.wrong for one in rebuild(objects, write=False))
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no sections": {"text": "[]"},
+    "sections are no list": {"text": "{}"},
+    "a key of another type": {"text": '[[7, 0, "00", "0a", "0a", "0a"]]'},
+    "no key": {"text": '[[null, 0, "00", "0a", "0a", "0a"]]'},
+    "a place that is no number": {"text": '[["000000", 0, "x", "0a", "0a", "0a"]]'},
+    "the first sections left out": {"text": '[["000005", 0, "00", "0a", "0a", "0a"]]'},
+    "the first row groups left out": {"text": '[["000000", 9, "00", "0a", "0a", "0a"]]'},
+    "keys in another order": {
+        "text": '[["000000", 0, "00", "0a", "0a", "0a"], ["000009", 1, "0", "1", "1", "1"],'
+        '["000003", 2, "0", "1", "1", "1"]]'
+    },
+    "a negative number": {"text": '[["000000", 0, "-9", "0a", "0a", "0a"]]'},
+    "no first key": {"first": None},
+    "neither key": {"first": None, "last": None},
+    "keys without rows": {"rows": 0},
+    "a last key before the first": {"last": "!"},
+    "half a filter": {"bits": b"x"},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_entry_that_would_hide_rows_is_refused(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote it: the digest is right, so without this only `rebuild` would find it."""
+    objects, changes = filled(), dict(WRONG[wrong])
+    ids = object_ids(many(30, 3))
+    before = Table(objects, DETECTIONS).lookup(ids)
+    part = next(part for part in Table(objects, DETECTIONS).runs() if part.first == "000000")
+    if "text" in changes:
+        changes = {"sections": Sections(changes["text"], part.last, DETECTIONS)}
+    if "bits" in changes:
+        made = Filter(bytes(32))
+        object.__setattr__(made, "data", changes["bits"])
+        changes = {"filter": made}
+    table = Table(objects, DETECTIONS)
+    parts = [replace(one, **changes) if one.key == part.key else one for one in table.listed()]
+    [old] = checkpoints(objects)
+    key, data = write_checkpoint(parts, DETECTIONS, 7)
+    objects.put(key, data)
+    with pytest.raises(Damaged, match=key):
+        parse_checkpoint(key, objects.get(key), DETECTIONS)
+    assert newest_checkpoint(objects, DETECTIONS).key == old
+    assert Table(objects, DETECTIONS).lookup(ids).equals(before)
 
 
 def test_a_foreign_number_does_not_end_the_numbers() -> None:

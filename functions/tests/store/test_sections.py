@@ -1,6 +1,8 @@
 """Sections and filters of runs: lookups ask few runs, read little, and miss no row for damage."""
 
 import io
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -24,7 +26,7 @@ from stampede.store.memory import MemoryObjects
 from stampede.store.reader import TAIL_BYTES
 from stampede.store.runs import RunInfo
 from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.sections import open_section
+from stampede.store.sections import Sections, open_section
 from stampede.store.tables import Table
 from stampede.store.verification import verify
 from tests.support.rows import detection, many, object_ids, table
@@ -319,7 +321,7 @@ def test_a_section_of_other_keys_is_found_before_its_inputs_go(
         changed_key(patch)
         [merged] = compact(one, NOW, fanout=2, grace=timedelta(0)).written
     assert Table(objects, DETECTIONS, threads=1).lookup(["000083"]).num_rows == 0
-    with pytest.raises(Damaged, match=f"{merged}: the keys of row group 8 are not in its section"):
+    with pytest.raises(Damaged, match=f"{merged}: a section does not describe"):
         verify(objects, objects.head(merged))
     report = compact(Table(objects, DETECTIONS), NOW + timedelta(days=40_000), grace=timedelta(0))
     assert list(report.damaged) == [merged]
@@ -336,6 +338,24 @@ def test_a_list_of_no_sections_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(one.lacking(["000007"])) == [key]
     with pytest.raises(Damaged, match=f"{key} does not have the footer of a run"):
         verify(objects, objects.head(key))
+
+
+@pytest.mark.parametrize("number", [0, 4, 9])
+def test_a_list_that_leaves_out_a_section_hides_no_row(number: int) -> None:
+    """A checkpoint may say so. The neighbour has other row groups, or keys, than it should."""
+    objects, run = filled()
+    listed = json.loads(run.sections.text)
+    wrong = [[listed[0][0], 0, *listed[1][2:]], *listed[2:]] if not number else [*listed]
+    if number:
+        del wrong[number]
+    text = json.dumps(wrong)
+    part = replace(run, sections=Sections(text, run.last, DETECTIONS))
+    key, data = checkpoint.write_checkpoint([part], DETECTIONS, 1)
+    objects.put(key, data)
+    one = Table(objects, DETECTIONS, threads=1)
+    assert one.runs()[0].sections.text == text
+    for each in object_ids(ROWS):
+        assert one.lookup([each]).num_rows == 2
 
 
 @pytest.mark.parametrize("end", ["000045", "000049"])
