@@ -56,6 +56,7 @@ class Restorer:
         self._first, self._second = first, second
         self._findings, self._repair, self._expired = findings, repair, expired
         self._orphans = None if follow is None else Orphans(second, follow)
+        self._at_first = None if follow is None else Orphans(first, follow)
         self._seen: set[str] = set()  # one finding for each object
         self._to_first, self._to_second = Copier(second, first), Copier(first, second)
 
@@ -63,8 +64,9 @@ class Restorer:
         """Stop the threads."""
         self._to_first.close()
         self._to_second.close()
-        if self._orphans:
-            self._orphans.close()
+        for orphans in (self._orphans, self._at_first):
+            if orphans:
+                orphans.close()
 
     def restore(self, listing: Listing = whole) -> None:
         """Find what differs in two listings, or is in quarantine, and mend it. Raises `StoreDown`.
@@ -124,8 +126,13 @@ class Restorer:
         return self.mend(Difference(key, first, second))
 
     def _delete_orphan(self, key: str) -> bool:
-        """Whether a pack of the second site is an orphan; then it is deleted there."""
-        if self._orphans is None or night_of(key) is None or not self._orphans.proven(key):
+        """Whether a pack of the second site is an orphan; then it is deleted there.
+
+        Also if it is damaged there, and the first site, which has none, needs none.
+        """
+        if self._orphans is None or self._at_first is None or night_of(key) is None:
+            return False
+        if not self._orphans.proven(key) and not self._orphans.unneeded(key, self._at_first):
             return False
         if self._repair:
             self._second.delete(key)

@@ -8,7 +8,7 @@ of a table of locations to the pack that it names. Memory does not grow with the
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import islice
@@ -131,8 +131,11 @@ class Scrub:
             self._fault(key, why)
         return totals, last
 
-    def look_again(self, keys: Iterable[str]) -> None:
-        """Report which of these objects, found damaged or lost before, are so still."""
+    def look_again(self, keys: Iterable[str], unneeded: Container[str] = ()) -> None:
+        """Report which of these objects, found damaged or lost before, are so still.
+
+        Those that are `unneeded` are no loss if they are gone.
+        """
         left_out = self._quarantined()
         for key in sorted(keys):
             try:
@@ -145,7 +148,8 @@ class Scrub:
             if info:
                 self._read(info)
             elif night_of(key) is not None and not self._expired(key):
-                self._fault(key, LOST)
+                if key not in unneeded:
+                    self._fault(key, LOST)
             elif key in left_out:
                 self._fault(key, left_out[key])
 

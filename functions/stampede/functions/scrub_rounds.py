@@ -22,7 +22,8 @@ from stampede.store import scrub_state
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.retention import Retention
-from stampede.store.scrub_state import ScrubState
+from stampede.store.scrub_state import MOST_LEFT, ScrubState
+from stampede.store.verification import table_of
 
 log = structlog.get_logger()
 
@@ -49,13 +50,15 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
         scrub_state.save(home, name, state)
     _show_age(name, state, now, interval)
     if state.due(now, interval):
-        state = replace(state, began=now, after="", done=False)
+        carried = tuple(key for key, _ in state.left)
+        state = replace(state, began=now, after="", done=False, unseen=carried)
     deadline, known = time.monotonic() + seconds, {key for key, _ in state.left}
     totals, last, found = Totals(), None, list[Fault]()
     with _scrub(settings, name, site, found) as scrub:
         if not state.done:
             totals, last = scrub.read_on(state.after, deadline)
-        scrub.look_again(known - _keys(found))
+        ended, unseen = not state.done and last is None, _unseen(state, found)
+        scrub.look_again(known - _keys(found), unseen if ended else ())
     left, failed = found, None
     if found:
         try:
@@ -69,13 +72,13 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
         except StampedeError as error:
             log.error("orphans not deleted", site=name, outcome=error.name, why=error.message)
             failed = error
-    ended = not state.done and last is None
     state = replace(
         state,
         complete=home.now() if ended else state.complete,
         after=last or "",
         done=state.done or ended,
-        left=tuple(sorted({fault.key: fault.why for fault in left}.items())),
+        left=tuple(sorted({fault.key: fault.why for fault in left}.items()))[:MOST_LEFT],
+        unseen=tuple(sorted(unseen)),
     )
     scrub_state.save(home, name, state)
     mended = _keys(found) - _keys(left)
@@ -99,6 +102,15 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
     )
     if failed:
         raise failed
+
+
+def _unseen(state: ScrubState, found: Iterable[Fault]) -> set[str]:
+    """`ScrubState.unseen` after a pass that found these faults.
+
+    Rows of a run that cannot be read may point to any pack: then this round proves nothing.
+    """
+    keys = _keys(found)
+    return set() if any(map(table_of, keys)) else set(state.unseen) - keys
 
 
 def _mend(settings: Settings, name: str, site: Objects, found: list[Fault]) -> list[Fault]:

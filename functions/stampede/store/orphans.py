@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checked_parquet import PARQUET_ERRORS, open_file
+from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.objects import Objects, find, gives_others
 from stampede.store.pack_kinds import read_named, spec_of
 from stampede.store.packs import Pack, read_rows
+from stampede.store.runs import digest
 from stampede.store.schema import ALL_TABLES, PackSpec
 from stampede.store.tables import Table
 
@@ -98,6 +101,60 @@ class Orphans:
                 raise
             return False
 
+    def unneeded(self, key: str, elsewhere: "Orphans") -> bool:
+        """Whether a pack that is damaged holds nothing that readers of either site need.
+
+        As `proven`, but by its small columns: they must be whole, and other packs must hold the
+        same rows of the same messages. At the site of `elsewhere`, too, its rows must lose.
+
+        Raises `StoreDown`.
+        """
+        try:
+            return self._unneeded(key, spec_of(key), elsewhere)
+        except (NotFound, Damaged):
+            return False
+        except StoreDown:
+            if not (gives_others(self._objects, key) and gives_others(elsewhere._objects, key)):
+                raise
+            return False
+
+    def _unneeded(self, key: str, spec: PackSpec, elsewhere: "Orphans") -> bool:
+        before = self._objects.head(key)
+        if not self._old(before.modified):
+            return False
+        data = self._objects.get(key)
+        if key.endswith(f"/{digest(data)}.parquet"):  # it is whole
+            return False
+        held, coverage = _small_columns(data, key, spec)
+        instead = self._losing(held, coverage, key, spec)
+        if not instead or not elsewhere._losing(held, coverage, key, spec):
+            return False
+        rows = self._rows(held, spec)
+        lacking = _digests_of(held)
+        for other in sorted(instead):
+            lacking -= self._held(other, spec, rows, small=True)
+        return not lacking and find(self._objects, key) == before
+
+    def _losing(self, held: pa.Table, coverage: Coverage, key: str, spec: PackSpec) -> set[str]:
+        """The packs whose rows win over all of a pack, which has the rows `held`; else none."""
+        table, winners = self._table(spec), by_place(self._rows(held, spec), spec)
+        if table.quarantined() or coverage - table.coverage():
+            return set()
+        instead: set[str] = set()
+        for place in by_place(held, spec):
+            winner = winners.get(place)
+            # A row that does not name its message may be any version of the alert.
+            if winner is None or None in place:
+                return set()
+            if winner["pack"] is not None:  # otherwise the message has no such cutout
+                if not _beats(winner, key):
+                    return set()
+                instead.add(winner["pack"])
+        return instead
+
+    def _rows(self, held: pa.Table, spec: PackSpec) -> pa.Table:
+        return self._table(spec).lookup(held["alert_id"].unique().to_pylist())
+
     def _proven(self, key: str, spec: PackSpec) -> bool:
         before = self._objects.head(key)
         if not self._old(before.modified):
@@ -116,7 +173,7 @@ class Orphans:
         # A late delivery may have written the same pack again: then its age counts from there.
         return not lacking and find(self._objects, key) == before
 
-    def _held(self, key: str, spec: PackSpec, rows: pa.Table) -> set[bytes]:
+    def _held(self, key: str, spec: PackSpec, rows: pa.Table, small: bool = False) -> set[bytes]:
         """Digests of the rows of a pack; none if it is young, or not where `rows` say."""
         if not self._old(self._objects.head(key).modified):
             return set()
@@ -125,7 +182,7 @@ class Orphans:
         pointing = by_place(rows.filter(pc.equal(rows["pack"], key)), spec)
         if not all(place in images and agree(images[place], pointing[place]) for place in pointing):
             return set()
-        return _digests(data, key)
+        return _digests_of(_small_columns(data, key, spec)[0]) if small else _digests(data, key)
 
     def _old(self, modified: datetime) -> bool:
         return self._objects.now() - modified >= self._grace
@@ -140,16 +197,33 @@ class Orphans:
 
 def _digests(data: bytes, key: str) -> set[bytes]:
     """A digest of each row of a pack, of all its columns. Raises `Damaged`."""
-    rows, _ = read_rows(data, key)
+    return _digests_of(read_rows(data, key)[0])
+
+
+def _small_columns(data: bytes, key: str, spec: PackSpec) -> tuple[pa.Table, Coverage]:
+    """A pack's rows without what the key of its table stands for, and its coverage.
+
+    Raises `Damaged` if these bytes of it are damaged, or if it was written before they named it.
+    """
+    names = [name for name in spec.rows.schema.names if name != spec.image]
+    file = open_file(key, data)
+    try:
+        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
+        return file.read(columns=names, use_threads=False).select(names), coverage
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} is damaged: {error}") from None
+
+
+def _digests_of(rows: pa.Table) -> set[bytes]:
     found = set()
     for batch in rows.to_batches():
         for values in zip(*batch.columns, strict=True):
-            digest = sha256()
+            state = sha256()
             for value in values:
                 content = _content(value)
-                digest.update(b"null " if content is None else b"%d " % content.size)
-                digest.update(content or b"")
-            found.add(digest.digest())
+                state.update(b"null " if content is None else b"%d " % content.size)
+                state.update(content or b"")
+            found.add(state.digest())
     return found
 
 

@@ -1,6 +1,5 @@
 """How far `reconcile` is with its round over the nights: a saved state (`saved_state`)."""
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,38 +31,15 @@ class RoundState:
     after: str = ""
     before: datetime | None = None
 
-    def to_json(self) -> bytes:
-        """The content of the object."""
-        return json.dumps(
-            {
-                "began": self.began.isoformat(),
-                "complete": self.complete.isoformat(),
-                "after": self.after,
-                "before": (self.before or self.complete).isoformat(),
-            },
-            indent=1,
-        ).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes) -> "RoundState":
-        """What `to_json` wrote. Raises `ValueError`, `KeyError`, `TypeError`."""
-        fields = json.loads(data)
-        return cls(
-            datetime.fromisoformat(fields["began"]),
-            datetime.fromisoformat(fields["complete"]),
-            str(fields["after"]),
-            datetime.fromisoformat(fields["before"]),
-        )
-
 
 def load(objects: Objects, steps: str) -> RoundState | None:
     """The latest state of the rounds of these steps; None if there is none that is whole.
 
     Raises `StoreDown`.
     """
-    return saved_state.load(objects, f"{PREFIX}{steps}/", RoundState.from_json)
+    return saved_state.load(objects, f"{PREFIX}{steps}/", RoundState)
 
 
 def save(objects: Objects, steps: str, state: RoundState) -> None:
     """Write a state, then delete the earlier ones. Raises `StoreDown`."""
-    saved_state.save(objects, f"{PREFIX}{steps}/", state.to_json())
+    saved_state.save(objects, f"{PREFIX}{steps}/", state)

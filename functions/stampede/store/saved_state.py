@@ -1,14 +1,16 @@
 """How far a function is that goes on at each event of its timer, perhaps in a new process.
 
 A state is an object ``<folder>/<number>-<digest>.json`` that each pass writes and the next one
-reads. The number grows by one with each pass; the digest is that of its bytes. Like every object
-it is written once, so passes that overlap harm nothing: the last name counts. States describe
-their own site and are not copied to the other.
+reads: a dataclass as JSON. The number grows by one with each pass; the digest is that of its bytes.
+Like every object it is written once, so passes that overlap harm nothing: the last name counts.
+States describe their own site and are not copied to the other.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from stampede.errors import NotFound
 from stampede.store.objects import ObjectInfo, Objects
@@ -25,23 +27,24 @@ def digest_of(key: str) -> str | None:
     return found[2] if found else None
 
 
-def load(objects: Objects, folder: str, parse: Callable[[bytes], T]) -> T | None:
-    """The latest state in a folder; None if there is none that is whole.
+def load(objects: Objects, folder: str, kind: type[T]) -> T | None:
+    """The latest state in a folder, of this dataclass; None if there is none that is whole.
 
-    `parse` may raise `ValueError`, `KeyError` or `TypeError`. Raises `StoreDown`.
+    Raises `StoreDown`.
     """
     for info in reversed(list(_states(objects, folder))):
         try:
             data = objects.get(info.key)
             if digest_of(info.key) == digest(data):
-                return parse(data)
-        except (NotFound, ValueError, KeyError, TypeError):
+                return TypeAdapter(kind).validate_json(data)
+        except (NotFound, ValueError):
             continue
     return None
 
 
-def save(objects: Objects, folder: str, data: bytes) -> None:
-    """Write a state, then delete the earlier ones. Raises `StoreDown`."""
+def save(objects: Objects, folder: str, state: Any) -> None:
+    """Write a state, a dataclass, then delete the earlier ones. Raises `StoreDown`."""
+    data = TypeAdapter(type(state)).dump_json(state, indent=1)
     earlier = list(_states(objects, folder))
     last = _KEY.fullmatch(earlier[-1].key) if earlier else None
     number = int(last[1]) + 1 if last else 0

@@ -3,7 +3,6 @@
 It lies at the first site under ``scrub/<site>/``, for either site.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,6 +30,9 @@ class ScrubState:
         Whether the round has ended. The next begins later.
     left
         Objects that were found damaged or lost and are so still: key and reason.
+    unseen
+        Those of them, as far as they were left when the round began, to which this round has found
+        no row that points. A pack among these that is gone is needed by no reader.
     """
 
     began: datetime
@@ -38,31 +40,7 @@ class ScrubState:
     after: str = ""
     done: bool = False
     left: tuple[tuple[str, str], ...] = ()
-
-    def to_json(self) -> bytes:
-        """The content of the object."""
-        return json.dumps(
-            {
-                "began": self.began.isoformat(),
-                "complete": self.complete.isoformat(),
-                "after": self.after,
-                "done": self.done,
-                "left": self.left[:MOST_LEFT],
-            },
-            indent=1,
-        ).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes) -> "ScrubState":
-        """What `to_json` wrote. Raises `ValueError`, `KeyError`, `TypeError`."""
-        fields = json.loads(data)
-        return cls(
-            datetime.fromisoformat(fields["began"]),
-            datetime.fromisoformat(fields["complete"]),
-            str(fields["after"]),
-            bool(fields["done"]),
-            tuple((str(key), str(why)) for key, why in fields["left"]),
-        )
+    unseen: tuple[str, ...] = ()
 
     def due(self, now: datetime, interval: timedelta) -> bool:
         """Whether a new round is to begin: `interval` after the last one began."""
@@ -74,9 +52,9 @@ def load(objects: Objects, site: str) -> ScrubState | None:
 
     Raises `StoreDown`.
     """
-    return saved_state.load(objects, f"{PREFIX}{site}/", ScrubState.from_json)
+    return saved_state.load(objects, f"{PREFIX}{site}/", ScrubState)
 
 
 def save(objects: Objects, site: str, state: ScrubState) -> None:
     """Write a state, then delete the earlier ones. Raises `StoreDown`."""
-    saved_state.save(objects, f"{PREFIX}{site}/", state.to_json())
+    saved_state.save(objects, f"{PREFIX}{site}/", state)

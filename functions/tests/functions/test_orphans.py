@@ -4,6 +4,8 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -15,11 +17,14 @@ from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
 from stampede.functions.compact import compact_tables
 from stampede.functions.deep_audit import deep_audit
+from stampede.functions.findings import Findings
 from stampede.functions.reconcile import Reconciler
+from stampede.functions.restore import Restorer
 from stampede.functions.scrub_rounds import scrub_sites
 from stampede.functions.thumbnails import Thumbnails
 from stampede.read.app import make_app
 from stampede.settings import Settings
+from stampede.store import scrub_state
 from stampede.store.directory import DirectoryObjects
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
@@ -257,6 +262,103 @@ def test_what_the_first_site_lost_is_no_orphan(both: Settings, later) -> None:
     Reconciler(both).run()
     assert all(first.head(key) for key in lost)
     assert all_same(both)
+
+
+def flip(objects: Objects, key: str, at: int = 60) -> None:
+    data = objects.get(key)
+    objects.put(key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def left(settings: Settings, site: str = "store") -> set[str]:
+    """What `scrub` reports of a site, after a round."""
+    scrub_sites(settings)
+    state = scrub_state.load(open_objects(settings), site)
+    assert state
+    return {key for key, _ in state.left}
+
+
+def test_a_damaged_pack_that_goes_is_reported_until_a_round_has_missed_no_row(
+    settings: Settings,
+) -> None:
+    orphans = deliver_twice(settings)
+    objects = open_objects(settings)
+    needed = keys(objects, "packs")[-1]
+    gone = [needed, *(key for key in orphans if not key.startswith("thumbnails/"))]
+    for key in gone:
+        flip(objects, key, -len(objects.get(key)) // 2)
+    assert left(settings) >= set(gone)
+    kept = objects.get(needed)
+    for key in gone:
+        objects.delete(key)
+    # Rows of a run that cannot be read may point to any of them.
+    run = keys(objects, "tables/cutouts")[-1]
+    good = objects.get(run)
+    flip(objects, run)
+    for _ in range(3):
+        assert left(settings) >= {run, *gone} - {needed}
+    objects.put(run, good)
+    left(settings)  # it was damaged before this round: this one tells
+    for _ in range(3):
+        assert left(settings) & {run, *gone} == {needed}
+    objects.put(needed, kept)
+    assert needed in left(settings)
+    flip(objects, needed, -len(kept) // 2)
+    assert not left(settings) & set(gone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str) -> None:
+    """The first site has deleted it, so no site has a good copy."""
+    orphans = deliver_twice(both)
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    first, second = open_objects(both), open_replica(both)
+    [copy] = [key for key in orphans if key.startswith(f"{kind}/")]
+    answers = served(both)
+    later(8)
+    scrub_sites(both.model_copy(update={"replica": ""}))
+    flip(second, copy, at_image(second, copy))
+    assert copy in left(both, "replica")
+    assert Reconciler(both).run() == {"orphaned": 3}
+    left(both, "replica")
+    assert not left(both, "replica")
+    assert keys(first) == keys(second)
+    assert served(both) == answers
+
+
+@pytest.mark.parametrize("kind", KINDS[::2])
+@pytest.mark.parametrize("why", ["needed", "another version", "no offsets", "unreadable"])
+def test_a_damaged_copy_that_may_be_needed_stays(
+    both: Settings, later, kind: str, why: str
+) -> None:
+    orphans = deliver_twice(both, changed=why == "another version")
+    Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
+    first, second = open_objects(both), open_replica(both)
+    [copy] = [key for key in orphans if key.startswith(f"{kind}/")]
+    if why == "needed":  # the first site lost it, and the second
+        copy = keys(second, kind)[-1]
+    first.delete(copy)
+    flip(second, copy, 4 if why == "unreadable" else at_image(second, copy))
+    if why == "no offsets":
+        for info in list(first.list(f"tables/{'cutouts' if kind == 'packs' else kind}/")):
+            first.delete(info.key)
+    later(8)
+    chosen = both.model_copy(update={"reconcile": "restore,leftovers"})
+    if why == "no offsets":
+        restorer = Restorer(
+            first, second, Findings(True, lambda _: None), True, lambda _: False, timedelta(days=7)
+        )
+        assert not restorer._delete_orphan(copy)
+        restorer.close()
+    else:
+        assert Reconciler(chosen).run().get("orphaned", 0) == 0
+    assert second.head(copy)
+
+
+def at_image(objects: Objects, key: str) -> int:
+    """A byte of the column with the images or packets of a pack."""
+    file = pq.read_metadata(pa.BufferReader(objects.get(key)))
+    column = file.row_group(0).column(file.schema.names.index(PACK_SPECS[key.split("/")[0]].image))
+    return column.data_page_offset + column.total_compressed_size // 2
 
 
 def test_audit_deep_counts_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
