@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from stampede.errors import Damaged
+from stampede.errors import Damaged, NotFound
 from stampede.store import ledger
+from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import DEAD_LETTERS, DeadLetterOffsets, read_coverage
 from stampede.store.digests import same
 from stampede.store.holders import Holders
@@ -91,6 +92,7 @@ class LostAtFirst:
         self._letters = DeadLetterOffsets(first)
         self._tables: dict[str, tuple[Table, Table]] = {}
         self._lost_runs: dict[str, LostRuns] = {}
+        self._footers: dict[str, Holders] = {}
 
     def lost(self, info: ObjectInfo) -> bool:
         """Whether an object, which only the second site has, was lost at the first."""
@@ -119,9 +121,18 @@ class LostAtFirst:
             letters = read_coverage(self._second, info)
         except Damaged:
             return False
-        table, _ = self._of(name)
-        lacking = letters - table.coverage()
-        return bool(lacking and lacking - self._letters.of_table(name))
+        first, _ = self._of(name)
+        open_letters = letters - self._letters.of_table(name)
+        if open_letters - first.coverage():
+            return True
+        # A checkpoint may say that they are stored: the footers decide.
+        runs = [run for run in live(first.listed()) if _overlap(run[0].coverage, open_letters)]
+        if name not in self._footers:
+            self._footers[name] = Holders(first)
+        try:
+            return bool(open_letters - self._footers[name].coverage(runs))
+        except NotFound:  # merged since the listing: the next pass asks again
+            return False
 
     def _run_lost(self, name: str, info: ObjectInfo) -> bool:
         """A run is deleted only when other runs hold its coverage and its rows."""
@@ -140,6 +151,10 @@ class LostAtFirst:
             spec = ALL_TABLES[name]
             self._tables[name] = Table(self._first, spec), Table(self._second, spec)
         return self._tables[name]
+
+
+def _overlap(one: Coverage, other: Coverage) -> bool:
+    return one - other != one
 
 
 class LostRuns:

@@ -8,11 +8,11 @@ The offsets that the first site holds are the proof that its rows were merged an
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from stampede.errors import Damaged, NotFound
+from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.dead_letter_offsets import dead_lettered
 from stampede.store.holders import Holders
-from stampede.store.objects import ObjectInfo, find
+from stampede.store.objects import ObjectInfo, find, gives_others
 from stampede.store.runs import RunName, live, prefix
 from stampede.store.schema import THUMBNAILS
 from stampede.store.tables import Table
@@ -23,7 +23,7 @@ SOURCES = {THUMBNAILS.name: "cutouts"}
 
 
 def superseded_copies(
-    first: Table, second: Table, now: datetime, grace: timedelta
+    first: Table, second: Table, now: datetime, grace: timedelta, undecided: dict[str, str]
 ) -> Iterator[str]:
     """Keys of damaged parts of runs at the second site whose rows the first site has merged.
 
@@ -36,15 +36,19 @@ def superseded_copies(
     ----------
     now
         The time by the second site's clock; a copy must be as old as `grace`.
+    undecided
+        Gets key and reason of each object because of which nobody can say: a run of the first site
+        that is damaged, or a copy that the second site does not give, although it gives others.
     """
     known = {part.key: part for part in second.listed()}
     remembered = {part.key: part for part in second.remembered()}
     old = [info for info in _gone_from_first(first, second) if now - info.modified >= grace]
-    damaged = [info for info in old if _damaged(second, info)]
+    damaged = [info for info in old if _damaged(second, info, undecided)]
     if not damaged:
         return
     first.refresh()
     runs = live(first.listed())
+    undecided |= first.quarantined()
     if first.quarantined() or not runs:
         return
     name = first.spec.name
@@ -54,6 +58,7 @@ def superseded_copies(
     except NotFound:  # merged since the listing: the next pass asks again
         return
     if holders.damaged:  # a checkpoint had hidden it
+        undecided |= holders.damaged
         return
     held |= dead_lettered(first.objects, SOURCES.get(name, name))
     bad = {info.key for info in damaged}
@@ -63,7 +68,7 @@ def superseded_copies(
         memory = remembered.get(info.key)
         if memory and memory.coverage - held_here:
             continue  # until the run that the first site merged it into is copied
-        if _held(second, info, held) and all(holders.present(run) for run in runs):
+        if _held(second, info, held, undecided) and all(holders.present(run) for run in runs):
             yield info.key
 
 
@@ -78,18 +83,31 @@ def _gone_from_first(first: Table, second: Table) -> Iterator[ObjectInfo]:
             yield info
 
 
-def _damaged(second: Table, info: ObjectInfo) -> bool:
+def _damaged(second: Table, info: ObjectInfo, undecided: dict[str, str]) -> bool:
     try:
         return not sound(second.objects, info)
     except NotFound:
         return False
+    except StoreDown as error:
+        _withheld(second, info, error, undecided)
+        return False
 
 
-def _held(second: Table, info: ObjectInfo, held: Coverage) -> bool:
+def _withheld(second: Table, info: ObjectInfo, error: StoreDown, undecided: dict[str, str]) -> None:
+    """Note an object that the store does not give; it may be whole. Raises if none is given."""
+    if not gives_others(second.objects, info.key):
+        raise error
+    undecided[info.key] = error.message
+
+
+def _held(second: Table, info: ObjectInfo, held: Coverage, undecided: dict[str, str]) -> bool:
     try:
         # From the footer itself: a checkpoint may say too little.
         coverage = second.reader.footer(info).coverage
     except NotFound:
+        return False
+    except StoreDown as error:
+        _withheld(second, info, error, undecided)
         return False
     except Damaged:
         partitions = held.partitions()

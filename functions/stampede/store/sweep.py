@@ -168,19 +168,21 @@ def unneeded_at_second_site(
     ----------
     damaged
         Called with the key of each part that was found damaged there, or is not what a checkpoint
-        says, and that stays. The log has the reason.
+        says, or that the store does not give, and that stays; and of each part of the first site
+        that is damaged, if therefore a damaged copy stays. The log has the reason.
     """
     for spec in ALL_TABLES.values():
         first, second = Table(source, spec, cache_bytes=0), Table(target, spec)
         try:
             sweep, deleted = Sweep(second, now, grace), set()
+            undecided: dict[str, str] = {}
             for key in chain(
                 _unneeded_copies(sweep, first, second, now, grace),
-                superseded_copies(first, second, now, grace),
+                superseded_copies(first, second, now, grace, undecided),
             ):
                 deleted.add(key)
                 yield key
-            for key, why in sweep.holders.damaged.items():
+            for key, why in (sweep.holders.damaged | undecided).items():
                 if key not in deleted:
                     log.error("damaged", key=key, why=why)
                     damaged(key)

@@ -1,16 +1,20 @@
 """Lost runs are told from merged ones, with few requests, while the first site goes on merging."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stampede.deadletters.dead_letter import write_letters
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.schema import DETECTIONS
 from stampede.store.site_differences import LostAtFirst, differences
 from stampede.store.tables import Table
+from tests.support import dead_letters
 from tests.support.rows import many
 from tests.support.watched_objects import Watched
 
@@ -75,4 +79,28 @@ def test_what_the_first_site_merges_meanwhile_is_not_lost(
     asked |= {info.key: lost.lost(info) for info in gone(first, second)}
     assert len(asked) == 13
     assert sum(asked.values()) == 1  # run 30
+    lost.close()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_dead_letters_are_lost_though_a_checkpoint_says_that_they_are_stored(
+    sites: tuple[MemoryObjects, MemoryObjects], stored: bool
+) -> None:
+    """A checkpoint that invents offsets hides no loss; the footers decide, and few are read."""
+    first, second = sites
+    letter = dead_letters.event(7 if stored else 5000, topic="alerts")
+    second.put(*write_letters("detections", [letter]))
+    [info] = second.list("deadletters/")
+    invented = Coverage.of({("alerts", 0): range(6000)})
+    parts = Table(first, DETECTIONS, threads=1).listed()
+    chosen = parts[0] if not stored else parts[-1]
+    put_checkpoint(
+        first,
+        DETECTIONS,
+        [replace(part, coverage=invented) if part.key == chosen.key else part for part in parts],
+    )
+    watched = Watched(first)
+    lost = LostAtFirst(watched, second, lambda key: False)
+    assert lost.lost(info) is not stored
+    assert watched.count("get") <= 1 + 2  # the checkpoint, and the runs that may hold the letter
     lost.close()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stampede.errors import StoreDown
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.kept_checkpoints import put_checkpoint
@@ -13,8 +14,10 @@ from stampede.store.objects import Objects
 from stampede.store.replica import Replica
 from stampede.store.schema import DETECTIONS
 from stampede.store.superseded_copies import superseded_copies
+from stampede.store.sweep import unneeded_at_second_site
 from stampede.store.tables import Table
 from tests.support.rows import many
+from tests.support.watched_objects import Failing
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 GRACE = timedelta(minutes=5)
@@ -40,7 +43,7 @@ def merged(site: MemoryObjects) -> MemoryObjects:
 
 def found(first: Objects, second: Objects, later: timedelta = GRACE) -> list[str]:
     one, other = Table(first, DETECTIONS, threads=1), Table(second, DETECTIONS, threads=1)
-    return list(superseded_copies(one, other, START + later, GRACE))
+    return list(superseded_copies(one, other, START + later, GRACE, {}))
 
 
 def damage(site: Objects, key: str, at: int) -> None:
@@ -109,3 +112,44 @@ def test_it_stays_if_only_a_checkpoint_says_that_the_first_site_holds_its_offset
     data[60] ^= 8
     second._objects[bad] = bytes(data), second.head(bad)  # its etag stays, as on a bad disk
     assert found(first, second) == []
+
+
+@pytest.mark.parametrize("given", [0, 1])  # how often, before it is withheld
+def test_a_copy_that_the_store_does_not_give_is_named_and_stops_nothing(given: int) -> None:
+    """A checkpoint knows it, so no listing says that anything is wrong. It may be whole."""
+    first, second = merged(store(0, 1)), store(0, 1)
+    for info in store(2).list(FOLDER):
+        first.put(info.key, store(2).get(info.key))
+    merged(first)  # for the second time: no run there has them as inputs
+    withheld, bad = [info.key for info in second.list(FOLDER)]
+    damage(second, bad, 60)
+    if given:
+        damage(second, withheld, 60)
+    Replica(first, second, 1).catch_up()
+    table = Table(second, DETECTIONS, threads=1)
+    put_checkpoint(second, DETECTIONS, table.listed())
+    asked: list[str] = []
+
+    def refuse(key: str, _: int) -> bool:
+        asked.append(key)
+        return key == withheld and asked.count(withheld) > given
+
+    down = Failing(second, StoreDown, refuse)
+    named: list[str] = []
+    assert list(unneeded_at_second_site(first, down, START + GRACE, GRACE, named.append)) == [bad]
+    assert named == [withheld]
+    down = Failing(second, StoreDown)
+    with pytest.raises(StoreDown):
+        list(unneeded_at_second_site(first, down, START + GRACE, GRACE))
+
+
+def test_a_damaged_run_of_the_first_site_that_a_checkpoint_hides_is_named() -> None:
+    first, second = merged(store(0, 1, 2)), store(1)
+    [bad] = [info.key for info in second.list(FOLDER)]
+    damage(second, bad, 60)
+    [run] = [info.key for info in first.list(FOLDER)]
+    put_checkpoint(first, DETECTIONS, Table(first, DETECTIONS, threads=1).listed())
+    down = Failing(first, StoreDown, lambda key, _: key == run)
+    named: list[str] = []
+    assert list(unneeded_at_second_site(down, second, START + GRACE, GRACE, named.append)) == []
+    assert named == [run]
