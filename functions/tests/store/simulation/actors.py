@@ -1,5 +1,6 @@
 """What the processes around a store do, each with the code that runs in production."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -11,6 +12,8 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.event import Event
+from stampede.functions.orphans import delete_orphans
+from stampede.settings import Settings
 from stampede.store.checkpoint import CHECKPOINTS, number_of, parse_checkpoint, write_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
@@ -60,9 +63,16 @@ class Processes:
 
     def writer(self, actor: Actor) -> None:
         """Stores batches: the pack, then the run; a batch that failed comes again, regrouped."""
+        self._write(actor, self._next_batch)
+
+    def repeater(self, actor: Actor) -> None:
+        """Stores events that came before, in other batches: a sender that got no answer."""
+        self._write(actor, self._old_batch)
+
+    def _write(self, actor: Actor, next_batch: Callable[[], list[int]]) -> None:
         objects = self.connect(actor, self.world.first)
         while True:
-            offsets = self._next_batch()
+            offsets = next_batch()
             try:
                 rows = store_batch(self.world, objects, offsets)
             except StoreDown:
@@ -138,6 +148,16 @@ class Processes:
             except (NotFound, StoreDown):
                 continue
 
+    def orphans(self, actor: Actor) -> None:
+        """Deletes packs that readers do not need, as `scrub` does, with any grace."""
+        objects = self.connect(actor, self.world.first)
+        while True:
+            days = self.chance.choice(self._graces) / timedelta(days=1)
+            with suppress(StoreDown):
+                keys = [info.key for info in objects.list(PACKS)]
+                delete_orphans(Settings(orphan_days=days or 1e-12), objects, keys, math.inf)
+            actor.sleep(self.chance.choice((0, 5, 30)))
+
     def letters(self, actor: Actor) -> None:
         """Keeps dead letters, has some of them stored after all, and purges what is stored."""
         objects = self.connect(actor, self.world.first, reads_back=True)
@@ -206,6 +226,11 @@ class Processes:
             offsets.append(self.chance.randint(1, self._last_offset))
         return sorted(set(offsets))
 
+    def _old_batch(self) -> list[int]:
+        last = self._last_offset or self._take_offset()
+        latest = range(max(1, last - 3), last + 1)
+        return sorted(self.chance.sample(latest, self.chance.randint(1, min(3, len(latest)))))
+
     def _take_offset(self) -> int:
         self._last_offset += 1
         return self._last_offset
@@ -255,7 +280,9 @@ def read_once(world: World, site: Site, objects: Connection | Site, one: Table) 
         try:
             image = stored_image(objects, row)
         except NotFound:
-            raise Violation(f"a row at the {site.name} site points to no pack") from None
+            if site.view().rows.get(row["alert_id"]) == version:
+                raise Violation(f"a row at the {site.name} site points to no pack") from None
+            return  # an orphan, deleted since: readers are given its grace, actors here are not
         if image != world.written[version]:
             raise Violation(f"{version} is another image")
 

@@ -67,6 +67,15 @@ def read_run(key: str, data: bytes) -> RunContent:
 
 
 @lru_cache(maxsize=20_000)
+def read_images(data: bytes) -> frozenset[tuple[int, bytes]]:
+    """Alert id and image of each row of a pack."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    columns = file.read(["alert_id", "fits", "tail"], use_threads=False).to_pydict()
+    files = map(bytes.__add__, columns["fits"], columns["tail"])
+    return frozenset(zip(columns["alert_id"], files, strict=True))
+
+
+@lru_cache(maxsize=20_000)
 def read_letters(data: bytes) -> frozenset[int]:
     """The offsets of the dead letters in an object."""
     file = pq.ParquetFile(pa.BufferReader(data))

@@ -1,7 +1,7 @@
 """Bugs planted on purpose: each is the real code with one thought forgotten."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import NotFound
-from stampede.store import compaction, kept_checkpoints, merge_plan
+from stampede.store import compaction, kept_checkpoints, merge_plan, orphans
 from stampede.store.copy import Copied
 from stampede.store.coverage import Coverage
 from stampede.store.listing import Listing
@@ -22,6 +22,7 @@ from stampede.store.replica import Replica
 from stampede.store.run_stream import RunStream
 from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
+from stampede.store.schema import PackSpec
 from stampede.store.sweep import Sweep
 from stampede.store.table_view import TableView
 from stampede.store.tables import Table
@@ -29,6 +30,7 @@ from tests.store.simulation.campaign import Scenario, run
 from tests.store.simulation.requests import Faults
 
 Bug = Callable[[], AbstractContextManager[Any]]
+ORPHANS = ("writer", "repeater", "repeater", "compactor", "orphans")
 
 
 def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
@@ -166,6 +168,24 @@ def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]
     return patch.object(kept_checkpoints, "write_checkpoint", shifted)
 
 
+def orphans_by_the_rows_that_win_now() -> AbstractContextManager[Any]:
+    """A pack is an orphan if rows point elsewhere, whatever a run says that is written later."""
+    return patch.object(orphans, "_beats", lambda winner, key: winner["pack"] is not None)
+
+
+def orphans_by_their_alerts_alone() -> AbstractContextManager[Any]:
+    """A pack is an orphan if the rows of all its alerts win over its own, whatever they show."""
+
+    def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple, dict[str, Any]]:
+        return {key: row | {"crc32": 0} for key, row in places(rows, spec).items()}
+
+    places = orphans.by_place
+    bug = ExitStack()
+    bug.enter_context(patch.object(orphans, "by_place", by_place))
+    bug.enter_context(patch.object(orphans, "_digests", lambda data, key: {b"any"}))
+    return bug
+
+
 def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:
     """Names of the inputs of those `runs` that have been complete for `grace`."""
     return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))
@@ -198,6 +218,8 @@ PLANTED: dict[Bug, Scenario] = {
     memory_that_knows_one_merge_only: Scenario(),
     checkpoint_in_place_of_a_listing: Scenario(),
     checkpoint_with_the_coverage_of_another_run: Scenario(),
+    orphans_by_the_rows_that_win_now: Scenario(actors=ORPHANS),
+    orphans_by_their_alerts_alone: Scenario(actors=ORPHANS),
 }
 
 

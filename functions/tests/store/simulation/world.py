@@ -11,6 +11,7 @@ from tests.store.simulation.contents import (
     Version,
     View,
     alert_of,
+    read_images,
     read_letters,
     read_run,
     view,
@@ -135,6 +136,8 @@ class World:
             self.events.append(key)  # some notifications are lost
         if key.startswith((RUNS, PACKS)):
             self.check(site)
+        if key.startswith(PACKS) and not new:
+            self.check_images(site, key)
         if key.startswith(LETTERS) and site is self.first:
             self.check_letters()
 
@@ -153,6 +156,12 @@ class World:
                     raise Violation(f"the acknowledged row of alert {alert} is in no live run")
             if missing := self.offsets - seen.offsets:
                 raise Violation(f"coverage forgot the acknowledged offsets {sorted(missing)}")
+
+    def check_images(self, site: Site, gone: str) -> None:
+        """The images of a pack that was deleted are in others, each version of each alert."""
+        kept = (read_images(self.contents[key]) for key in site.keys(PACKS))
+        if lost := read_images(self.contents[gone]).difference(*kept):
+            raise Violation(f"{site.name}: {gone} was deleted, and nothing else holds {lost}")
 
     def check_letters(self) -> None:
         """Every acknowledged dead letter is there, or its alert is stored."""
