@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import structlog
 
-from tests.store.simulation.campaign import Failure, search, shrink
+from tests.store.simulation.campaign import ANYTHING, ORPHANS, Failure, Scenario, search, shrink
 from tests.store.simulation.planted import PLANTED, finds
 
 SHARE = 20_000  # requests that a process makes at a time
@@ -34,7 +34,15 @@ def main() -> int:
     begin, made, share = time.monotonic(), 0, min(SHARE, arguments.steps)
     shares = range(-(-arguments.steps // share))
     with ProcessPoolExecutor(arguments.processes, initializer=_quiet) as pool:
-        parts = [pool.submit(search, arguments.seed + n * APART, share) for n in shares]
+        parts = [
+            pool.submit(
+                search,
+                arguments.seed + n * APART,
+                share,
+                Scenario(actors=ORPHANS) if n % 10 == 9 else ANYTHING,
+            )
+            for n in shares
+        ]
         for part in as_completed(parts):
             steps, failure = part.result()
             made += steps

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.simulation.campaign import run, search
+from tests.store.simulation.campaign import ORPHANS, Scenario, run, search
 from tests.store.simulation.planted import PLANTED, Bug
 
 STEPS = 100_000
@@ -14,6 +14,12 @@ def test_nothing_is_lost_doubled_or_promised_too_early(steps: int) -> None:
     made, failure = search(SEED, steps)
     assert failure is None, str(failure)
     assert made >= steps
+
+
+@pytest.mark.parametrize("steps", [2_000, pytest.param(20_000, marks=pytest.mark.long)])
+def test_a_pack_is_deleted_only_as_an_orphan(steps: int) -> None:
+    _, failure = search(SEED, steps, Scenario(actors=ORPHANS))
+    assert failure is None, str(failure)
 
 
 @pytest.mark.long
