@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stampede.alerts.container import Bytes
+
 
 class Rows:
     """Columns of equal length under the survey's names; some may be missing.
@@ -56,6 +58,21 @@ def tidy(column: pa.Array) -> pa.Array:
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+
+
+def binary(values: Sequence[Sequence[Bytes] | None]) -> pa.Array:
+    """An array of binary values, each given in pieces; None is null.
+
+    Each byte is copied once; `pa.array` copies them again whenever its memory grows. Raises
+    `pyarrow.ArrowInvalid` for 2 GiB or more.
+    """
+    lengths = [0 if pieces is None else sum(map(len, pieces)) for pieces in values]
+    ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
+    data = b"".join(piece for pieces in values if pieces is not None for piece in pieces)
+    known = np.array([pieces is not None for pieces in values], bool)
+    valid = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    buffers = [valid, ends.buffers()[1], pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def explode(lists: pa.ListArray) -> tuple[np.ndarray, Rows]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from stampede.alerts.arrays import table_of
+from stampede.alerts.arrays import binary, table_of
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.alerts.container import Bytes
@@ -137,7 +137,7 @@ def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faul
         "survey": group.survey.NAME,
         "kind": pa.array(kinds * len(good), pa.string()),
         "message_crc32": pa.array(np.repeat(_crc32s(group, good, messages), len(kinds))),
-        "fits": pa.array([files[kind][row] for row in good for kind in kinds], pa.binary()),
+        "fits": binary([files[kind][row] for row in good for kind in kinds]),
     }
     return table_of(CUTOUT, columns, len(rows)), faults
 
@@ -148,9 +148,9 @@ def _crc32s(group: Group, rows: Sequence[int], messages: Sequence[Bytes]) -> np.
     return np.array(found, np.uint32)
 
 
-def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | None]], Faults]:
+def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[tuple[Bytes] | None]], Faults]:
     """By kind, the file of each alert's image, as sent."""
-    files: dict[str, list[bytes | None]] = {}
+    files: dict[str, list[tuple[Bytes] | None]] = {}
     faults: Faults = {}
     messages = group.messages.tolist()
     for kind in KINDS:
@@ -165,8 +165,7 @@ def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[bytes | None]],
                 except TooManyPixels as error:
                     reason = f"is too large: {error}"
                 else:
-                    # Not a view: pyarrow 26 never frees a view that it made an array of.
-                    file, reason = bytes(image), ""
+                    file, reason = (image,), ""
                 if reason:
                     faults[message] = Unusable(f"the {kind} cutout of alert {alert_id} {reason}")
             column.append(file)

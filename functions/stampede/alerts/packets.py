@@ -5,18 +5,21 @@ the images back, and the CRC-32 of the message shows that it is the one that was
 whose images are not in it byte for byte, a compressed container, stays whole.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from isal import isal_zlib
 
+from stampede.alerts.arrays import binary
 from stampede.alerts.columns import KINDS, cut_columns
 from stampede.alerts.container import Bytes
 from stampede.alerts.groups import Group
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
+ORDER = ("night", "object_id", "mjd", "alert_id", "survey")  # of packets in packs
 
 
 class Cut(NamedTuple):
@@ -27,8 +30,8 @@ class Cut(NamedTuple):
     length: int
 
 
-def cut(message: Bytes, images: Mapping[str, Bytes | None]) -> tuple[bytes, list[Cut]]:
-    """A message without those of `images` that it holds, and where they stood, in order.
+def cut(message: Bytes, images: Mapping[str, Bytes | None]) -> tuple[list[Bytes], list[Cut]]:
+    """The pieces of a message between those of `images` that it holds, and where these stood.
 
     `images` are by kind; those that are views of `message` need no search.
     """
@@ -48,64 +51,68 @@ def cut(message: Bytes, images: Mapping[str, Bytes | None]) -> tuple[bytes, list
         cuts.append(Cut(kind, begin - removed, length))
         end, removed = begin + length, removed + length
     pieces.append(message[end:])
-    return b"".join(pieces), cuts
+    return pieces, cuts
 
 
-def joined(packet: Bytes, cuts: Iterable[Cut], image: Callable[[Cut], Bytes]) -> bytes:
-    """A packet with `image` of each cut where it stood."""
+def joined(packet: Bytes, cuts: Iterable[Cut], image: Callable[[Cut], Iterable[Bytes]]) -> bytes:
+    """A packet with the image of each cut where it stood; `image` gives its pieces."""
     pieces: list[Bytes] = []
     end = 0
     for each in sorted(cuts, key=lambda cut: cut.position):
-        pieces += packet[end : each.position], image(each)
+        pieces += packet[end : each.position], *image(each)
         end = each.position
     pieces.append(packet[end:])
     return b"".join(pieces)
 
 
 def packet_rows(groups: Iterable[Group], messages: Sequence[Bytes]) -> pa.Table:
-    """The packets of decoded alerts, at least one, in the order of their messages.
+    """The packets of decoded alerts, at least one, by night and in the order of a pack.
 
-    Columns: `number` (that of the message), alert_id, survey, object_id, mjd, packet, crc32, and
-    for each kind of cutout those of `columns.cut_columns`.
+    Columns: `number` (that of the message), survey, alert_id, object_id, mjd, night, packet, crc32,
+    and for each kind of cutout those of `columns.cut_columns`.
     """
-    tables = []
+    heads: list[pa.Table] = []
+    images: list[dict[str, Bytes]] = []
     for group in groups:
-        columns: dict[str, list] = {name: [] for name in ("packet", "crc32")}
-        columns |= {name: [] for kind in KINDS for name in cut_columns(kind)}
-        magic = group.survey.IMAGE_MAGIC
-        for row, number in enumerate(group.messages.tolist()):
-            # What begins in another way is stored in another form than it was sent.
-            images = {
-                kind: image
-                for kind in KINDS
-                if (image := group.images[kind][row]) is not None
-                and bytes(image[: len(magic)]) == magic
-            }
-            packet, cuts = cut(messages[number], images)
-            columns["packet"].append(packet)
-            columns["crc32"].append(isal_zlib.crc32(messages[number]))
-            places = {each.kind: each for each in cuts}
-            for kind in KINDS:
-                place = places.get(kind)
-                at, length = cut_columns(kind)
-                columns[at].append(place and place.position)
-                columns[length].append(place and place.length)
-        types = {"packet": pa.binary(), "crc32": pa.uint32()}
-        tables.append(
-            pa.table(
-                {
-                    "number": pa.array(group.messages),
-                    "survey": pa.repeat(group.survey.NAME, len(group.messages)),
-                    **{name: group.heads[name] for name in HEADS},
-                    **{
-                        name: pa.array(values, types.get(name, pa.int32()))
-                        for name, values in columns.items()
-                    },
-                }
-            )
-        )
-    rows = pa.concat_tables(tables)
-    return rows if len(tables) == 1 else rows.sort_by("number")
+        given = {name: group.heads[name] for name in HEADS}
+        survey = pa.repeat(group.survey.NAME, len(group.messages))
+        night = pc.floor(given["mjd"])
+        number = pa.array(group.messages)
+        heads.append(pa.table({"number": number, "survey": survey, "night": night, **given}))
+        images += _images(group)
+    rows = pa.concat_tables(heads)
+    order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
+    rows = rows.take(order)
+
+    packets, checksums = [], []
+    places: dict[str, list[int | None]] = {name: [] for kind in KINDS for name in cut_columns(kind)}
+    for number, row in zip(rows["number"].to_pylist(), order.to_pylist(), strict=True):
+        kept, cuts = cut(messages[number], images[row])
+        packets.append(kept)
+        checksums.append(isal_zlib.crc32(messages[number]))
+        found = {each.kind: each for each in cuts}
+        for kind in KINDS:
+            place = found.get(kind)
+            at, length = cut_columns(kind)
+            places[at].append(place and place.position)
+            places[length].append(place and place.length)
+    rows = rows.append_column("packet", binary(packets))
+    rows = rows.append_column("crc32", pa.array(checksums, pa.uint32()))
+    for name, values in places.items():
+        rows = rows.append_column(name, pa.array(values, pa.int32()))
+    return rows
+
+
+def _images(group: Group) -> Iterator[dict[str, Bytes]]:
+    """By kind, the images of each alert in the form in which it was sent."""
+    magic = group.survey.IMAGE_MAGIC  # what begins in another way is stored in another form
+    for row in range(len(group.messages)):
+        images = {kind: group.images[kind][row] for kind in KINDS}
+        yield {
+            kind: image
+            for kind, image in images.items()
+            if image is not None and bytes(image[: len(magic)]) == magic
+        }
 
 
 def _place(message: Bytes, image: Bytes) -> int:

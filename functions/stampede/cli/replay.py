@@ -14,7 +14,8 @@ from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
-    from stampede.functions.replay import Night, Replayed
+    from stampede.functions.replay import Night
+    from stampede.functions.replayed import Replayed
 
 SHOWN = 10  # alerts that could not be sent, of which the reason is printed
 
@@ -108,7 +109,7 @@ def describe(alerts: Night, night: int) -> None:
 
 def whole(alerts: Night, refused: Counter[str]) -> Iterator[Replayed]:
     """The alerts that can be sent; counts others as "alerts", or "packs", and prints the first."""
-    from stampede.functions.replay import Unsendable
+    from stampede.functions.replayed import Unsendable
 
     for alert in alerts:
         if not isinstance(alert, Unsendable):

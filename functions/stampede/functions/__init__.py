@@ -13,6 +13,7 @@ __all__ = [
     "reconcile",
     "replay",
     "replay_plan",
+    "replayed",
     "replicate",
     "restore",
     "scrub",

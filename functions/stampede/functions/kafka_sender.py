@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from stampede.errors import SetupError
 from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
-from stampede.functions.replay import Replayed
+from stampede.functions.replayed import Replayed
 
 NEW_TOPIC_SECONDS = 10.0  # until brokers that make topics have made one
 OPTIONS = {

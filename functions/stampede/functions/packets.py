@@ -1,9 +1,10 @@
 """Stores the packets of a batch, before `lightcurves` stores its points."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stampede.alerts.groups import Group
 from stampede.alerts.packets import packet_rows
@@ -23,10 +24,11 @@ def store_packets(table: Table, batch: Batch, groups: Sequence[Group]) -> int:
     if not groups:
         return 0
     rows = _with_envelopes(packet_rows(groups, batch.messages), batch)
-    nights = pc.floor(rows["mjd"])
+    nights = rows["night"].to_numpy()
+    begins = [0, *(np.flatnonzero(nights[1:] != nights[:-1]) + 1).tolist(), len(nights)]
     stored, locations, coverages = 0, [], []
-    for night in nights.unique():
-        of_night = rows.filter(pc.equal(nights, night))
+    for begin, end in pairwise(begins):
+        of_night = rows.slice(begin, end - begin)
         numbers = of_night["number"].to_pylist()
         coverage = coverage_of_positions(batch.positions[number] for number in numbers)
         pack = write_packets(of_night, coverage)

@@ -7,6 +7,8 @@ and the cards that describe its first image). In later files of that layout the 
 an HDU begins there. 1,500 files of 60 KB take 4 µs of CPU each.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +19,6 @@ MOST_LAYOUTS = 4096
 _FIRST, _NEXT = b"SIMPLE", b"XTENSION="
 _AXES = 2 * CARD  # offset of NAXIS, always the third card
 _COUNT = _AXES + 29  # offset of its value's last digit
-_INLINE = 12  # bytes that Arrow keeps in the view itself
 
 
 class Layouts:
@@ -45,7 +46,7 @@ class Layouts:
 _LAYOUTS = Layouts()
 
 
-def split(files: pa.Array) -> tuple[pa.Array, pa.Array]:
+def split(files: pa.Array) -> tuple[list[memoryview | None], list[memoryview | None]]:
     """The bytes of each FITS file before its last HDU, and those from there to the end.
 
     Nothing is copied: the results are views of the buffer of `files`.
@@ -57,10 +58,9 @@ def split(files: pa.Array) -> tuple[pa.Array, pa.Array]:
 
     Returns
     -------
-    tuple[pa.Array, pa.Array]
-        Heads and tails, both of type binary_view and shape (n,). ``head + tail == file`` for every
-        file; both are null where the file is. A tail is empty if the file has only one HDU, is
-        gzipped, or is not FITS.
+    tuple[list, list]
+        Heads and tails, of length n. ``head + tail == file`` for every file; both are None where
+        the file is null. A tail is empty if the file has only one HDU, is gzipped, or is not FITS.
 
     Raises
     ------
@@ -69,42 +69,20 @@ def split(files: pa.Array) -> tuple[pa.Array, pa.Array]:
     """
     if files.type != pa.binary():
         raise TypeError(f"the FITS files to split are of type {files.type}, not binary")
+    heads: list[memoryview | None] = []
+    tails: list[memoryview | None] = []
+    if not len(files):
+        return heads, tails
     _, bounds, values = files.buffers()
-    values = values or pa.py_buffer(b"")
-    if not len(files) or not values.size:
-        return files.cast(pa.binary_view()), files.cast(pa.binary_view())
-    bounds = np.frombuffer(bounds, np.int32)[files.offset : files.offset + len(files) + 1]
-    starts, stops = bounds[:-1], bounds[1:]
-    data = memoryview(values)
-    ends = zip(starts.tolist(), stops.tolist(), strict=True)
-    cuts = starts + np.array([_LAYOUTS.cut(data[start:stop]) for start, stop in ends], np.int32)
-    valid = None
-    if files.null_count:
-        bits = files.is_valid().to_numpy(zero_copy_only=False)
-        valid = pa.py_buffer(np.packbits(bits, bitorder="little"))
-    return _views(values, starts, cuts, valid), _views(values, cuts, stops, valid)
-
-
-def _views(
-    values: pa.Buffer, starts: np.ndarray, stops: np.ndarray, valid: pa.Buffer | None
-) -> pa.Array:
-    """A binary_view array of these ranges of a buffer.
-
-    The format of a view is in Arrow's columnar format, "Variable-size Binary View Layout": four
-    int32, which are length, first four bytes, number of the buffer, offset in it.
-    """
-    views = np.zeros((len(starts), 4), "<i4")
-    views[:, 0] = lengths = stops - starts
-    short = lengths <= _INLINE
-    views[:, 3] = np.where(short, 0, starts)
-    octets = np.frombuffer(values, np.uint8)
-    long = np.flatnonzero(~short)
-    views.view(np.uint8)[long, 4:8] = octets[starts[long, None] + np.arange(4)]
-    for row in np.flatnonzero(short & (lengths > 0)):
-        views.view(np.uint8)[row, 4 : 4 + lengths[row]] = octets[starts[row] : stops[row]]
-    return pa.Array.from_buffers(
-        pa.binary_view(), len(starts), [valid, pa.py_buffer(views), values]
-    )
+    data = memoryview(values or b"").cast("B")
+    ends = np.frombuffer(bounds, np.int32)[files.offset : files.offset + len(files) + 1].tolist()
+    sent = files.is_valid().to_pylist()
+    for (start, stop), there in zip(pairwise(ends), sent, strict=True):
+        file = data[start:stop]
+        cut = _LAYOUTS.cut(file)
+        heads.append(file[:cut] if there else None)
+        tails.append(file[cut:] if there else None)
+    return heads, tails
 
 
 def last_hdu(file: bytes) -> int | None:

@@ -7,6 +7,7 @@ the CRC-32 of its location row.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -47,6 +48,8 @@ class Absent(StrEnum):
 
 
 Location: TypeAlias = CutoutLocation | ThumbnailLocation
+Parts: TypeAlias = tuple[memoryview, bytes]
+"""A file in two parts: up to its tail, and its tail."""
 
 
 class Images:
@@ -98,17 +101,16 @@ class Images:
         One request reads adjacent pages, or tails. Cutouts that the survey did not send are left
         out. Raises `StoreDown`.
         """
-        by_pack: dict[str, list[CutoutLocation]] = defaultdict(list)
-        for location in locations:
-            if location.pack is not None:
-                by_pack[location.pack].append(location)
-        for pack, of_pack in sorted(by_pack.items()):
+        for pack, of_pack in _by_pack(locations):
             read: set[CutoutLocation] = set()
             try:
                 # One page is unpacked at a time: what it unpacks to is bounded, the sum is not.
-                for location, file in self._of_pack(pack, of_pack):
+                for location, parts in self._of_pack(pack, of_pack):
                     read.add(location)
-                    yield location, file
+                    try:
+                        yield location, _verified(location, b"".join(parts))
+                    except ValueError:
+                        yield location, self._again(location)
                 continue
             except Gone:
                 reason = Absent.GONE
@@ -116,10 +118,21 @@ class Images:
                 reason = Absent.DAMAGED
             yield from ((location, reason) for location in of_pack if location not in read)
 
+    def unverified(
+        self, locations: Sequence[CutoutLocation]
+    ) -> Iterator[tuple[CutoutLocation, Parts]]:
+        """The files of cutouts as `many` gives them, for a caller that has a checksum of its own.
+
+        Those that are not there are left out. Raises `StoreDown`.
+        """
+        for pack, of_pack in _by_pack(locations):
+            with suppress(Gone, DamagedImage):
+                yield from self._of_pack(pack, of_pack)
+
     def _of_pack(
         self, pack: str, locations: list[CutoutLocation]
-    ) -> Iterator[tuple[CutoutLocation, bytes | Absent]]:
-        """The files of cutouts in a pack. Raises `Gone`, `DamagedImage` if it is not there."""
+    ) -> Iterator[tuple[CutoutLocation, Parts]]:
+        """The cutouts in a pack, not verified. Raises `Gone`, `DamagedImage` if it is not there."""
         tails = self._many_tails(pack, (one.tail for one in locations if one.tail))
         by_page: dict[Range, list[CutoutLocation]] = defaultdict(list)
         for location in locations:
@@ -132,10 +145,7 @@ class Images:
                     content = b""
                 for location in by_page[page]:
                     tail = tails.get(location.tail, b"") if location.tail else b""
-                    try:
-                        yield location, _verified(location, _joined(location, content, tail))
-                    except ValueError:
-                        yield location, self._again(location)
+                    yield location, _parts(location, content, tail)
 
     def _pieces(self, pack: str, group: list[Range]) -> Iterator[tuple[Range, memoryview]]:
         """The bytes of ranges of a pack, read by one request."""
@@ -168,7 +178,7 @@ class Images:
             known = self._tails.get((pack, location.tail)) if cached else None
             tail = known or self._keep(pack, location.tail, self._get(pack, *location.tail))
         page = self._get(pack, *location.page)
-        return _joined(location, decompress(page, MOST_PAGE), tail)
+        return b"".join(_parts(location, decompress(page, MOST_PAGE), tail))
 
     def _keep(self, pack: str, place: Range, data: bytes | memoryview) -> bytes:
         """The tail in these bytes, put into the cache. Raises `ValueError` if it is damaged."""
@@ -202,10 +212,19 @@ class Images:
             raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
 
 
-def _joined(location: CutoutLocation, page: bytes, tail: bytes) -> bytes:
-    """The file of a cutout from its page, decompressed, and its tail."""
-    stop = location.start + max(0, location.length - len(tail))
-    return page[location.start : stop] + tail  # a page is copied once, and no empty tail
+def _by_pack(locations: Iterable[CutoutLocation]) -> list[tuple[str, list[CutoutLocation]]]:
+    """The cutouts that the survey sent, by pack."""
+    by_pack: dict[str, list[CutoutLocation]] = defaultdict(list)
+    for location in locations:
+        if location.pack is not None:
+            by_pack[location.pack].append(location)
+    return sorted(by_pack.items())
+
+
+def _parts(location: CutoutLocation, page: bytes, tail: bytes) -> Parts:
+    """A cutout out of its page, decompressed, and its tail."""
+    end = location.start + max(0, location.length - len(tail))
+    return memoryview(page)[location.start : end], tail
 
 
 def _verified(location: Location, data: bytes) -> bytes:

@@ -91,10 +91,10 @@ class Packets:
         """
         by_kind = of_message(cutouts, packet.crc32)
 
-        def image(cut: Cut) -> bytes:
+        def image(cut: Cut) -> list[bytes]:
             if cut.kind not in by_kind:
                 raise NoPacket(f"the cutouts of alert {packet.alert_id} are not stored yet")
-            return self._images.fits(by_kind[cut.kind])
+            return [self._images.fits(by_kind[cut.kind])]
 
         message = joined(self._packet(packet), packet.cuts, image)
         if isal_zlib.crc32(message) != packet.crc32:
@@ -107,7 +107,7 @@ class Packets:
 
     def without_images(self, packet: PacketLocation) -> bytes:
         """The message with zeros in place of its images. Raises as `message`."""
-        return joined(self._packet(packet), packet.cuts, lambda cut: bytes(cut.length))
+        return joined(self._packet(packet), packet.cuts, lambda cut: [bytes(cut.length)])
 
     def _packet(self, packet: PacketLocation) -> memoryview:
         fault = ""

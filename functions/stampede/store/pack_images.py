@@ -54,25 +54,25 @@ class Cutouts(NamedTuple):
         How many rows each page has.
     """
 
-    heads: list[pa.Buffer | None]
-    tails: list[pa.Buffer]
+    heads: list[memoryview | None]
+    tails: list[memoryview]
     numbers: pa.Array
     pages: list[int]
 
 
 def cut(files: pa.Array, alerts: np.ndarray) -> Cutouts:
     """Cut files; `alerts` has a number for each row, equal in the rows of one alert."""
-    heads, tails = (_buffers(part) for part in split(files))
+    heads, tails = split(files)
     known: dict[tuple[int, int], int] = {}
-    distinct: list[pa.Buffer] = []
+    distinct: list[memoryview] = []
     numbers: list[int | None] = []
     for tail in tails:
         if tail is None:
             numbers.append(None)
             continue
-        name = tail.size, isal_zlib.crc32(tail)
+        name = len(tail), isal_zlib.crc32(tail)
         number = known.get(name)
-        if number is None or not distinct[number].equals(tail):
+        if number is None or not _equal(distinct[number], tail):
             number = known[name] = len(distinct)
             distinct.append(tail)
         numbers.append(number)
@@ -87,10 +87,11 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
     pages = []
     for heads in _by_page(cutouts.heads, cutouts.pages):
         sent = [head for head in heads if head is not None]
-        body = b"".join((levels([head is not None for head in heads], _FITS), *plain(sent)))
-        gzipped = all(bytes(memoryview(head)[: len(_GZIP)]) == _GZIP for head in sent)
-        frame = zstd.stored(body) if gzipped else zstd.compress(body)
-        pages.append(Page(DATA_PAGE, frame, len(body), len(heads)))
+        body = [levels([head is not None for head in heads], _FITS), *plain(sent)]
+        size = sum(map(len, body))
+        gzipped = all(bytes(head[: len(_GZIP)]) == _GZIP for head in sent)
+        frame = zstd.stored(body) if gzipped else zstd.compress(b"".join(body))
+        pages.append(Page(DATA_PAGE, frame, size, len(heads)))
     # An entry is a frame, so that it can be read alone.
     entries = [b"".join(plain([tail])) for tail in cutouts.tails]
     frames = b"".join(map(zstd.compress, entries)) or zstd.compress(b"")
@@ -122,19 +123,19 @@ def cutout_places(
                 continue
             tail = cutouts.tails[number]
             crc32 = isal_zlib.crc32(tail, isal_zlib.crc32(head))
-            where = tails[number] if tail.size else (None, None)
-            rows.append((*page, start, head.size + tail.size, *where, crc32))
+            where = tails[number] if len(tail) else (None, None)
+            rows.append((*page, start, len(head) + len(tail), *where, crc32))
     names = "page_offset", "page_length", "start", "length", "tail_offset", "tail_length", "crc32"
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     return {name: pa.array(list(column)) for name, column in zip(names, columns, strict=True)}
 
 
-def _starts(heads: Sequence[pa.Buffer | None]) -> Iterator[int]:
+def _starts(heads: Sequence[memoryview | None]) -> Iterator[int]:
     """Where each head begins in its page, decompressed; of a null where the next one does."""
     at = len(levels([head is not None for head in heads], _FITS)) + _PREFIX
     for head in heads:
         yield at
-        at += head.size + _PREFIX if head is not None else 0
+        at += len(head) + _PREFIX if head is not None else 0
 
 
 def tail_frames(body: memoryview, offset: int) -> list[Range]:
@@ -159,7 +160,7 @@ def stored_cutouts(
     Damaged, ValueError, IndexError
         The bytes are not those of a pack.
     """
-    heads = _buffers(rows["fits"])
+    heads = _views(rows["fits"])
     tail = rows["tail"].combine_chunks()
     tail = tail.chunk(0) if isinstance(tail, pa.ChunkedArray) else tail
     pages, sizes = [], []
@@ -167,13 +168,12 @@ def stored_cutouts(
         if kind == DATA_PAGE:
             pages.append(body)
             sizes.append(values)
-    cutouts = Cutouts(heads, _buffers(tail.dictionary), tail.indices, sizes)
+    entries = [view for view in _views(tail.dictionary) if view is not None]
+    cutouts = Cutouts(heads, entries, tail.indices, sizes)
     for page, some in zip(pages, _by_page(heads, sizes), strict=True):
         content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
         for head, start in zip(some, _starts(some), strict=True):
-            if head is not None and content[start : start + head.size] != memoryview(head).cast(
-                "B"
-            ):
+            if head is not None and not _equal(content[start : start + len(head)], head):
                 raise Damaged("an image does not lie where the format says")
     tails = [
         frame
@@ -186,7 +186,7 @@ def stored_cutouts(
 
 def image_column(images: pa.Array) -> Column:
     """A column of images, one after the other in one page that is not compressed."""
-    body = b"".join(plain(_buffers(images)))
+    body = b"".join(plain(_views(images)))
     return Column(_PNG, [Page(DATA_PAGE, body, len(body), len(images))], compressed=False)
 
 
@@ -223,14 +223,20 @@ def _pages(file: pq.FileMetaData, name: str, data: memoryview) -> Iterator[tuple
 
 
 def _by_page(
-    heads: Sequence[pa.Buffer | None], pages: Sequence[int]
-) -> Iterator[Sequence[pa.Buffer | None]]:
+    heads: Sequence[memoryview | None], pages: Sequence[int]
+) -> Iterator[Sequence[memoryview | None]]:
     at = 0
     for rows in pages:
         yield heads[at : at + rows]
         at += rows
 
 
-def _buffers(values: pa.Array | pa.ChunkedArray) -> list[pa.Buffer | None]:
+def _views(values: pa.Array | pa.ChunkedArray) -> list[memoryview | None]:
     """The bytes of binary values, not copied; None for a null."""
-    return [value.as_buffer() for value in values]
+    buffers = (value.as_buffer() for value in values)
+    return [None if buffer is None else memoryview(buffer).cast("B") for buffer in buffers]
+
+
+def _equal(one: memoryview, other: memoryview) -> bool:
+    """Whether bytes are equal. Python compares memoryviews byte by byte: a hundred times slower."""
+    return bool(pa.py_buffer(one).equals(pa.py_buffer(other)))

@@ -8,6 +8,7 @@ https://parquet.apache.org/docs/file-format/ describes pages and footer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,14 +16,13 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.store import zstd
-from stampede.store.thrift import Value, binary, i32, i64, items, struct, varint
+from stampede.store.thrift import Value, binary, boolean, i8, i32, i64, items, struct, varint
 
 MAGIC = b"PAR1"
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 _PLAIN, _RLE, _DICTIONARY = 0, 3, 8
 _NONE, _ZSTD = 0, 6
 _INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 1, 2, 5, 6
-_UINT_32 = 13  # the converted type of an unsigned INT32
 _REQUIRED, _OPTIONAL = 0, 1
 _CREATED_BY = "stampede version 1.0.0"
 
@@ -79,8 +79,10 @@ def plain(values: Iterable[Bytes]) -> list[Bytes]:
 
 
 def numbers(field: pa.Field, array: pa.Array) -> Column:
-    """A column of uint32, int64 or double, in one page."""
+    """A column of numbers or timestamps, in one page."""
     valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
     known = array.drop_null().to_numpy()
     body = levels(valid, field) + known.tobytes()
     least = greatest = None
@@ -141,11 +143,7 @@ def write(columns: Sequence[Column], rows: int, metadata: Mapping[str, str]) -> 
 
 
 def _page_header(page: Page) -> bytes:
-    if page.kind == DICTIONARY_PAGE:
-        number, described = 7, struct({1: i32(page.values), 2: i32(_PLAIN)})
-    else:
-        encodings = {2: i32(page.encoding), 3: i32(_RLE), 4: i32(_RLE)}
-        number, described = 5, struct({1: i32(page.values), **encodings})
+    number, described = _described(page.kind, page.values, page.encoding)
     crc = isal_zlib.crc32(page.body)
     return struct(
         {
@@ -156,6 +154,14 @@ def _page_header(page: Page) -> bytes:
             number: described,
         }
     ).data
+
+
+@lru_cache
+def _described(kind: int, values: int, encoding: int) -> tuple[int, Value]:
+    """The part of a page's header that most pages of a column share, and its number."""
+    if kind == DICTIONARY_PAGE:
+        return 7, struct({1: i32(values), 2: i32(_PLAIN)})
+    return 5, struct({1: i32(values), 2: i32(encoding), 3: i32(_RLE), 4: i32(_RLE)})
 
 
 def _chunk(column: Column, rows: int, size: int, stored: int, offsets: Mapping[int, int]) -> Value:
@@ -210,16 +216,20 @@ def _element(field: pa.Field) -> Value:
         3: i32(_OPTIONAL if field.nullable else _REQUIRED),
         4: binary(field.name),
     }
+    # What the numbers or bytes mean, by both of its names.
     if pa.types.is_string(field.type):
-        fields |= {6: i32(0), 10: struct({1: struct({})})}  # UTF-8, by both of its names
-    if pa.types.is_uint32(field.type):
-        fields |= {6: i32(_UINT_32)}
+        fields |= {6: i32(0), 10: struct({1: struct({})})}
+    elif field.type == pa.uint32():
+        fields |= {6: i32(13), 10: struct({10: struct({1: i8(32), 2: boolean(False)})})}
+    elif field.type == pa.timestamp("ms", "UTC"):
+        milliseconds = struct({1: struct({})})
+        fields |= {6: i32(9), 10: struct({8: struct({1: boolean(True), 2: milliseconds})})}
     return struct(fields)
 
 
 def _kind(field: pa.Field) -> int:
-    if pa.types.is_uint32(field.type):
-        return _INT32
-    if pa.types.is_int64(field.type):
-        return _INT64
-    return _DOUBLE if pa.types.is_float64(field.type) else _BYTE_ARRAY
+    if pa.types.is_floating(field.type):
+        return _DOUBLE
+    if pa.types.is_primitive(field.type):
+        return _INT32 if field.type.bit_width == 32 else _INT64
+    return _BYTE_ARRAY

@@ -6,8 +6,9 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-_I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 _TRUE, _FALSE = 1, 2
+_I8, _I32, _I64, _BINARY, _LIST, _STRUCT = 3, 5, 6, 8, 9, 12
+_BYTES = [bytes([number]) for number in range(256)]
 _DEEPEST = 8  # structures within structures; Parquet's footer has 6
 
 
@@ -20,8 +21,24 @@ class Value(NamedTuple):
 
 def varint(number: int) -> bytes:
     """A number that is not negative, seven bits a byte."""
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+    if number < 0x80:
+        return _BYTES[number]
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def boolean(value: bool) -> Value:
+    """A boolean as a field of a structure: its type is its value."""
+    return Value(_TRUE if value else _FALSE, b"")
+
+
+def i8(number: int) -> Value:
+    """A number of 8 bits."""
+    return Value(_I8, number.to_bytes(1, signed=True))
 
 
 def i32(number: int) -> Value:
@@ -52,7 +69,8 @@ def struct(fields: Mapping[int, Value]) -> Value:
     """A structure: its fields by number, ascending."""
     data, last = bytearray(), 0
     for number, value in fields.items():
-        data += bytes([(number - last) << 4 | value.kind]) + value.data
+        data.append((number - last) << 4 | value.kind)
+        data += value.data
         last = number
     return Value(_STRUCT, bytes(data) + b"\0")
 

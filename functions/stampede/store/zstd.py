@@ -4,7 +4,7 @@ RFC 8878 describes the format. A decompressor takes frames one after the other f
 of a Parquet file may consist of several, and each can be read alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,10 +30,14 @@ def compress(data: bytes | pa.Buffer) -> bytes:
     return _CODEC.compress(data, asbytes=True)
 
 
-def stored(data: bytes) -> bytes:
-    """One frame of `data` as it is, for data that is compressed already."""
-    parts = [_MAGIC, b"\xa0", len(data).to_bytes(4, "little")]  # 4 bytes of size, no window
-    for start in range(0, len(data) or 1, _RAW_BLOCK):
+def stored(pieces: Sequence[bytes | memoryview]) -> bytes:
+    """One frame of these pieces as they are, for data that is compressed already."""
+    size = sum(map(len, pieces))
+    parts: list[bytes | memoryview] = [_MAGIC, b"\xa0", size.to_bytes(4, "little")]  # no window
+    if size <= _RAW_BLOCK:
+        return b"".join((*parts, (size << 3 | 1).to_bytes(3, "little"), *pieces))
+    data = memoryview(b"".join(pieces))
+    for start in range(0, size, _RAW_BLOCK):
         block = data[start : start + _RAW_BLOCK]
         last = start + _RAW_BLOCK >= len(data)
         parts += (len(block) << 3 | last).to_bytes(3, "little"), block

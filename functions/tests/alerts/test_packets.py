@@ -3,9 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.alerts.packets import LEAST, cut, joined
+from stampede.alerts import packets
+from stampede.alerts.packets import LEAST, Cut, joined
 
 IMAGES = {kind: bytes([number]) * (LEAST + number) for number, kind in enumerate("abc", 65)}
+
+
+def cut(message, images) -> tuple[bytes, list[Cut]]:
+    """The packet of a message, and what was cut out."""
+    kept, cuts = packets.cut(message, images)
+    return b"".join(kept), cuts
+
 
 pieces = st.lists(st.one_of(st.binary(max_size=30), st.sampled_from(sorted(IMAGES))), max_size=8)
 
@@ -23,7 +31,9 @@ def test_a_message_comes_back(parts: list, as_view: bool) -> None:
     packet, cuts = cut(message, images | {"none": None, "elsewhere": b"x" * 600})
     assert {each.kind for each in cuts} == set(images)
     assert len(packet) == len(message) - sum(map(len, images.values()))
-    assert joined(packet, cuts, lambda each: IMAGES[each.kind]) == message
+    assert joined(packet, cuts, lambda each: [IMAGES[each.kind]]) == message
+    halves = {kind: (image[:100], image[100:]) for kind, image in IMAGES.items()}
+    assert joined(packet, cuts, lambda each: halves[each.kind]) == message
 
 
 def test_a_short_image_stays_and_equal_images_are_cut_once() -> None:

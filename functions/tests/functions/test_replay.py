@@ -22,7 +22,8 @@ from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves, packets
 from stampede.functions.kafka_sender import send
-from stampede.functions.replay import Night, Replayed, Unsendable
+from stampede.functions.replay import Night
+from stampede.functions.replayed import Replayed, Unsendable
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from tests.support import made_alerts

@@ -1,0 +1,121 @@
+"""Alerts that `replay` sends: each a message put together from its packet and its images."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from stampede.alerts.container import Bytes
+from stampede.alerts.packets import Cut, joined
+from stampede.read.images import Absent, Parts
+from stampede.read.lookup import Lookup
+from stampede.read.packets import cuts_of
+
+T = TypeVar("T")
+Images: TypeAlias = Mapping[tuple[int, str, str, int | None], Parts]
+
+WHY = {
+    Absent.GONE: "its retention is over",
+    Absent.DAMAGED: "it is damaged",
+    Absent.NOT_SENT: "it is not stored",
+}
+
+
+class Replayed(NamedTuple):
+    """One alert to send.
+
+    Attributes
+    ----------
+    milliseconds
+        Timestamp of the Kafka record that it came in, since 1970-01-01 UTC; None if it had none.
+    headers
+        Those of that record, as its event brought them.
+    """
+
+    message: bytes
+    key: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+    milliseconds: int | None
+
+
+class Unsendable(NamedTuple):
+    """An alert that is not whole any more, and why.
+
+    Attributes
+    ----------
+    alert_id
+        None for a whole pack of which nobody knows the alerts.
+    """
+
+    alert_id: int | None
+    why: str
+
+
+class PackRead(NamedTuple):
+    """What was read for the alerts of a pack.
+
+    Attributes
+    ----------
+    alerts
+        In the order to send them: the row of `columns.PACKET` without the packet, `time` as
+        milliseconds, and the packet.
+    images
+        As `Lookup.parts_of` returns them: not verified, as the message has a checksum.
+    """
+
+    alerts: Sequence[tuple[dict[str, Any], pa.Buffer]]
+    images: Images
+
+
+class _Missing(Exception):
+    """An image of an alert is not there; the message says why."""
+
+
+def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
+    """The alerts of a pack. Raises `StoreDown`.
+
+    A message is made when it is asked for, so that whoever copies it finds it in the CPU's cache.
+    """
+    for row, packet in read.alerts:
+        try:
+            message = _message(row, memoryview(packet), read.images, lookup)
+        except _Missing as error:
+            yield Unsendable(row["alert_id"], str(error))
+            continue
+        headers = json.loads(row["headers"] or "{}")
+        yield Replayed(
+            message,
+            None if row["key"] is None else row["key"].encode(),
+            [(name, value.encode()) for name, value in headers.items()],
+            row["time"],
+        )
+
+
+def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup) -> bytes:
+    """The message in a row, as it was sent. Raises `_Missing` if it is not whole, `StoreDown`."""
+    cuts = cuts_of(row)
+
+    def of_kind(images: Mapping[tuple[int, str, str, int | None], T], kind: str) -> T | None:
+        names = row["alert_id"], row["survey"], kind
+        return images.get((*names, row["crc32"])) or images.get((*names, None))
+
+    found = {cut.kind: of_kind(images, cut.kind) for cut in cuts}
+    if None not in found.values():
+        message = joined(packet, cuts, lambda cut: found[cut.kind] or ())
+        if isal_zlib.crc32(message) == row["crc32"]:
+            return message
+    # Something is damaged or missing: read each image alone, which verifies it.
+    files = lookup.images_of([row["alert_id"]] if cuts else [])
+
+    def image(cut: Cut) -> list[bytes]:
+        file = of_kind(files, cut.kind) or Absent.NOT_SENT
+        if isinstance(file, Absent):
+            raise _Missing(f"its {cut.kind} cutout: {WHY[file]}")
+        return [file]
+
+    message = joined(packet, cuts, image)
+    if isal_zlib.crc32(message) != row["crc32"]:
+        raise _Missing("with its images it does not have its CRC-32")
+    return message
