@@ -24,6 +24,9 @@ BENCHMARKS = {
     ),
     "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
     "packets": Benchmark("packets", "CPU time and bytes that packets add to `lightcurves`"),
+    "replay": Benchmark(
+        "replay", "a night sent to Kafka again, beside a bare producer of the same messages"
+    ),
     "checksums": Benchmark("checksums", "CPU time with checksums and without, in turn"),
     "replicate": Benchmark(
         "replicate", "MB/s to a second site at 0, 110 and 150 ms, HTTP and HTTPS, push and pull"

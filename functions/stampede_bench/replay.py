@@ -1,0 +1,124 @@
+"""A night sent again, as `stampede replay` sends it, beside a bare producer of the same messages.
+
+Both send to a new topic of the same Kafka with the same options, in turn. The bare producer has the
+messages in memory, so it is the limit of Kafka and of its client on this machine.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from stampede.events.event import Position
+from stampede.events.worker import Batch
+from stampede.functions import cutouts, lightcurves
+from stampede.functions.kafka_sender import OPTIONS, send
+from stampede.functions.replay import Night
+from stampede.functions.replayed import Replayed
+from stampede.settings import Settings
+from stampede.store.packs import night_of
+from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
+from stampede_bench.decode import views_of_one_buffer
+from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.servers import servers
+from stampede_local.kafka import make_topics
+
+HISTORY = {"lsst": 57, "ztf": 60}  # rows
+BATCH = 300  # alerts in a pack
+MUST = Must(">=", 0.7, ratio=True)
+AIM = Must(">=", 2000.0)  # alerts a second
+FLUSH_SECONDS = 120.0
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Each survey alone, several rounds."""
+    with servers(context, kafka=True) as running:
+        for survey, rows in HISTORY.items():
+            settings = running.settings(f"bench-replay-{survey}")
+            alerts = load.simulated(survey, context.scaled(3000, 1500, least=20), rows)
+            context.progress(f"storing {len(alerts.messages):,} {alerts.title}")
+            night = stored(settings, alerts.messages)
+            messages = [each.message for each in whole(settings, night)]
+            context.progress(f"sending {len(messages):,} of them again")
+            topics = (f"replay-{survey}-{number}" for number in count())
+            one_round(settings, night, messages, topics)  # Java compiles what is used often
+            rounds = [
+                list(figures(alerts.title, *one_round(settings, night, messages, topics)))
+                for _ in range(context.scaled(5, 3))
+            ]
+            yield from over_rounds(rounds)
+            clear(open_bucket(settings))
+
+
+def stored(settings: Settings, messages: Sequence[bytes]) -> int:
+    """Store messages as the functions' workers do; the night that has the most of them."""
+    storers = [each.make_batch_storer(settings) for each in (cutouts, lightcurves)]
+    views, topic = views_of_one_buffer(messages), "bench@0"
+    for begin in range(0, len(messages), BATCH):
+        some = views[begin : begin + BATCH]
+        positions = [Position(topic, 0, begin + number) for number in range(len(some))]
+        for store in storers:
+            assert not any(store(Batch(some, positions)).outcomes)
+    packs = open_bucket(settings).list("packets/")
+    [(night, _)] = Counter(night_of(pack.key) for pack in packs).most_common(1)
+    assert night is not None
+    return night
+
+
+def one_round(
+    settings: Settings, night: int, messages: Sequence[bytes], topics: Iterator[str]
+) -> list[tuple[float, float]]:
+    """Alerts a second, and CPU milliseconds an alert, of the bare producer and of the replay."""
+    names = list(islice(topics, 2))
+    make_topics(settings.kafka, names)
+    target = f"kafka://{settings.kafka}/{names[1]}"
+    try:
+        return [
+            timed(lambda: bare(settings.kafka, names[0], messages)),
+            timed(lambda: send(whole(settings, night), target, {})),
+        ]
+    finally:
+        admin = AdminClient({"bootstrap.servers": settings.kafka})
+        for done in admin.delete_topics(names).values():
+            done.result(30)
+
+
+def timed(work: Callable[[], int]) -> tuple[float, float]:
+    """Alerts a second and CPU milliseconds an alert of what sends so many."""
+    begin, cpu = time.monotonic(), time.process_time()
+    sent = work()
+    return sent / (time.monotonic() - begin), 1e3 * (time.process_time() - cpu) / sent
+
+
+def bare(bootstrap: str, topic: str, messages: Sequence[bytes]) -> int:
+    """Send messages in memory by Kafka's client alone; how many Kafka has taken."""
+    producer = Producer({**OPTIONS, "bootstrap.servers": bootstrap})
+    for message in messages:
+        while True:
+            try:
+                producer.produce(topic, message)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                break
+    assert not producer.flush(FLUSH_SECONDS)
+    return len(messages)
+
+
+def figures(
+    title: str, limit: tuple[float, float], replay: tuple[float, float]
+) -> Iterator[Figure]:
+    """The rate and the CPU time of a replay beside the limit's."""
+    subject, what = f"a night sent again: {title}", "a bare producer of messages in memory"
+    rival = Rival(what, limit[0])
+    yield Figure(subject, "sent", replay[0], "alerts/s", rival, MUST, None, AIM)
+    yield Figure(subject, "CPU of the sender", replay[1], "ms CPU/alert", Rival(what, limit[1]))
+
+
+def whole(settings: Settings, night: int) -> Iterator[Replayed]:
+    """The alerts of a night that can be sent again, which are all."""
+    return (alert for alert in Night(settings, night) if isinstance(alert, Replayed))
