@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Run several tests at a time: they mostly wait, for servers or for a time to pass.
+# Let Python keep what it compiled, whatever the environment says: each process that collects the
+# tests, and each command that a test starts, would compile all modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
@@ -28,12 +31,12 @@ lint: $(VENV)/dev
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) --numprocesses 4 -q -m "not integration and not long"
+	$(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 
 servers: $(VENV)/dev
 	@tools/need chromium
 	@tools/need gcc
-	$(PYTEST) --numprocesses 2 -m "integration or long" --no-loadscope-reorder e2e/on_machine functions/tests
+	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium

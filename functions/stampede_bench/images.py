@@ -5,7 +5,7 @@ Each is incompressible and begins as a gzip file does: ZTF's stamps are gzipped 
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache, lru_cache
 from time import perf_counter
 from typing import TypeVar
 
@@ -22,7 +22,6 @@ KB = 1000
 CUTOUT_BYTES = 15 * KB  # the size in the users' tables
 FLUSH_ALERTS = 300  # alerts that a source has in flight
 NIGHT = 61_000
-_NOISE = pa.py_buffer(np.random.default_rng(1).bytes(80 << 20))
 _GZIP = (0x1F, 0x8B)  # the first bytes of a gzip file
 
 A = TypeVar("A")
@@ -30,14 +29,21 @@ A = TypeVar("A")
 
 def noise(size: int, number: int = 0) -> memoryview:
     """Incompressible bytes, different for each number."""
-    start = number * 4099 % (len(memoryview(_NOISE)) - size)
-    return memoryview(_NOISE)[start : start + size]
+    whole = memoryview(_noise())
+    start = number * 4099 % (len(whole) - size)
+    return whole[start : start + size]
+
+
+@cache
+def _noise() -> pa.Buffer:
+    """80 MiB, made at first use: it takes a third of a second."""
+    return pa.py_buffer(np.random.default_rng(1).bytes(80 << 20))
 
 
 @lru_cache(maxsize=1)
 def _stamps(size: int) -> np.ndarray:
     """Rows of `size` bytes: as many as there is noise for."""
-    whole = np.frombuffer(_NOISE, np.uint8)
+    whole = np.frombuffer(_noise(), np.uint8)
     stamps = whole[: len(whole) // size * size].reshape(-1, size).copy()
     stamps[:, : len(_GZIP)] = _GZIP[:size]
     return stamps

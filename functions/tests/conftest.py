@@ -22,9 +22,11 @@ from stampede_local.ports import free_port
 from tests.support.ceph import minio_of
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
-# each time; `pytest --hypothesis-profile search` looks for others.
+# each time, in `make check` only a fifth of them; `pytest --hypothesis-profile search` looks for
+# others.
 ANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 hypothesis_settings.register_profile("stampede", derandomize=True, **ANY)
+hypothesis_settings.register_profile("quick", derandomize=True, max_examples=20, **ANY)
 hypothesis_settings.register_profile("search", **ANY)
 hypothesis_settings.load_profile("stampede")
 
@@ -35,6 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("integration")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def never_wait_for_disks() -> Iterator[None]:
+    """No test cuts the power, and a sync takes 1.5 ms. Processes that tests start do sync."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture

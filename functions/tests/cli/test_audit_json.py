@@ -15,6 +15,8 @@ from tests.functions.test_audit import produce
 from tests.functions.test_kafka_audit import commit
 from tests.support.two_sites import put_all
 
+pytestmark = pytest.mark.integration  # starts processes
+
 ENTRY = {
     "table": str,
     "topic": str,
@@ -133,7 +135,6 @@ def test_an_error_prints_no_document(run) -> None:
     assert "http://127.0.0.1:1" in line
 
 
-@pytest.mark.integration
 def test_what_kafka_has_and_the_source_has_not_delivered(document, kafka, topic) -> None:
     there = Settings(kafka=kafka.bootstrap, group=topic)
     produce(there, topic, {0: 6})

@@ -12,6 +12,8 @@ from stampede.settings import Settings
 from stampede.store.open import open_objects
 from tests.support.two_sites import put_all
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:

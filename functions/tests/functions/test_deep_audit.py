@@ -66,6 +66,7 @@ HOLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hole", HOLES)
 def test_the_campaign_finds_a_hole(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, hole: str

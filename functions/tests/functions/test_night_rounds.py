@@ -1,6 +1,7 @@
 """No pass of `reconcile` lists the whole store, and a few passes together look at all of it."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from stampede.functions.findings import Finding
 from stampede.functions.reconcile import Reconciler
 from stampede.settings import Settings
 from stampede.store import round_state
+from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Folder, ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
@@ -46,19 +48,26 @@ NIGHTS = [TODAY - days for days in (100, 90, 80, 70, 60, 50)]
 PASSES = 3  # that look at six nights, two in each
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with packs of six old nights and of today. Tests change copies."""
+    directory = tmp_path_factory.mktemp("filled") / "store"
+    for number, night in enumerate([*NIGHTS, TODAY]):
+        put_all(DirectoryObjects(directory), range(2 * number, 2 * number + 2), night)
+    return directory
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Two sites with packs of six old nights and of today; a pass looks at two of the old ones."""
-    made = Settings(
+def settings(filled: Path, tmp_path: Path) -> Settings:
+    """Two sites that are equal; a pass looks at two of the old nights."""
+    for site in ("first", "second"):
+        shutil.copytree(filled, tmp_path / site)
+    return Settings(
         store=f"file://{tmp_path}/first",
         replica=f"file://{tmp_path}/second",
         grace_seconds=0,
         reconcile_keys=4,
     )
-    for number, night in enumerate([*NIGHTS, TODAY]):
-        for site in (open_objects(made), open_replica(made)):
-            put_all(site, range(2 * number, 2 * number + 2), night)
-    return made
 
 
 def a_pass(settings: Settings, **options: bool) -> list[Finding]:
@@ -258,6 +267,7 @@ def test_everything_looks_at_all_nights_and_a_dry_run_does_not_go_on(settings: S
     assert states(first) == before
 
 
+@pytest.mark.integration
 def test_the_command_says_whether_it_looked_at_all_nights(settings: Settings) -> None:
     def command(*options: str) -> str:
         env = os.environ | {f"STAMPEDE_{k}": v for k, v in environment(settings).items()}

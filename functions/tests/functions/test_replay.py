@@ -395,6 +395,7 @@ def test_ctrl_c_ends_a_replay_with_what_was_sent(settings: Settings, run, kafka,
     assert len(consumed(kafka.bootstrap, topic, sent)) == sent
 
 
+@pytest.mark.integration
 def test_a_dry_run_and_wrong_arguments(settings: Settings, run) -> None:
     store(settings, [alert(1)])
     dry = run("--dry-run")

@@ -67,6 +67,7 @@ def reconcile(settings: Settings, directory: Path, seconds: float) -> tuple[int,
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("years", [-3, 3])
 def test_a_wrong_clock_deletes_nothing(settings: Settings, tmp_path: Path, years: int) -> None:
     status, text = reconcile(settings, tmp_path, years * 365.25 * 86400)

@@ -1,5 +1,6 @@
 """scrub: bounded passes read everything, mend damage, and go on where the last one ended."""
 
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -29,13 +30,20 @@ from tests.support.watched_objects import BeforeGet, Failing, Watched
 __all__ = ["second_ceph", "sites"]  # fixtures
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store as `fill` leaves it. Tests change copies."""
+    directory = tmp_path_factory.mktemp("filled") / "store"
+    fill(Settings(store=f"file://{directory}", grace_seconds=0, fanout=4))
+    return directory
+
+
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A store whose passes read four objects each."""
     monkeypatch.setattr(scrub, "GROUP", 4)
-    made = Settings(store=f"file://{tmp_path}/first", grace_seconds=0, fanout=4, scrub_seconds=1e-9)
-    fill(made)
-    return made
+    shutil.copytree(filled, tmp_path / "first")
+    return Settings(store=f"file://{tmp_path}/first", grace_seconds=0, fanout=4, scrub_seconds=1e-9)
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:

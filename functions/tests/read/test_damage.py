@@ -15,7 +15,7 @@ from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import CUTOUTS, THUMBNAILS
 from stampede.store.tables import Table
-from tests.support.fits_files import lsst, source, ztf
+from tests.support.fits_files import lsst, source, ztf_source
 from tests.support.read_service import ZTF_ALERT, Reader, cutout, draw, fill, serving
 
 OTHER = 12345
@@ -28,7 +28,7 @@ def objects() -> MemoryObjects:
     objects = MemoryObjects()
     for offset, alert in enumerate((ZTF_ALERT, OTHER)):
         rows = [
-            cutout(alert, "ztf", kind, "ZTF1", 59400.0, ztf(source(seed=offset + number)))
+            cutout(alert, "ztf", kind, "ZTF1", 59400.0, ztf_source(offset + number))
             for number, kind in enumerate(("science", "template", "difference"))
         ]
         coverage = Coverage.of({("ztf", 0): [offset]})
@@ -101,7 +101,7 @@ def test_a_damaged_image_is_a_502_that_no_cache_keeps(objects, read, damage):
     assert read(path, "HEAD").status == 502
     assert "etag" not in read(path, "HEAD").headers
     good = read(f"/v1/alerts/{OTHER}/cutouts/science", headers=IMAGE)
-    assert (good.status, good.data) == (200, ztf(source(seed=1)))
+    assert (good.status, good.data) == (200, ztf_source(1))
 
 
 def test_a_repaired_image_is_served_again(objects, read):
@@ -111,7 +111,7 @@ def test_a_repaired_image_is_served_again(objects, read):
     assert read(path, headers=IMAGE).status == 502
     objects.put(row["pack"], good)
     got = read(path, headers=IMAGE)
-    assert (got.status, got.data) == (200, ztf(source(seed=0)))
+    assert (got.status, got.data) == (200, ztf_source(0))
     assert "immutable" in got.headers["cache-control"]
 
 
@@ -145,7 +145,7 @@ def test_damage_costs_a_large_query_its_own_images_only(objects, read, damage):
     }
     assert {name.removesuffix(".fits.gz") for name in found} == names - {*damaged}
     assert all(not name.startswith(f"{OTHER}/") for name in damaged)
-    assert found[f"{OTHER}/science.fits.gz"] == ztf(source(seed=1))
+    assert found[f"{OTHER}/science.fits.gz"] == ztf_source(1)
 
     arrow = read("/v1/cutouts?format=arrow", "POST", body).data
     batches = list(pa.ipc.open_stream(arrow).iter_batches_with_custom_metadata())

@@ -309,7 +309,11 @@ def requests(draw):
     return path, method, body, draw(HEADERS)
 
 
-@settings(max_examples=600, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(
+    max_examples=6 * settings.default.max_examples,
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
 @given(requests())
 def test_no_request_is_an_error_of_the_service(read, request_):
     path, method, body, headers = request_

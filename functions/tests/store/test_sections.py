@@ -158,7 +158,7 @@ def test_a_checkpoint_of_before_has_neither(monkeypatch: pytest.MonkeyPatch) -> 
     assert started.quarantined() == {}
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("level", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_damage_in_a_section_hides_no_row_and_is_found(level: int) -> None:
     objects, run = filled()
     if level:

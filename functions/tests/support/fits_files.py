@@ -1,6 +1,7 @@
 """FITS files like those of the surveys, written with astropy."""
 
 import gzip
+from functools import cache
 from io import BytesIO
 
 import numpy as np
@@ -25,6 +26,12 @@ def ztf(pixels: np.ndarray) -> bytes:
     """ZTF's form: one HDU, the value of SIMPLE in the wrong column, gzipped."""
     plain = fits_file(fits.PrimaryHDU(pixels))
     return gzip.compress(b"SIMPLE  =  T".ljust(80) + plain[80:], mtime=0)
+
+
+@cache
+def ztf_source(seed: int) -> bytes:
+    """A file of `source(seed=seed)` in ZTF's form."""
+    return ztf(source(seed=seed))
 
 
 def lsst(pixels: np.ndarray) -> bytes:

@@ -9,7 +9,7 @@ from stampede.functions import cutouts, lightcurves
 from stampede.settings import Settings
 from stampede_bench.decode import views_of_one_buffer
 from tests.support import made_alerts
-from tests.support.fits_files import source, ztf
+from tests.support.fits_files import ztf_source
 
 TOPIC = "alerts@0"
 FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
@@ -18,7 +18,7 @@ FIELDS = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 def ztf_with_images(candid: int, mjd: float) -> bytes:
     """A ZTF alert of that time (MJD UTC) with three images of its own."""
     images = {
-        name: {"fileName": name, "stampData": ztf(source(seed=candid + seed))}
+        name: {"fileName": name, "stampData": ztf_source(candid + seed)}
         for seed, name in enumerate(FIELDS)
     }
     candidate = made_alerts.ztf_record(candid)["candidate"] | {"jd": 2400000.5 + mjd}

@@ -17,7 +17,7 @@ from stampede.store.tables import Table
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from tests.support import rows
-from tests.support.fits_files import source, ztf
+from tests.support.fits_files import ztf_source
 
 TODAY = int(now_mjd())
 
@@ -63,9 +63,7 @@ def all_same(settings: Settings) -> bool:
 
 def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool = True) -> Pack:
     """Store a pack without its run, as `cutouts` does first; an alert's id is its offset."""
-    cutouts = [
-        rows.cutout(i, kind, ztf(source(seed=i)), night + 0.5) for i in offsets for kind in KINDS
-    ]
+    cutouts = [rows.cutout(i, kind, ztf_source(i), night + 0.5) for i in offsets for kind in KINDS]
     coverage = Coverage.of({("alerts", 0): offsets} if kafka else {})
     pack = write_pack(rows.table(cutouts, CUTOUT), coverage)
     objects.put(pack.key, pack.data)
