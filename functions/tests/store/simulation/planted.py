@@ -204,7 +204,7 @@ def _sweeping(
 # `python -m tests.store.simulation --planted SEEDS` counts the seeds that find each bug.
 PLANTED: dict[Bug, Scenario] = {
     sweep_that_trusts_its_listing: Scenario(
-        actors=("writer", "compactor", "compactor"), faults=Faults(omit=0.3)
+        actors=("writer", "compactor", "sweeper", "sweeper", "sweeper"), faults=Faults(omit=0.1)
     ),
     merged_run_on_its_inputs_level: Scenario(),
     purge_that_deletes_before_it_has_read_back: Scenario(

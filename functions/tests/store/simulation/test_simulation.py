@@ -6,6 +6,7 @@ from tests.store.simulation.campaign import ORPHANS, Scenario, run, search
 from tests.store.simulation.planted import PLANTED, Bug
 
 STEPS = 100_000
+MOST = 400_000  # where one seed in 30 finds a bug, 400 miss it with a chance of one in a million
 SEED = 1
 
 
@@ -26,7 +27,7 @@ def test_a_pack_is_deleted_only_as_an_orphan(steps: int) -> None:
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
 def test_a_bug_planted_on_purpose_is_found(bug: Bug) -> None:
     with bug():
-        made, failure = search(SEED, STEPS, PLANTED[bug])
+        made, failure = search(SEED, MOST, PLANTED[bug])
     assert failure, f"{made:,} requests did not find it"
 
 
