@@ -24,6 +24,7 @@ def test_packs_of_real_alerts_do_too(measure) -> None:
     assert all(figure.met for figure in found), [(one.subject, one.ratio) for one in found]
 
 
+@pytest.mark.long
 def test_real_alerts_may_lack_those_of_several_detectors(measure, tmp_path: Path) -> None:
     for survey in ("lsst", "ztf"):
         (tmp_path / survey).mkdir()

@@ -83,7 +83,7 @@ def test_a_purge_counts_letters_as_a_list_does(objects) -> None:
     assert len(ids(objects)) == 2
 
 
-@examples(max_examples=40)
+@examples(max_examples=2 * examples.default.max_examples // 5)
 @given(
     st.lists(st.sets(st.integers(0, 12), min_size=1), min_size=1, max_size=5),
     st.sets(st.integers(0, 12)),

@@ -224,7 +224,13 @@ def serve_from(monkeypatch: pytest.MonkeyPatch, name: str, objects: Objects) -> 
 
 
 @pytest.mark.parametrize(
-    "prefix", ["packs/", "thumbnails/", "tables/detections/0001", "tables/cutouts/0001"]
+    "prefix",
+    [
+        "packs/",
+        pytest.param("thumbnails/", marks=pytest.mark.long),
+        "tables/detections/0001",
+        pytest.param("tables/cutouts/0001", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("footer", [True, False])
 def test_a_round_ends_though_an_object_cannot_be_read(

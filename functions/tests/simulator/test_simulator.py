@@ -205,6 +205,7 @@ def test_a_light_curve_leaves_out_alerts_that_cannot_be_stored():
     assert simulator.object_ids == []
 
 
+@pytest.mark.long
 def test_shares_hold():
     count = 3000
     simulator = Simulator(

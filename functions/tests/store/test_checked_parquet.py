@@ -82,7 +82,7 @@ def read_pack_without_name(key: str, data: bytes) -> object:
 def written() -> Iterator[object]:
     objects = MemoryObjects()
     run = Table(objects, DETECTIONS, threads=1).append(many(2 * GROUP_ROWS), COVERAGE)
-    yield pytest.param(run, objects.get(run), read_run, id="run")
+    yield pytest.param(run, objects.get(run), read_run, id="run", marks=pytest.mark.long)
     rows = [cutout(n, "science", bytes(range(n))) for n in range(60)]
     pack = packs.write_pack(table(rows, CUTOUT), COVERAGE)
     data = pack.data.to_pybytes()

@@ -40,7 +40,9 @@ def footer_of(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("groups", [0, 1, 14, 15, 16, 17, 130])
+@pytest.mark.parametrize(
+    "groups", [0, 1, 14, 15, 16, 17, pytest.param(130, marks=pytest.mark.long)]
+)
 def test_each_row_group_is_read_by_its_own_description(spec: TableSpec, groups: int) -> None:
     data = file_of(spec, groups)
     footer, complete = footer_of(data), pq.ParquetFile(pa.BufferReader(data))

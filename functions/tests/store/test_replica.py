@@ -277,7 +277,7 @@ def test_a_listing_is_not_held_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))]
 )
 def test_the_second_site_is_always_consistent(seed: int) -> None:
     """Flushes, compactions and sweeps at the first site while a copier runs, dies, runs again.

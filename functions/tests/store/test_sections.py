@@ -68,6 +68,7 @@ def test_a_first_lookup_reads_a_section_and_a_row_group() -> None:
     assert one.lookup(object_ids(ROWS)).equals(ROWS)
 
 
+@pytest.mark.long
 def test_a_lookup_asks_few_of_many_runs() -> None:
     """Each object is in two of forty runs, as any run may have any object."""
     objects, chance = MemoryObjects(), Random(4)
@@ -158,7 +159,8 @@ def test_a_checkpoint_of_before_has_neither(monkeypatch: pytest.MonkeyPatch) -> 
     assert started.quarantined() == {}
 
 
-@pytest.mark.parametrize("level", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("level", [0, 1])
 def test_damage_in_a_section_hides_no_row_and_is_found(level: int) -> None:
     objects, run = filled()
     if level:

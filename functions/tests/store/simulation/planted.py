@@ -200,23 +200,23 @@ def _sweeping(
     return patch.object(compaction, "Sweep", Planted)
 
 
-# Who must be there for a bug to show, and the faults that it needs; any, where nothing is said.
-# `python -m tests.store.simulation --planted SEEDS` counts the seeds that find each bug.
+# By bug the actors and the faults among which it shows; without them the seed draws both. Beside
+# each, how many of 20 seeds find it (`python -m tests.store.simulation --planted 20`).
 PLANTED: dict[Bug, Scenario] = {
-    sweep_that_trusts_its_listing: Scenario(
+    sweep_that_trusts_its_listing: Scenario(  # 6
         actors=("writer", "compactor", "sweeper", "sweeper", "sweeper"), faults=Faults(omit=0.1)
     ),
-    merged_run_on_its_inputs_level: Scenario(),
-    purge_that_deletes_before_it_has_read_back: Scenario(
+    merged_run_on_its_inputs_level: Scenario(),  # 0; one of the first 31
+    purge_that_deletes_before_it_has_read_back: Scenario(  # 16
         actors=("writer", "letters", "letters", "letters"), faults=Faults(lost=0.3)
     ),
-    replication_that_sends_the_run_before_its_pack: Scenario(),
-    merge_that_skips_a_row: Scenario(),
-    coverage_forgotten: Scenario(),
-    name_without_the_cuts: Scenario(),
-    memory_that_knows_one_merge_only: Scenario(),
-    checkpoint_in_place_of_a_listing: Scenario(),
-    checkpoint_with_the_coverage_of_another_run: Scenario(),
+    replication_that_sends_the_run_before_its_pack: Scenario(),  # 4
+    merge_that_skips_a_row: Scenario(),  # 10
+    coverage_forgotten: Scenario(),  # 20
+    name_without_the_cuts: Scenario(),  # 20
+    memory_that_knows_one_merge_only: Scenario(),  # 20
+    checkpoint_in_place_of_a_listing: Scenario(),  # 3
+    checkpoint_with_the_coverage_of_another_run: Scenario(),  # 20
     orphans_by_the_rows_that_win_now: Scenario(actors=ORPHANS[:5]),
     orphans_by_their_alerts_alone: Scenario(actors=ORPHANS[:5]),
 }
