@@ -66,6 +66,7 @@ def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
         "band": pa.repeat("r", count),
         "ra": numbers / 7,
         "dec": numbers / -11,
+        "message_crc32": (first + numbers // len(KINDS)).astype(np.uint32),
         "fits": fits,
     }
     return pa.table(columns, CUTOUT.remove_metadata())
