@@ -217,8 +217,6 @@ PLANTED: dict[Bug, Scenario] = {
     memory_that_knows_one_merge_only: Scenario(),  # 20
     checkpoint_in_place_of_a_listing: Scenario(),  # 3
     checkpoint_with_the_coverage_of_another_run: Scenario(),  # 20
-    checkpoint_in_place_of_a_listing: Scenario(),  # 3
-    checkpoint_with_the_coverage_of_another_run: Scenario(),  # 20
     orphans_by_the_rows_that_win_now: Scenario(actors=ORPHANS[:5]),
     orphans_by_their_alerts_alone: Scenario(actors=ORPHANS[:5]),
 }
