@@ -1,6 +1,7 @@
 """A connection's transport that counts what its client takes of its answers."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 # A body up to here is sent together with the head of its answer.
@@ -13,14 +14,26 @@ class AnswerTransport:
     uvicorn writes the head of an answer and its body apart, and uvloop sends each write at once.
     Here they are one packet: one system call less, and the client wakes up once.
 
+    Parameters
+    ----------
+    closes_slowly
+        Called when the server closes the connection: whether it is closed later, because bytes of
+        the client may still come.
+
     Attributes
     ----------
     written
         Bytes written so far.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        closes_slowly: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._transport = transport
+        self._closes_slowly = closes_slowly
         self._loop = loop
         self._head = b""
         self.written = 0
@@ -66,7 +79,8 @@ class AnswerTransport:
     def close(self) -> None:
         """Send what was written, then close."""
         self.flush()
-        self._transport.close()
+        if not self._closes_slowly():
+            self._transport.close()
 
     def write_eof(self) -> None:
         """Send what was written, then the end."""

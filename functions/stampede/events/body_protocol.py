@@ -5,16 +5,20 @@ each. What this saves is in docs/adr/0029-bodies.md.
 """
 
 import asyncio
+from functools import partial
 from typing import Any, cast
+from weakref import ref
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from stampede.errors import StampedeError
 from stampede.events.http_protocol import BoundedProtocol
 
 SCRATCH_BYTES = 16 << 10  # most bytes of a request that are read in one piece before its body
 LARGE = 2 * SCRATCH_BYTES  # bytes of a body from which it has memory of its own
+
+
+NOTHING = memoryview(b"")
 
 
 class BodyProtocol(asyncio.BufferedProtocol):
@@ -74,7 +78,13 @@ class LargeBodies(BoundedProtocol):
         The memory for those bytes of a body that have not come; empty if no large body is awaited.
     """
 
-    rest_of_body = memoryview(b"")
+    rest_of_body = NOTHING
+    _body: bytearray | None = None  # what the app waits for
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what came of a body."""
+        self.rest_of_body, self._body = NOTHING, None
+        super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
         """The body begins; a large one waits."""
@@ -82,24 +92,26 @@ class LargeBodies(BoundedProtocol):
         length = self._length()
         if length > LARGE and not self.pipeline:
             cycle: Any = self.cycle
-            cycle.receive = lambda: self._receive(cycle, length)
+            self._body = None
+            cycle.receive = partial(self._receive, ref(cycle), length)  # no cycle of references
             self.flow.pause_reading()
 
     def body_received(self, number: int) -> None:
         """So many bytes of a large body are in its memory."""
         if self._receiving:
             self._receiving.move(number, self.loop.time())
-        self.rest_of_body = self.rest_of_body[number:]
-        if not self.rest_of_body:
+        rest = self.rest_of_body[number:]
+        self.rest_of_body = rest or NOTHING  # an empty slice would keep the body in memory
+        if not rest:
             # The old parser still waits for the body.
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
             self.on_message_complete()
 
-    def _refuse(self, error: StampedeError) -> None:
-        """Answer with an error; what still comes of the body is dropped."""
-        self.rest_of_body = memoryview(b"")
-        super()._refuse(error)
+    def _close_slowly(self) -> None:
+        """What still comes of a body is dropped."""
+        self.rest_of_body, self._body = NOTHING, None
+        super()._close_slowly()
 
     def _length(self) -> int:
         """Bytes of the body; 0 if the header does not say."""
@@ -107,23 +119,31 @@ class LargeBodies(BoundedProtocol):
         in_chunks = any(name == b"transfer-encoding" for name, _ in self.headers)
         return 0 if in_chunks or len(lengths) != 1 else int(lengths[0])  # the parser checked it
 
-    async def _receive(self, cycle: RequestResponseCycle, length: int) -> Any:
+    async def _receive(self, of: "ref[RequestResponseCycle]", length: int) -> Any:
         """The whole body as one message of ASGI. The app calls it once the body is welcome."""
-        if not cycle.more_body or cycle.disconnected or cycle.response_complete:
-            return await RequestResponseCycle.receive(cycle)
-        body, begin = bytearray(length), len(cycle.body)
-        body[:begin] = cycle.body
-        cycle.body = bytearray()
-        cycle.message_event.clear()
-        self.rest_of_body = memoryview(body)[begin:]
+        cycle: Any = of()
+        if self._body is None:
+            if not cycle.more_body or cycle.disconnected or cycle.response_complete:
+                return await RequestResponseCycle.receive(cycle)
+            self._begin(cycle, length)
         if cycle.waiting_for_100_continue and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             cycle.waiting_for_100_continue = False
         self.flow.resume_reading()
         await cycle.message_event.wait()
+        cycle.message_event.clear()
+        body, self._body = self._body, None
         if cycle.disconnected or cycle.response_complete:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": body, "more_body": False}
+
+    def _begin(self, cycle: RequestResponseCycle, length: int) -> None:
+        """Make memory for the body, and put there what came with the header."""
+        self._body, begin = bytearray(length), len(cycle.body)
+        self._body[:begin] = cycle.body
+        cycle.body = bytearray()
+        cycle.message_event.clear()
+        self.rest_of_body = memoryview(self._body)[begin:]
 
 
 def body_protocol(client_seconds: float) -> Any:

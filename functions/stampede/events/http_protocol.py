@@ -84,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch the connection."""
-        self._answers = AnswerTransport(transport, self.loop)
+        self._answers = AnswerTransport(transport, self.loop, self._closes_slowly)
         super().connection_made(self._answers)  # type: ignore[arg-type]
         now = self.loop.time()
         self._idle_since = now
@@ -139,7 +139,13 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The body begins."""
+        """The body begins. The parser would skip it if another protocol is asked for."""
+        lengths = (b"content-length", b"transfer-encoding")
+        if self.parser.should_upgrade() and any(name in lengths for name, _ in self.headers):
+            self._refusal = BadQuery(
+                "the request has a body and asks for another protocol: send it without Upgrade"
+            )
+            raise self._refusal
         self._in_headers = False
         self._parsed_bytes = 0  # trailers count anew
         self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
@@ -239,7 +245,10 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         between = self._receiving is None and (cycle is None or cycle.response_complete)
         unanswered = (
-            between or self._in_headers or not (cycle.response_started or cycle.disconnected)
+            between
+            or self._in_headers
+            or cycle is None
+            or not (cycle.response_started or cycle.disconnected)
         )
         waiting = self._in_headers and cycle is not None and not cycle.response_complete
         if unanswered and not waiting:  # a pipelined request's answer would come too early
@@ -253,6 +262,13 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.disconnected = True  # the app's own answer would be a second one
             cycle.message_event.set()
         self._close_slowly()
+
+    def _closes_slowly(self) -> bool:
+        """Whether a connection that the server closes is closed later: a body is not read yet."""
+        if self._receiving is None or self._refused:
+            return False
+        self._close_slowly()
+        return True
 
     def _close_slowly(self) -> None:
         """Send the end of the connection, and drop what comes for a moment.

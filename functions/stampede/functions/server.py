@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede.events.body_protocol import body_protocol
+from stampede.events.http_protocol import bounded_protocol
 from stampede.events.status_server import status_server
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
@@ -32,12 +33,14 @@ def serve(name: str, settings: Settings) -> None:
     if name != "read" and not settings.event_key.get_secret_value() and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     app = make_app(name, settings)
+    # `read` counts the bytes of a query as they come.
+    protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
         without_metrics(app) if settings.metrics_port else app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=body_protocol(settings.client_seconds),
+        http=protocol(settings.client_seconds),
         ws="none",
         access_log=False,
         log_config=None,

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from stampede.events.body_protocol import LARGE, SCRATCH_BYTES
 from tests.events.test_http_protocol import EVENT, LIMIT, Function, answer, serving
@@ -79,3 +80,39 @@ async def test_a_sender_that_goes_away_leaves_nothing_held() -> None:
             while function.held:
                 await asyncio.sleep(0.01)
     assert not function.events
+
+
+async def test_an_idle_connection_keeps_nothing_of_a_body() -> None:
+    function = Function()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(b"".join(request(LIMIT)))
+        assert (await answer(reader))[0] == 204
+        data = function.events.pop().data
+        assert isinstance(data, bytearray)
+        data.append(0)  # a `BufferError` if anything else still used its memory
+        writer.close()
+
+
+async def test_an_app_may_stop_waiting_and_ask_again() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            try:
+                message = await asyncio.wait_for(receive(), 0.05)
+                break
+            except TimeoutError:
+                continue
+        size = str(len(message["body"])).encode()
+        headers = [(b"content-length", str(len(size)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": size})
+
+    head, body = request(LIMIT)
+    async with serving(app) as connect:
+        reader, writer = await connect()
+        writer.write(head + body[: LIMIT // 2])
+        await asyncio.sleep(0.2)
+        writer.write(body[LIMIT // 2 :])
+        status, _, size = await answer(reader)
+        assert (status, size) == (200, b"%d" % LIMIT)
+        writer.close()

@@ -272,6 +272,43 @@ async def test_a_body_over_the_limit_is_refused_unread(chunked: bool) -> None:
     assert not function.events
 
 
+@pytest.mark.parametrize("size", [20_000, 40_000, 300_000, 2_000_000])
+async def test_a_refused_body_is_answered_before_the_connection_ends(size: int) -> None:
+    endpoint = EventEndpoint("small", Function().handle, 10)
+    async with serving(endpoint) as connect:
+        for _ in range(5):
+            reader, writer = await connect()
+            writer.write(EVENT + b"connection: close\r\ncontent-length: %d\r\n\r\n" % size)
+            writer.write(bytes(size))
+            assert (await answer(reader))[0] == 413
+            assert await is_closed(reader)
+            writer.close()
+
+
+@pytest.mark.parametrize("size", [10, 60_000])
+async def test_a_body_that_another_protocol_would_take_is_refused(size: int) -> None:
+    """As HTTP clients send that would like HTTP/2: the parser would skip the body."""
+    function = Function()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(EVENT + b"connection: upgrade\r\nupgrade: h2c\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%s" % (size, bytes(size)))
+        status, _, body = await answer(reader)
+        assert status == 400
+        assert "send it without Upgrade" in json.loads(body)["detail"]
+        writer.close()
+    assert not function.events
+
+
+@pytest.mark.parametrize("line", [b"POST http://[ HTTP/1.1", b"CONNECT a:1 HTTP/1.1"])
+async def test_a_wrong_target_is_answered(line: bytes) -> None:
+    async with serving(Function().endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(line + b"\r\nhost: x\r\n\r\n")
+        assert (await answer(reader))[0] == 400
+        writer.close()
+
+
 async def send_on(writer: asyncio.StreamWriter) -> None:
     for _ in range(10_000):
         writer.write(bytes(100_000))
