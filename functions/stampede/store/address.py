@@ -16,7 +16,8 @@ class StoreAddress:
     url
         ``http(s)://HOST:PORT/BUCKET`` for an S3 endpoint, ``file:///DIRECTORY``, or ``memory:``.
     ca_file
-        PEM of the authority that signed an https endpoint's certificate, if not a public one.
+        PEM of the authority that signed an https endpoint's certificate, if not a public one. Then
+        it is the only one that is trusted.
     """
 
     url: str

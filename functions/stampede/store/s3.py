@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
-from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, plain
+from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, Unable, plain
 
 # More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
@@ -57,6 +57,7 @@ class S3Objects:
         url = urlsplit(address.url)
         self.bucket = url.path.strip("/")
         check_bucket_name(self.bucket)
+        _check_header(address)
         self.endpoint = f"{url.scheme}://{url.netloc}"
         self._pool = urllib3.PoolManager(
             maxsize=connections,
@@ -130,8 +131,8 @@ class S3Objects:
         if plain(key) and not self._self_signed:
             try:
                 return self._gets.get(key, start, length)
-            except SelfSigned:
-                self._self_signed = True
+            except Unable as unable:
+                self._self_signed |= isinstance(unable, SelfSigned)
         return self._get_by_minio(key, start, length)
 
     def head(self, key: str) -> ObjectInfo:
@@ -236,6 +237,16 @@ class _Minio(Minio):
         given = {_SHA256: headers[_SHA256], "Content-Length": str(len(body))}
         built, date = super()._build_headers(host, headers, None, creds)
         return built | given, date
+
+
+def _check_header(address: StoreAddress) -> None:
+    """Raise ValueError, without the value, if a setting does not fit into a request's header."""
+    for name in ("access_key", "secret_key", "region"):
+        for position, char in enumerate(getattr(address, name)):
+            if not (char.isascii() and char.isprintable()):
+                raise ValueError(
+                    f"{name} has a character at position {position} that is not printable ASCII"
+                )
 
 
 def _info(found: Object) -> ObjectInfo:

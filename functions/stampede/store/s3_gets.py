@@ -3,13 +3,15 @@
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from obstore import get as get_object
-from obstore import get_range
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
@@ -26,10 +28,17 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CAUSE = re.compile(r'message: "([^"]+)"|InvalidCertificate\(\s*(\w+)|(TimedOut)')
 # obstore's limit on a whole request is 30 s by default, too little for a pack from a distant site.
 _LONGEST = timedelta(hours=1)
+_PIECE = 1 << 20
+# Files and directories of public authorities, for rustls as for OpenSSL.
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _environment = threading.Lock()
 
 
-class SelfSigned(Exception):
+class Unable(Exception):
+    """obstore refuses an answer that minio-py takes."""
+
+
+class SelfSigned(Unable):
     """The store's certificate is that of an authority, which OpenSSL may trust and rustls never."""
 
 
@@ -37,6 +46,7 @@ class S3Gets:
     """Ranges of the objects in one bucket. Safe to share between threads.
 
     obstore also refuses what minio-py returns: another range than the one that was asked for.
+    A forked child must not use it, as obstore's threads stay with the parent; Stampede only spawns.
 
     Parameters
     ----------
@@ -73,7 +83,7 @@ class S3Gets:
         try:
             if address.ca_file:
                 client["root_certificate"] = address.ca_file.read_bytes()
-            with _settings_alone():
+            with _settings_alone(address.ca_file):
                 self._store = S3Store(
                     bucket,
                     endpoint=endpoint,
@@ -93,18 +103,37 @@ class S3Gets:
             raise ValueError(_reason(error)) from None
 
     def get(self, key: str, start: int, length: int | None) -> bytes:
-        """See `Objects.get`; `length` is not 0, and `key` is `plain`. Raises `SelfSigned` too."""
+        """See `Objects.get`; `length` is not 0, and `key` is `plain`. Raises `Unable` too."""
+        # obstore's calls look for no signal until they return, so the main thread, where Python
+        # handles signals, waits for another thread instead.
+        if threading.current_thread() is threading.main_thread():
+            return _in_a_thread(lambda: self._get(key, start, length))
+        return self._get(key, start, length)
+
+    def _get(self, key: str, start: int, length: int | None) -> bytes:
+        options: GetOptions = {}
+        if length is not None:
+            options["range"] = (start, start + length)
+        elif start:
+            options["range"] = {"offset": start}
         try:
-            if length is not None:
-                return bytes(get_range(self._store, key, start=start, length=length))
-            options: GetOptions = {"range": {"offset": start}} if start else {}
-            return bytes(get_object(self._store, key, options=options).bytes())
+            got = get_object(self._store, key, options=options)
+            first, stop = got.range
+            if stop - first <= _PIECE:
+                data = bytes(got.bytes())
+            else:  # `bytes()` would hold it twice
+                body = BytesIO()
+                for piece in got.stream(_PIECE):
+                    body.write(piece)
+                data = body.getvalue()
         except (BaseError, OSError, ValueError) as error:
             # obstore takes any 404 for a missing object, also that of a missing bucket or of a
             # server in between. S3 tells them apart by the code in its answer.
             code = _CODE.search(str(error))
             if code is None and "CaUsedAsEndEntity" in str(error):
                 raise SelfSigned from None
+            if code is None and "Content-Length Header missing" in str(error):
+                raise Unable from None
             if code is None:
                 raise StoreDown(f"{self._endpoint} failed at {key}: {_reason(error)}") from error
             if code[1] in ABSENT:
@@ -112,11 +141,31 @@ class S3Gets:
             if code[1] == "InvalidRange":  # it begins at the object's end or beyond it
                 return b""
             raise StoreDown(f"{self._endpoint} answered {code[1]} at {key}") from error
+        if len(data) != stop - first:
+            raise StoreDown(
+                f"{self._endpoint} failed at {key}: "
+                f"it sent {len(data)} bytes and announced {stop - first}"
+            )
+        return data
 
 
 def plain(key: str) -> bool:
     """Whether obstore asks for just this key: it drops slashes at the ends, and refuses others."""
-    return not any(part in ("", ".", "..") for part in key.split("/"))
+    return key.isprintable() and not any(part in ("", ".", "..") for part in key.split("/"))
+
+
+def _in_a_thread(get: Callable[[], bytes]) -> bytes:
+    """Wait for `get` so that a signal may end the wait; at its end the process does not wait."""
+    future: Future[bytes] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(get())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="get", daemon=True).start()
+    return future.result()
 
 
 def _reason(error: Exception) -> str:
@@ -127,21 +176,30 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _settings_alone() -> Iterator[None]:
+def _settings_alone(ca_file: Path | None) -> Iterator[None]:
     """Hide variables of the environment that obstore would obey besides Stampede's own settings.
 
     A session token among them would spoil the keys, and an endpoint of S3 would replace the
-    store's.
+    store's. With a `ca_file` obstore would trust the public authorities too, so for that time it
+    stands in their place.
+
+    Other threads see this environment too: processes make their clients before they start threads.
     """
     with _environment:
         hidden = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith("AWS_") or name.lower().endswith("_proxy")
+            if name.startswith("AWS_")
+            or name.lower().endswith("_proxy")
+            or (ca_file and name in _AUTHORITIES)
         }
         for name in hidden:
             del os.environ[name]
+        if ca_file:
+            os.environ["SSL_CERT_FILE"] = str(ca_file)
         try:
             yield
         finally:
+            if ca_file:
+                del os.environ["SSL_CERT_FILE"]
             os.environ.update(hidden)

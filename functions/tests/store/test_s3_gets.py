@@ -1,8 +1,12 @@
 """What a store may do to a request: one list of faults for both S3 clients, and more for GETs."""
 
+import os
+import signal
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,10 +48,13 @@ READS: dict[str, Read] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(s3, "READ_SECONDS", 0.3)
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes clients give a silent store up soon.
+
+    For silent stores only: on a busy host any answer may take as long, and be asked for again.
+    """
+    return lambda: monkeypatch.setattr(s3, "READ_SECONDS", 0.5)
 
 
 def objects_of(server: FaultyS3, scheme: str = "http", **more) -> S3Objects:
@@ -75,10 +82,16 @@ def objects_of(server: FaultyS3, scheme: str = "http", **more) -> S3Objects:
     ids=["503", "500", "key", "signature", "clock", "bucket", "html", "502", "closed", "stalled"],
 )
 def test_a_faulty_store_is_a_store_down(
-    read: Read, fault: Answer, message: str, tries: int
+    read: Read, fault: Answer, message: str, tries: int, soon: Callable[[], None]
 ) -> None:
-    with faulty_s3(fault) as server, pytest.raises(StoreDown, match=message) as caught:
-        read(objects_of(server))
+    if fault is stalled:
+        soon()
+    with faulty_s3(fault) as server:
+        with pytest.raises(StoreDown, match=message) as caught:
+            read(objects_of(server))
+        until = time.monotonic() + 5  # the server may see a request after the client has gone
+        while len(server.requests) < tries and time.monotonic() < until:
+            time.sleep(0.01)
     assert len(server.requests) == tries
     assert server.host in caught.value.message
     assert "\n" not in caught.value.message
@@ -89,7 +102,9 @@ def test_a_faulty_store_is_a_store_down(
     [error("503 Slow Down", "SlowDown"), closed, stalled, part(b"45", 4, 10, missing=2)],
     ids=["503", "closed", "stalled", "cut"],
 )
-def test_a_get_is_tried_again(fault: Answer) -> None:
+def test_a_get_is_tried_again(fault: Answer, soon: Callable[[], None]) -> None:
+    if fault is stalled:
+        soon()
     with faulty_s3(fault, FOUR) as server:
         assert objects_of(server).get(KEY, 4, 4) == b"4567"
     assert len(server.requests) == 2
@@ -112,9 +127,11 @@ def test_an_absent_object_is_not_found(code: str, length: int | None) -> None:
         part(b"45", 4, 10, missing=2),
         answer("200 OK", b"0123456789", 'ETag: "x"'),
         answer("200 OK", b"an error page of something in between"),
+        answer("206 Partial Content", b"456789", "Content-Range: bytes 4-7/10"),
+        answer("206 Partial Content", b"45", "Content-Range: bytes 4-7/10"),
         nonsense,
     ],
-    ids=["another range", "cut short", "all of it", "a page", "nonsense"],
+    ids=["another range", "cut short", "all of it", "a page", "more", "fewer", "nonsense"],
 )
 def test_other_bytes_than_those_asked_for_are_a_store_down(wrong: Answer) -> None:
     with faulty_s3(wrong) as server, pytest.raises(StoreDown, match="failed at packs/"):
@@ -126,18 +143,89 @@ def test_a_range_beyond_the_end_is_empty() -> None:
         assert objects_of(server).get(KEY, 10, 4) == objects_of(server).get(KEY, 10) == b""
 
 
-def test_a_silent_store_is_given_up_in_time() -> None:
+def test_a_silent_store_is_given_up_in_time(soon: Callable[[], None]) -> None:
+    soon()
     began = time.monotonic()
     with faulty_s3(stalled) as server, pytest.raises(StoreDown):
         objects_of(server).get(KEY, 4, 4)
     assert 3 * s3.READ_SECONDS <= time.monotonic() - began < 10 * s3.READ_SECONDS
 
 
-@pytest.mark.parametrize("key", ["a//b", "/a", "a/"])
-def test_the_key_of_a_foreign_object_is_asked_for_as_it_is(key: str) -> None:
+def test_a_signal_ends_a_get_at_once() -> None:
+    """In the main thread, where Python handles signals; as with Ctrl-C."""
+    with faulty_s3(stalled) as server:
+        objects, began = objects_of(server), time.monotonic()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            objects.get(KEY, 4, 4)
+    assert time.monotonic() - began < s3.READ_SECONDS / 2
+
+
+@pytest.mark.parametrize("length", [4, None])
+def test_an_answer_that_does_not_announce_its_length_is_taken(length: int | None) -> None:
+    def chunked(connection: socket.socket) -> bool:
+        status = "206 Partial Content\r\nContent-Range: bytes 0-3/4" if length else "200 OK"
+        head = f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode() + b"4\r\n0123\r\n0\r\n\r\n")
+        return True
+
+    with faulty_s3(chunked) as server:
+        assert objects_of(server).get(KEY, 0, length) == b"0123"
+
+
+@pytest.mark.parametrize(
+    ("key", "asked"),
+    [("a//b", "a//b"), ("/a", "/a"), ("a/", "a/"), ("a\nb", "a%0Ab"), ("a\x7fb", "a%7Fb")],
+)
+def test_the_key_of_a_foreign_object_is_asked_for_as_it_is(key: str, asked: str) -> None:
     with faulty_s3(part(b"x", 0, 1)) as server:
         objects_of(server).get(key, 0, 1)
-    assert server.requests == [f"GET /bucket/{key} HTTP/1.1"]
+    assert server.requests == [f"GET /bucket/{asked} HTTP/1.1"]
+
+
+@pytest.mark.parametrize("name", ["access_key", "secret_key", "region"])
+@pytest.mark.parametrize("wrong", ["se\nsame", "se\0same", "se\r", "sés"])
+def test_a_setting_that_fits_no_header_is_an_error_that_hides_it(name: str, wrong: str) -> None:
+    keys = {"access_key": "key", "secret_key": "secret", name: wrong}
+    fault = rf"{name} has a character at position \d that is not printable ASCII"
+    with pytest.raises(SetupError, match=f"host/bucket cannot be used: {fault}") as caught:
+        open_store(StoreAddress("http://host/bucket", **keys))
+    assert "same" not in caught.value.message
+
+
+LARGE = 256 << 20
+GETTING_LARGE = """
+import re, sys
+from pathlib import Path
+from stampede.store.address import StoreAddress
+from stampede.store.s3 import S3Objects
+objects, size = S3Objects(StoreAddress(sys.argv[1], "key", "secret")), int(sys.argv[2])
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+before = peak()
+data = objects.get("a", 0, size if sys.argv[3] == "range" else None)
+assert type(data) is bytes and len(data) == size and not data.strip(b"x")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak")
+@pytest.mark.parametrize("what", ["range", "all"])
+def test_a_large_get_takes_its_size_in_memory(what: str) -> None:
+    def send(connection: socket.socket) -> bool:
+        status = "206 Partial Content" if what == "range" else "200 OK"
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {LARGE}\r\n"
+        head += f"Content-Range: bytes 0-{LARGE - 1}/{LARGE}\r\n" if what == "range" else ""
+        connection.sendall(f"{head}\r\n".encode())
+        for _ in range(LARGE >> 20):
+            connection.sendall(b"x" * (1 << 20))
+        return True
+
+    with faulty_s3(send) as server:
+        url = f"http://{server.host}/bucket"
+        command = [sys.executable, "-c", GETTING_LARGE, url, str(LARGE), what]
+        ended = subprocess.run(command, capture_output=True, check=True)
+    assert LARGE <= int(ended.stdout) < 1.2 * LARGE
 
 
 def test_the_environment_changes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +286,21 @@ def test_tls_needs_a_store_that_the_authority_has_signed(
         assert objects_of(server, "https", ca_file=authority).get(KEY, 4, 4) == b"4567"
         assert "user-agent: object_store" in server.heads[0]
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert objects_of(server, "https").get(KEY, 4, 4) == b"4567"
+
+
+def test_an_authority_of_the_settings_replaces_the_public_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "public").mkdir()
+    public, certificate, key = signed(tmp_path / "public")
+    own = signed(tmp_path)[0]
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
+    with faulty_s3(FOUR, context=serving(certificate, key)) as server:
+        with pytest.raises(StoreDown, match="failed at packs/"):
+            objects_of(server, "https", ca_file=own).get(KEY, 4, 4)
+        assert server.requests == []
+        assert os.environ["SSL_CERT_FILE"] == str(public)
         assert objects_of(server, "https").get(KEY, 4, 4) == b"4567"
 
 
