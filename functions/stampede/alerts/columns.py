@@ -235,6 +235,7 @@ CUTOUT_LOCATION = pa.schema(
 )
 # A survey may send an alert again with other images: each version keeps its rows.
 CUTOUT_LOCATION_KEY = ("alert_id", "survey", "kind", "message_crc32")
+CUTOUT_KEY = ("alert_id", "survey", "message_crc32", "kind")
 CUTOUT_LOCATION_PRECEDENCE = ("pack", "page_offset")
 
 

@@ -116,5 +116,5 @@ class Night:
         small = small.set_column(small.column_names.index("time"), "time", timestamps(small))
         packets = rows["packet"]
         alerts = [(row, packets[row["row"]].as_buffer()) for row in small.to_pylist()]
-        cut = [row["alert_id"] for row, _ in alerts if cuts_of(row)]
+        cut = [(row["alert_id"], row["survey"], row["crc32"]) for row, _ in alerts if cuts_of(row)]
         return PackRead(alerts, lookup.parts_of(cut))

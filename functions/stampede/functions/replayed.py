@@ -107,7 +107,8 @@ def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup)
         if isal_zlib.crc32(message) == row["crc32"]:
             return message
     # Something is damaged or missing: read each image alone, which verifies it.
-    files = lookup.images_of([row["alert_id"]] if cuts else [])
+    message_of = row["alert_id"], row["survey"], row["crc32"]
+    files = lookup.images_of([message_of] if cuts else [])
 
     def image(cut: Cut) -> list[bytes]:
         file = of_kind(files, cut.kind) or Absent.NOT_SENT

@@ -1,6 +1,6 @@
 """Images in packs: read by byte ranges, and verified before they are believed.
 
-A cutout is part of a page, which holds those of its alert and is compressed, and of a tail, which
+A cutout is part of a page, which holds those of its message and is compressed, and of a tail, which
 many alerts share. A thumbnail is a range of its pack. An image is right if it has the length and
 the CRC-32 of its location row.
 """

@@ -8,13 +8,11 @@ from stampede.read import notes, parameters
 from stampede.read.conditional import REVALIDATE, Representation, etag
 from stampede.read.errors import BadParameter
 from stampede.read.formats import FORMATS, with_magnitudes
+from stampede.read.lookup import FEW
 from stampede.read.points import BANDS, PointFilter
 from stampede.read.service import service_of
 
 MJD = 0.0, 1e6
-FEW = 500
-"""Most points that the event loop itself writes if memory holds them: a thread would only compete
-for the interpreter with the other threads and with the waiting loop."""
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 

@@ -1,6 +1,6 @@
 """The locations of images in the store: byte ranges of packs, and places in their pages."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -85,14 +85,13 @@ def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLo
     ]
 
 
-def shown(locations: list[CutoutLocation]) -> list[CutoutLocation]:
-    """Of each alert and kind the location of one version, as `stampede.store.versions` chooses.
-
-    `locations` are in the order of the table's key.
-    """
+def shown(locations: list[CutoutLocation], expired: Callable[[str], bool]) -> list[CutoutLocation]:
+    """Of each alert the locations of one version, as `stampede.store.versions` chooses."""
     chosen = numbers_shown(
-        ((one.alert_id, one.survey, one.kind) for one in locations),
-        (one.pack is not None for one in locations),
+        ((one.alert_id, one.survey) for one in locations),
+        (one.message_crc32 for one in locations),
+        [one.pack for one in locations],
+        expired,
     )
     if len(chosen) == len(locations):
         return locations

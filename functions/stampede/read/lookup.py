@@ -3,7 +3,7 @@
 Every method blocks, except those whose name begins with ``cached``; routes run them in threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from stampede.read.points import in_time
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.settings import Settings
 from stampede.store.objects import Objects
+from stampede.store.packs import night_of
 from stampede.store.retention import Retention
 from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
@@ -34,6 +35,9 @@ from stampede.store.tables import Table
 PACKET_MISS_AGE = 0.1
 """Seconds between two listings for alerts whose packet is not there: it is stored about as late as
 the cutouts, but an alert may be without one for ever, and then every request would list."""
+FEW = 500
+"""Most rows that the event loop itself makes an answer of if memory holds them: a thread would only
+compete for the interpreter with the other threads and with the waiting loop."""
 
 
 class Lookup:
@@ -42,7 +46,8 @@ class Lookup:
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
         self.images = Images(objects, settings.cutout_days, settings.cache_bytes // 20)
-        self.packets = Packets(objects, self.images, Retention.of(settings))
+        self._retention = Retention.of(settings)
+        self.packets = Packets(objects, self.images, self._retention)
         self._alert_fields = AlertFields(settings)
         # Six tables share the cache: two in each of the two lookups, and those of thumbnails and
         # of packets, which only small queries read. A tenth is for the tails of both lookups.
@@ -68,7 +73,7 @@ class Lookup:
         self, alert_ids: Sequence[int], survey: str | None = None
     ) -> list[CutoutLocation]:
         """Where the cutouts of these alerts are, by alert id; unknown alerts are left out."""
-        return shown(cutout_locations(self.cutouts.lookup(alert_ids), survey))
+        return self._shown(self.cutouts.lookup(alert_ids), survey)
 
     def alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation]:
         """Where the cutouts of one alert are, in the order of `KINDS`.
@@ -78,11 +83,14 @@ class Lookup:
         return of_one_alert(self.locations([alert_id], survey), alert_id, survey)
 
     def cached_alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation] | None:
-        """What `alert` returns, from memory; None if that needs the store. Never waits."""
+        """What `alert` returns, from memory; None if that needs the store or takes long."""
         rows = self.cutouts.cached([alert_id])
-        if rows is None:
+        if rows is None or rows.num_rows > FEW:  # an alert may come in thousands of versions
             return None
-        return of_one_alert(shown(cutout_locations(rows, survey)), alert_id, survey)
+        return of_one_alert(self._shown(rows, survey), alert_id, survey)
+
+    def _shown(self, rows: pa.Table, survey: str | None) -> list[CutoutLocation]:
+        return shown(cutout_locations(rows, survey), self._retention.expired)
 
     def thumbnail_locations(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:
         """Where the thumbnails of these alerts are; alerts without one are left out."""
@@ -99,7 +107,8 @@ class Lookup:
     def packet(self, alert_id: int, survey: str | None = None) -> PacketLocation:
         """Where the packet of one alert is. Raises what `alert` raises, and `NoPacket`.
 
-        Of several versions that of the greatest CRC-32 whose images are stored, as far as any are.
+        Of several versions one that is stored with all its images, as far as any is, of the latest
+        night, then of the greatest CRC-32.
         """
         found = packet_locations(self.packet_locations.lookup([alert_id]), survey)
         if not found:
@@ -109,7 +118,11 @@ class Lookup:
         if len(versions) == 1:
             return versions[0]
         cutouts = cutout_locations(self.cutouts.lookup([alert_id]), survey)
-        return max(versions, key=lambda one: (one.has_images(cutouts), one.crc32))
+
+        def rank(one: PacketLocation) -> tuple[bool, int, int]:
+            return self.packets.whole(one, cutouts), night_of(one.pack) or 0, one.crc32
+
+        return max(versions, key=rank)
 
     def with_packet(self, alert_ids: Sequence[int]) -> set[tuple[int, str]]:
         """Id and survey of those alerts whose packet is stored and kept."""
@@ -142,22 +155,39 @@ class Lookup:
         return self.packets.message(packet, cutouts)
 
     def images_of(
-        self, alert_ids: Sequence[int]
+        self, messages: Collection[tuple[int, str, int]]
     ) -> dict[tuple[int, str, str, int | None], bytes | Absent]:
-        """The images of these alerts, in all versions: by id, survey, kind and `message_crc32`."""
-        cutouts = cutout_locations(self.cutouts.lookup(alert_ids)) if alert_ids else []
+        """The images that these messages may hold: by id, survey, kind and `message_crc32`.
+
+        `messages` are alert id, survey and CRC-32 of each.
+        """
+        cutouts = self._of_messages(messages)
         return {
             (place.alert_id, place.survey, place.kind, place.message_crc32): image
             for place, image in self.images.many(cutouts)
         }
 
-    def parts_of(self, alert_ids: Sequence[int]) -> dict[tuple[int, str, str, int | None], Parts]:
+    def parts_of(
+        self, messages: Collection[tuple[int, str, int]]
+    ) -> dict[tuple[int, str, str, int | None], Parts]:
         """As `images_of`, not verified: for a caller that has the checksum of the message."""
-        cutouts = cutout_locations(self.cutouts.lookup(alert_ids)) if alert_ids else []
+        cutouts = self._of_messages(messages)
         return {
             (place.alert_id, place.survey, place.kind, place.message_crc32): parts
             for place, parts in self.images.unverified(cutouts)
         }
+
+    def _of_messages(self, messages: Collection[tuple[int, str, int]]) -> list[CutoutLocation]:
+        """The locations of cutouts that say one of these messages, or none."""
+        if not messages:
+            return []
+        wanted = set(messages)
+        rows = self.cutouts.lookup(sorted({alert_id for alert_id, _, _ in wanted}))
+        return [
+            one
+            for one in cutout_locations(rows)
+            if one.message_crc32 is None or (one.alert_id, one.survey, one.message_crc32) in wanted
+        ]
 
     def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
         """The points of these objects, by object id, then time; withdrawn points too."""

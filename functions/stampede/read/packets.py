@@ -46,10 +46,6 @@ class PacketLocation(NamedTuple):
     crc32: int
     cuts: tuple[Cut, ...]
 
-    def has_images(self, cutouts: Sequence[CutoutLocation]) -> bool:
-        """Whether all images that were cut out of this message are in `cutouts`, the alert's."""
-        return {cut.kind for cut in self.cuts} <= of_message(cutouts, self.crc32).keys()
-
 
 def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
     """The locations in rows of the table `packets`; only those of `survey` unless it is None."""
@@ -104,6 +100,19 @@ class Packets:
     def expired(self, packet: PacketLocation) -> bool:
         """Whether a packet is past its retention."""
         return self._retention.expired(packet.pack)
+
+    def whole(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bool:
+        """Whether the packet and all images that were cut out of it are stored and kept.
+
+        `cutouts` are those of all versions of the alert.
+        """
+        by_kind = of_message(cutouts, packet.crc32)
+        kept = {
+            kind
+            for kind, one in by_kind.items()
+            if one.pack is not None and not self._retention.expired(one.pack)
+        }
+        return {cut.kind for cut in packet.cuts} <= kept and not self.expired(packet)
 
     def without_images(self, packet: PacketLocation) -> bytes:
         """The message with zeros in place of its images. Raises as `message`."""

@@ -132,6 +132,6 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
             )
             check_keys(part, spec)
             parts[row["key"]] = part
-    except (*PARQUET_ERRORS, AttributeError) as error:
+    except (*PARQUET_ERRORS, AttributeError, RecursionError) as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
     return Checkpoint(key, parts)

@@ -17,7 +17,7 @@ from stampede.store.runs import Run, RunName, digest
 
 # The bytes of a merged run depend on the program too. Increase this number when you change how
 # runs are written or how versions of a row are compared.
-FORMAT = f"4 {pa.__version__}"
+FORMAT = f"5 {pa.__version__}"
 
 Bound = Any  # a leading key, int or str; None is after all keys
 

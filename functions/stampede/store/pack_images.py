@@ -1,8 +1,8 @@
 """The images of a pack: their pages, and where each image lies.
 
-The files of an alert's cutouts, up to their tails, are one page, compressed as one. Equal tails are
-one entry of a dictionary, and each entry is compressed on its own. So one ranged GET reads the
-cutouts of an alert, and another a tail. PNGs are compressed already: each is a range of its pack.
+The files of a message's cutouts, up to their tails, are one page, compressed as one. Equal tails
+are one entry of a dictionary, and each entry is compressed on its own. So one ranged GET reads the
+cutouts of a message, and another a tail. PNGs are compressed already: each is a range of its pack.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,8 +60,8 @@ class Cutouts(NamedTuple):
     pages: list[int]
 
 
-def cut(files: pa.Array, alerts: np.ndarray) -> Cutouts:
-    """Cut files; `alerts` has a number for each row, equal in the rows of one alert."""
+def cut(files: pa.Array, messages: np.ndarray) -> Cutouts:
+    """Cut files; `messages` has a number for each row, equal in the rows of one message."""
     heads, tails = split(files)
     known: dict[tuple[int, int], int] = {}
     distinct: list[memoryview] = []
@@ -76,7 +76,7 @@ def cut(files: pa.Array, alerts: np.ndarray) -> Cutouts:
             number = known[name] = len(distinct)
             distinct.append(tail)
         numbers.append(number)
-    ends = np.flatnonzero(np.append(alerts[1:] != alerts[:-1], len(alerts) > 0)) + 1
+    ends = np.flatnonzero(np.append(messages[1:] != messages[:-1], len(messages) > 0)) + 1
     return Cutouts(
         heads, distinct, pa.array(numbers, pa.int32()), np.diff(ends, prepend=0).tolist()
     )

@@ -74,7 +74,7 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
     rows = sort_unique(rows.select(schema.names).cast(schema), spec.rows)
     images = one_array(rows[spec.image])
     columns = [_column(field, one_array(rows[field.name])) for field in [*schema][:-1]]
-    cutouts = cut(images, _alerts(rows)) if spec is CUTOUT_PACKS else None
+    cutouts = cut(images, _messages(rows)) if spec is CUTOUT_PACKS else None
     columns += [image_column(images)] if cutouts is None else cutout_columns(cutouts)
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
     data = seal(file.data)
@@ -154,8 +154,10 @@ def _column(field: pa.Field, values: pa.Array) -> Column:
     return strings(field, values) if pa.types.is_string(field.type) else numbers(field, values)
 
 
-def _alerts(rows: pa.Table) -> np.ndarray:
-    """A number for each row, another one where another alert begins."""
-    ids, surveys = rows["alert_id"].to_numpy(), rows["survey"].to_numpy()
-    other = (ids[1:] != ids[:-1]) | (surveys[1:] != surveys[:-1])
-    return np.cumsum(np.append([0] * bool(len(ids)), other))
+def _messages(rows: pa.Table) -> np.ndarray:
+    """A number for each row, another one where another message begins: versions of an alert may be
+    many, and a page of all would be too large to read."""
+    numbers = pc.fill_null(rows["message_crc32"].cast(pa.int64()), -1)
+    columns = [rows["alert_id"].to_numpy(), rows["survey"].to_numpy(), numbers.to_numpy()]
+    other = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.cumsum(np.append([0] * bool(rows.num_rows), other))

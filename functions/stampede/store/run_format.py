@@ -122,7 +122,7 @@ def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -
         )
         check_keys(run, spec)
         named = _as_named(pairs, run, spec)
-    except (*PARQUET_ERRORS, AttributeError):
+    except (*PARQUET_ERRORS, AttributeError, RecursionError):
         raise Damaged(f"{info.key} does not have the footer of a run") from None
     if not named:
         raise Damaged(f"{info.key} does not hold the run of that name")

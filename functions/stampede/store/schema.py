@@ -81,10 +81,10 @@ class PackSpec:
         return self.rows.name
 
 
-# Sorted so that the images of one alert lie in one page. Of two images of one message the later
+# Sorted so that the images of one message lie in one page. Of two images of one message the later
 # wins, and any image wins against a null.
 CUTOUT_PACKS = PackSpec(
-    TableSpec("packs", columns.CUTOUT, columns.CUTOUT_LOCATION_KEY, ("mjd", "fits")),
+    TableSpec("packs", columns.CUTOUT, columns.CUTOUT_KEY, ("mjd", "fits")),
     "fits",
     CUTOUTS,
 )

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from stampede.alerts.care import Care
@@ -20,12 +21,15 @@ from stampede.errors import Undecodable
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
+from stampede.read import images
 from stampede.read.alert_fields import MOST_BYTES, REGISTRY_SECONDS
 from stampede.read.app import make_app
-from stampede.read.lookup import PACKET_MISS_AGE
+from stampede.read.lookup import FEW, PACKET_MISS_AGE, Lookup
 from stampede.settings import Settings
+from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.schema import PACKETS
+from stampede.store.packs import night_of
+from stampede.store.schema import CUTOUTS, PACKETS
 from stampede.store.tables import Table
 from stampede_local import oracle
 from tests.support import fits_files, made_alerts
@@ -163,19 +167,19 @@ def test_versions_of_an_alert_with_other_images(
 ) -> None:
     """Whatever came first, the packet is one that was sent, and the cutouts are those in it."""
     sent = [one for one in versions() if len(one) > 10_000]
-    images = {}
+    science = {}
     for one in sent:
         memory = settings.model_copy(update={"store": f"{settings.store}-{zlib.crc32(one)}"})
         store(memory, [one])
         for alone in serving(make_app(memory)):
-            images[one] = alone("/v1/alerts/1/cutouts/science").data
+            science[one] = alone("/v1/alerts/1/cutouts/science").data
     for function in (cutouts, lightcurves):  # each takes its own batches, in an order of its own
         messages = [sent[number] for number in order]
         batches = [messages] if together else [[one] for one in messages]
         for batch in batches if function is cutouts else reversed(batches):
             store(settings, batch, messages.index(batch[0]), functions=[function])
     check(read, sent[-1])
-    assert read("/v1/alerts/1/cutouts/science").data == images[sent[-1]]
+    assert read("/v1/alerts/1/cutouts/science").data == science[sent[-1]]
     fields = read("/v1/alerts/1").json()
     assert len(fields["cutouts"]) == 3
     with tarfile.open(fileobj=io.BytesIO(read("/v1/cutouts", "POST", b"1").data)) as tar:
@@ -204,6 +208,109 @@ def test_an_image_is_shown_rather_than_none(settings: Settings, read: Reader) ->
     assert read("/v1/alerts/1/cutouts/science").status == 200
     assert zlib.crc32(ztf(1)) < max(map(zlib.crc32, bare))
     check(read, max(bare, key=zlib.crc32))
+
+
+def of_night(mjd: float, seed: int) -> bytes:
+    """Alert 1 of that time with images of its own."""
+    return ztf(1, candidate=measured() | {"jd": 2400000.5 + mjd}, **other_images(seed))
+
+
+def measured() -> dict:
+    return made_alerts.ztf_record(1)["candidate"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_version_that_is_kept_is_shown_rather_than_one_that_is_gone(
+    settings: Settings, reverse: bool
+) -> None:
+    settings = settings.model_copy(update={"cutout_days": 10, "packet_days": 10})
+    today = int(now_mjd())
+    kept = of_night(today - 2.5, 100)
+    early = (of_night(today - 12.5, seed) for seed in range(1, 50))
+    gone = next(one for one in early if zlib.crc32(one) > zlib.crc32(kept))
+    for number, message in enumerate((kept, gone) if reverse else (gone, kept)):
+        store(settings, [message], number)
+    objects = open_objects(settings)
+    deleted = [info.key for info in objects.list("pack") if night_of(info.key) == today - 13]
+    assert len(deleted) == 2
+    for deletes in (False, True):  # a pack past its retention may be there until it is deleted
+        for key in deleted if deletes else ():
+            objects.delete(key)
+        for read in serving(make_app(settings)):
+            check(read, kept)
+            assert read("/v1/alerts/1/cutouts/science").status == 200
+            assert int(read("/v1/alerts/1").json()["mjd"]) == today - 3
+            with tarfile.open(fileobj=io.BytesIO(read("/v1/cutouts", "POST", b"1").data)) as tar:
+                assert {f"1/{kind}.fits.gz" for kind in KINDS} <= {*tar.getnames()}
+
+
+@pytest.mark.parametrize(("days", "shown"), [(None, 3), (10, 1)])
+def test_all_cutouts_are_those_of_one_message(
+    settings: Settings, days: int | None, shown: int
+) -> None:
+    """That with the most images, as far as they are kept."""
+    settings = settings.model_copy(update={"cutout_days": days})
+    today = int(now_mjd())
+    only = {"cutoutScience": stamp(70), "cutoutTemplate": None, "cutoutDifference": None}
+    few = ztf(1, candidate=measured() | {"jd": 2400000.5 + today - 2.5}, **only)
+    all_kinds = of_night(today - 12.5, 1)
+    store(settings, [all_kinds])
+    store(settings, [few], 1)
+    alone = settings.model_copy(update={"store": f"{settings.store}-alone"})
+    store(alone, [all_kinds if shown == 3 else few])
+    for one in serving(make_app(settings)):
+        for other in serving(make_app(alone.model_copy(update={"cutout_days": None}))):
+            cutouts_shown = one("/v1/alerts/1").json()["cutouts"].values()
+            assert sum(each is not None for each in cutouts_shown) == shown
+            for kind in KINDS:
+                both = [read(f"/v1/alerts/1/cutouts/{kind}") for read in (one, other)]
+                assert both[0].status == both[1].status
+                assert both[0].status == 404 or both[0].data == both[1].data
+
+
+def test_many_versions_in_one_batch_can_be_read(
+    settings: Settings, read: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are, a page is no larger than one message may be."""
+    sent = [ztf(1, **other_images(seed)) for seed in range(1, 60, 3)]
+    monkeypatch.setattr(images, "MOST_PAGE", 3 * len(sent[0]))
+    store(settings, sent)
+    check(read, max(sent, key=zlib.crc32))
+    assert read("/v1/alerts/1/cutouts/science").status == 200
+
+
+def test_only_the_images_of_a_message_are_read_for_it(settings: Settings) -> None:
+    sent = [one for one in versions() if len(one) > 10_000]
+    store(settings, sent)
+    lookup = Lookup(open_objects(settings), settings)
+    try:
+        for crc32 in map(zlib.crc32, sent):
+            wanted = {(1, "ztf", kind, crc32) for kind in KINDS}
+            assert lookup.images_of([(1, "ztf", crc32)]).keys() == wanted
+            assert lookup.parts_of([(1, "ztf", crc32)]).keys() == wanted
+    finally:
+        lookup.close()
+
+
+def test_thousands_of_versions_do_not_hold_up_other_requests(settings: Settings) -> None:
+    store(settings, [ztf(1)])
+    table = Table(open_objects(settings), CUTOUTS)
+    rows = table.lookup([1])
+    lookup = Lookup(table.objects, settings.model_copy(update={"refresh_seconds": 1000}))
+    try:
+        found = lookup.alert(1)
+        assert lookup.cached_alert(1) == found
+        at = rows.schema.get_field_index("message_crc32")
+        many = pa.concat_tables(
+            rows.set_column(at, rows.schema.field(at), pa.array([number] * 3, pa.uint32()))
+            for number in range(FEW // 3)
+        )
+        table.append(many, Coverage())
+        lookup.cutouts.table.refresh()
+        assert lookup.alert(1) == found
+        assert lookup.cached_alert(1) is None
+    finally:
+        lookup.close()
 
 
 def row_of(settings: Settings, alert_id: int) -> dict:

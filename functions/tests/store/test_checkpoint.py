@@ -436,6 +436,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "no sections": {"text": "[]"},
     "sections are no list": {"text": "{}"},
     "a key of another type": {"text": '[[7, 0, "00", "0a", "0a", "0a"]]'},
+    "lists without end": {"text": "[" * 100_000},
     "no key": {"text": '[[null, 0, "00", "0a", "0a", "0a"]]'},
     "a place that is no number": {"text": '[["000000", 0, "x", "0a", "0a", "0a"]]'},
     "the first sections left out": {"text": '[["000005", 0, "00", "0a", "0a", "0a"]]'},

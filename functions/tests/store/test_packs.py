@@ -129,6 +129,23 @@ def test_a_pack_is_read_back_from_its_bytes() -> None:
     assert coverage == COVERAGE
 
 
+def test_each_message_has_its_page() -> None:
+    """An alert may come in many versions: a page of all would be larger than a reader takes."""
+    rows = [
+        cutout(alert, kind, noise(3000, alert)) | {"message_crc32": message}
+        for kind in KINDS
+        for message in (9, None, 5)
+        for alert in (2, 1)
+    ]
+    pack = pack_of(rows)
+    pages: dict[int, set[tuple]] = {}
+    for place in pack.locations.to_pylist():
+        message = place["alert_id"], place["message_crc32"]
+        pages.setdefault(place["page_offset"], set()).add(message)
+    assert [*pages.values()] == [{(alert, one)} for alert in (1, 2) for one in (None, 5, 9)]
+    assert read_pack(pack.data)[0].locations.equals(pack.locations)
+
+
 def test_versions_of_an_alert_in_one_pack() -> None:
     rows = [
         cutout(1, kind, noise(n)) | {"message_crc32": crc32}
@@ -154,7 +171,7 @@ def test_other_tools_read_a_pack(tmp_path: Path) -> None:
         | {"message_crc32": None if n % 5 == 0 else 2**32 - 1 - n // 3}
         for n in range(60)
     ]
-    rows.sort(key=lambda row: (row["alert_id"], row["kind"]))
+    rows.sort(key=lambda row: (row["alert_id"], row["message_crc32"] or 0, row["kind"]))
     path = tmp_path / "pack.parquet"
     path.write_bytes(pack_of(rows).data)
     packed = [{**row, "tail": row["fits"] and b""} for row in rows]
@@ -162,7 +179,8 @@ def test_other_tools_read_a_pack(tmp_path: Path) -> None:
     assert polars.read_parquet(path).to_dicts() == packed
     names = ", ".join(f'"{name}"' for name in CUTOUT.names[:-1])
     found = duckdb.sql(
-        f"SELECT {names}, fits || tail FROM '{path}' ORDER BY alert_id, kind"
+        f"SELECT {names}, fits || tail FROM '{path}' "
+        "ORDER BY alert_id, message_crc32 NULLS FIRST, kind"
     ).fetchall()
     assert found == [tuple(row.values()) for row in rows]
     assert duckdb.sql(f"SELECT kind FROM '{path}' WHERE alert_id = 7").fetchall() == [
