@@ -253,7 +253,8 @@ def test_all_cutouts_are_those_of_one_message(
     today = int(now_mjd())
     only = {"cutoutScience": stamp(70), "cutoutTemplate": None, "cutoutDifference": None}
     few = ztf(1, candidate=measured() | {"jd": 2400000.5 + today - 2.5}, **only)
-    all_kinds = of_night(today - 12.5, 1)
+    early = (of_night(today - 12.5, seed) for seed in range(1, 50))
+    all_kinds = next(one for one in early if zlib.crc32(one) < zlib.crc32(few))
     store(settings, [all_kinds])
     store(settings, [few], 1)
     alone = settings.model_copy(update={"store": f"{settings.store}-alone"})
