@@ -4,7 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
@@ -29,6 +29,7 @@ _CAUSE = re.compile(r'message: "([^"]+)"|InvalidCertificate\(\s*(\w+)|(TimedOut)
 # obstore's limit on a whole request is 30 s by default, too little for a pack from a distant site.
 _LONGEST = timedelta(hours=1)
 _PIECE = 1 << 20
+_SIGNAL_SECONDS = 0.2  # until a signal is noticed at the latest
 # Files and directories of public authorities, for rustls as for OpenSSL.
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _environment = threading.Lock()
@@ -165,6 +166,10 @@ def _in_a_thread(get: Callable[[], bytes]) -> bytes:
             future.set_exception(error)
 
     threading.Thread(target=run, name="get", daemon=True).start()
+    while (
+        not future.done()
+    ):  # a signal that another thread gets does not end the main thread's wait
+        wait([future], timeout=_SIGNAL_SECONDS)
     return future.result()
 
 
