@@ -22,6 +22,7 @@ from stampede.store.reader import RunReader
 from stampede.store.run_writer import RunWriter
 from stampede.store.runs import RunInfo, RunName, digest
 from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.sections import Sections, as_text
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.synthetic import (
     ALERTS,
@@ -109,7 +110,8 @@ class SharedReader(RunReader):
     def index(self, run: RunInfo, *more: Any) -> Any:
         """See `RunReader.index`."""
         stand_in = self._stand_ins[run.key]
-        return super().index(replace(run, first=stand_in.first, last=stand_in.last), *more)
+        first, last, sections = stand_in.first, stand_in.last, stand_in.sections
+        return super().index(replace(run, first=first, last=last, sections=sections), *more)
 
 
 def stand_ins(objects: Objects, spec: TableSpec, size: Size, ids: np.ndarray) -> dict[int, RunInfo]:
@@ -184,8 +186,18 @@ def made_up(spec: TableSpec, size: Size, by_level: Mapping[int, RunInfo]) -> Ite
                     coverage=coverage,
                     first=first,
                     last=last,
+                    sections=_within(stand_in.sections, first, last),
                 )
             yield made
+
+
+def _within(sections: Sections | None, first: Any, last: Any) -> Sections | None:
+    """Sections that reach from `first` to `last`; those that lie outside have no keys between."""
+    if sections is None:
+        return None
+    begin, *others = sections.listed
+    others = [one._replace(key=min(max(one.key, first), last)) for one in others]
+    return replace(sections, text=as_text([begin._replace(key=first), *others]), last=last)
 
 
 def with_holes(first: int, end: int) -> Coverage:
