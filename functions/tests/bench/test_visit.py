@@ -14,11 +14,11 @@ def test_visit_reads_every_sampled_alert_and_stores_all(measure) -> None:
         for name in ("durable", "readable"):
             assert 0 < of[f"{name}, p50"].value <= of[f"{name}, p98"].value
             assert of[f"{name}, p98"].value <= of[f"{name}, max"].value
-        assert of["readable, p50"].value > of["durable, p50"].value
+        assert of["readable, p98"].value > of["durable, p98, of the sample"].value
         assert of["durable, p98, of the sample"].value <= of["durable, max"].value
         assert of["CPU of the sender"].value > 0
         assert of["CPU of cutouts workers"].value > 0
-        assert of["CPU of thumbnails"].value > 0
+        assert of["CPU of thumbnails"].value >= 0  # they may be drawn after a small visit
         assert of["wall time of cutouts: whole"].value > of["wall time of cutouts: put"].value > 0
     for table in ("cutouts", "detections", "packets"):
         stored = found[ALONE, f"stored in {table}, p50"]
