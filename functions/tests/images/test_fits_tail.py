@@ -145,9 +145,9 @@ def test_layouts_are_bounded(monkeypatch):
 
 def test_an_endless_header_costs_little():
     endless = fits_file(astropy_fits.PrimaryHDU())[: 5 * 80].ljust(8 << 20)
-    started = time.perf_counter()
+    started = time.thread_time()
     assert parts([endless]) == [(endless, b"")]
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 @needs_real
