@@ -2,14 +2,9 @@
 
 from collections.abc import Iterator
 
-from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.decoder import Decoder
-from stampede.alerts.framing import Framing
 from stampede.events.event import Position
 from stampede.events.worker import Batch
-from stampede.functions.decoding import SpoolFile
 from stampede.functions.packets import store_packets
-from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.raw import write_raw
@@ -17,7 +12,14 @@ from stampede.store.schema import DETECTIONS, PACKETS
 from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.checksums import INGEST_MS
-from stampede_bench.decode import SECRET, UNIT, each_load, per_alert, run_of, views_of_one_buffer
+from stampede_bench.decode import (
+    UNIT,
+    batch_decoder,
+    each_load,
+    per_alert,
+    run_of,
+    views_of_one_buffer,
+)
 from stampede_bench.figures import Context, Figure, Must, Rival
 from stampede_bench.load import Load
 
@@ -35,9 +37,7 @@ def measure(context: Context) -> Iterator[Figure]:
 
 def stages(alerts: Load) -> Iterator[Figure]:
     """The figures of one round."""
-    settings, count = Settings(), len(alerts.messages)
-    framing, decoder = Framing(settings.max_alert_bytes), Decoder(SpoolFile(settings.spool))
-    reader = BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
+    reader, count = batch_decoder(), len(alerts.messages)
     messages = views_of_one_buffer(alerts.messages)
     objects = MemoryObjects()
     table = Table(objects, PACKETS, threads=1)

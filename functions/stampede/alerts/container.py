@@ -22,6 +22,7 @@ SYNC = bytes(range(16))
 
 # The header of a real alert has two entries.
 MOST_ENTRIES = 100
+_BYTES = [bytes([number]) for number in range(0x80)]
 
 
 class Header(NamedTuple):
@@ -47,7 +48,13 @@ class Header(NamedTuple):
 
 def varint(number: int) -> bytes:
     """Avro's long: zig-zag, seven bits a byte, low bits first."""
-    number = (number << 1) ^ (number >> 63)
+    return leb128((number << 1) ^ (number >> 63))
+
+
+def leb128(number: int) -> bytes:
+    """A number that is not negative, seven bits a byte, low bits first; Thrift has these too."""
+    if number < 0x80:
+        return _BYTES[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -3,8 +3,8 @@
 Every method blocks, except those whose name begins with ``cached``; routes run them in threads.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -38,6 +38,8 @@ the cutouts, but an alert may be without one for ever, and then every request wo
 FEW = 500
 """Most rows that the event loop itself makes an answer of if memory holds them: a thread would only
 compete for the interpreter with the other threads and with the waiting loop."""
+
+T = TypeVar("T")
 
 
 class Lookup:
@@ -161,21 +163,13 @@ class Lookup:
 
         `messages` are alert id, survey and CRC-32 of each.
         """
-        cutouts = self._of_messages(messages)
-        return {
-            (place.alert_id, place.survey, place.kind, place.message_crc32): image
-            for place, image in self.images.many(cutouts)
-        }
+        return _by_message(self.images.many(self._of_messages(messages)))
 
     def parts_of(
         self, messages: Collection[tuple[int, str, int]]
     ) -> dict[tuple[int, str, str, int | None], Parts]:
         """As `images_of`, not verified: for a caller that has the checksum of the message."""
-        cutouts = self._of_messages(messages)
-        return {
-            (place.alert_id, place.survey, place.kind, place.message_crc32): parts
-            for place, parts in self.images.unverified(cutouts)
-        }
+        return _by_message(self.images.unverified(self._of_messages(messages)))
 
     def _of_messages(self, messages: Collection[tuple[int, str, int]]) -> list[CutoutLocation]:
         """The locations of cutouts that say one of these messages, or none."""
@@ -208,3 +202,12 @@ class Lookup:
     def check_store(self) -> None:
         """Raise `StoreDown` if the store does not answer."""
         next(iter(self.objects.list("tables/")), None)
+
+
+def _by_message(
+    found: Iterable[tuple[CutoutLocation, T]],
+) -> dict[tuple[int, str, str, int | None], T]:
+    return {
+        (place.alert_id, place.survey, place.kind, place.message_crc32): each
+        for place, each in found
+    }

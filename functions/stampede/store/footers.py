@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stampede.alerts.container import leb128
 from stampede.store.checked_parquet import end_of_footer, start_of_pairs
-from stampede.store.thrift import varint
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
@@ -141,7 +141,7 @@ def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
         + re.escape(_list_of(metadata.num_columns))
         + rb"\x26[\x80-\xff]*[\0-\x7f]\x1c"  # offset in the file, then the column's structure:
         rb"\x15.\x19.{1,8}?\x19\x18"  # type, encodings, path
-         + re.escape(varint(len(name)) + name),
+         + re.escape(leb128(len(name)) + name),
         re.DOTALL,
     )
     return [found.start() for found in first.finditer(footer)]
@@ -149,7 +149,7 @@ def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
 
 def _list_of(count: int) -> bytes:
     """How a list of `count` structures begins."""
-    return bytes([count << 4 | 0xC]) if count < 15 else b"\xfc" + varint(count)
+    return bytes([count << 4 | 0xC]) if count < 15 else b"\xfc" + leb128(count)
 
 
 @lru_cache

@@ -18,7 +18,7 @@ from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.merge import one_array, sort_unique
 from stampede.store.packs import Pack, read_rows
 from stampede.store.pages import pages
-from stampede.store.parquet_writer import DATA_PAGE, Column, Page, numbers, plain, strings, write
+from stampede.store.parquet_writer import DATA_PAGE, Column, Page, plain, small, write
 from stampede.store.schema import PACKET_PACKS
 
 # Bytes of a page before it is compressed. 34 packets of one object, B each: 2,823 with 64 KB,
@@ -40,7 +40,7 @@ def write_packets(rows: pa.Table, coverage: Coverage) -> Pack:
     packets = one_array(rows["packet"])
     sizes = _pages(pc.binary_length(packets).to_numpy())
     columns = [
-        _packets(field, packets, sizes) if field.name == "packet" else _small(field, rows)
+        _packets(field, packets, sizes) if field.name == "packet" else _column(field, rows)
         for field in schema
     ]
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
@@ -49,8 +49,7 @@ def write_packets(rows: pa.Table, coverage: Coverage) -> Pack:
 
 def in_order(rows: pa.Table) -> pa.Table:
     """`rows` with the columns of a pack in its order; `rows` itself if they are."""
-    small = rows.select(_ORDER)
-    order = pc.sort_indices(small, [(name, "ascending") for name in _ORDER])
+    order = pc.sort_indices(rows.select(_ORDER), [(name, "ascending") for name in _ORDER])
     if np.array_equal(order.to_numpy(), np.arange(rows.num_rows)):
         return rows
     return rows.take(order)
@@ -77,9 +76,8 @@ def _packets(field: pa.Field, packets: pa.Array, sizes: list[int]) -> Column:
     return Column(field, pages)
 
 
-def _small(field: pa.Field, rows: pa.Table) -> Column:
-    values = one_array(rows[field.name])
-    column = strings(field, values) if pa.types.is_string(field.type) else numbers(field, values)
+def _column(field: pa.Field, rows: pa.Table) -> Column:
+    column = small(field, one_array(rows[field.name]))
     return column if field.name in _BOUNDED else column._replace(least=None, greatest=None)
 
 

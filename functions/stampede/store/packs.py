@@ -26,7 +26,7 @@ from stampede.store.pack_images import (
     stored_images,
     tail_frames,
 )
-from stampede.store.parquet_writer import Column, Range, numbers, strings, write
+from stampede.store.parquet_writer import Range, small, write
 from stampede.store.runs import digest
 from stampede.store.schema import CUTOUT_PACKS, PackSpec
 
@@ -73,7 +73,7 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
     schema = spec.rows.schema
     rows = sort_unique(rows.select(schema.names).cast(schema), spec.rows)
     images = one_array(rows[spec.image])
-    columns = [_column(field, one_array(rows[field.name])) for field in [*schema][:-1]]
+    columns = [small(field, one_array(rows[field.name])) for field in [*schema][:-1]]
     cutouts = cut(images, _messages(rows)) if spec is CUTOUT_PACKS else None
     columns += [image_column(images)] if cutouts is None else cutout_columns(cutouts)
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
@@ -148,10 +148,6 @@ def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: Pa
     located = [columns[name] if name in columns else rows[name] for name in schema.names]
     locations = pa.table(located, schema.names).cast(schema)
     return Pack(key, data, locations, whole)
-
-
-def _column(field: pa.Field, values: pa.Array) -> Column:
-    return strings(field, values) if pa.types.is_string(field.type) else numbers(field, values)
 
 
 def _messages(rows: pa.Table) -> np.ndarray:

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
+from stampede.alerts.container import leb128
 from stampede.store import zstd
-from stampede.store.thrift import Value, binary, boolean, i8, i32, i64, items, struct, varint
+from stampede.store.thrift import Value, binary, boolean, i8, i32, i64, items, struct
 
 MAGIC = b"PAR1"
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
@@ -69,7 +70,7 @@ def levels(valid: Sequence[bool] | np.ndarray, field: pa.Field) -> bytes:
     if not field.nullable:
         return b""
     bits = np.packbits(valid, bitorder="little").tobytes()
-    packed = varint(len(bits) << 1 | 1) + bits
+    packed = leb128(len(bits) << 1 | 1) + bits
     return len(packed).to_bytes(4, "little") + packed
 
 
@@ -103,6 +104,11 @@ def strings(field: pa.Field, array: pa.Array) -> Column:
     return Column(field, pages, True, least, greatest, array.null_count)
 
 
+def small(field: pa.Field, array: pa.Array) -> Column:
+    """A column of strings, numbers or timestamps."""
+    return strings(field, array) if pa.types.is_string(field.type) else numbers(field, array)
+
+
 def indices(field: pa.Field, numbers: pa.Array) -> Page:
     """A data page that points into the column's dictionary; null where a number is."""
     known = numbers.drop_null().to_numpy().astype(np.int64)
@@ -113,7 +119,7 @@ def indices(field: pa.Field, numbers: pa.Array) -> Page:
     packed = np.packbits(bits, bitorder="little").tobytes()
     valid = numbers.is_valid().to_numpy(zero_copy_only=False)
     head = levels(valid, field) + bytes([width])
-    body = head + (varint(len(padded) // 8 << 1 | 1) + packed if len(known) else b"")
+    body = head + (leb128(len(padded) // 8 << 1 | 1) + packed if len(known) else b"")
     return Page(DATA_PAGE, zstd.compress(body), len(body), len(numbers), _DICTIONARY)
 
 

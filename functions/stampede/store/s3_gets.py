@@ -166,9 +166,8 @@ def _in_a_thread(get: Callable[[], bytes]) -> bytes:
             future.set_exception(error)
 
     threading.Thread(target=run, name="get", daemon=True).start()
-    while (
-        not future.done()
-    ):  # a signal that another thread gets does not end the main thread's wait
+    # A signal that another thread gets does not end the main thread's wait.
+    while not future.done():
         wait([future], timeout=_SIGNAL_SECONDS)
     return future.result()
 

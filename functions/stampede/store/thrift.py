@@ -6,9 +6,10 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from stampede.alerts.container import leb128
+
 _TRUE, _FALSE = 1, 2
 _I8, _I32, _I64, _BINARY, _LIST, _STRUCT = 3, 5, 6, 8, 9, 12
-_BYTES = [bytes([number]) for number in range(256)]
 _DEEPEST = 8  # structures within structures; Parquet's footer has 6
 
 
@@ -17,18 +18,6 @@ class Value(NamedTuple):
 
     kind: int
     data: bytes
-
-
-def varint(number: int) -> bytes:
-    """A number that is not negative, seven bits a byte."""
-    if number < 0x80:
-        return _BYTES[number]
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
 
 
 def boolean(value: bool) -> Value:
@@ -43,25 +32,25 @@ def i8(number: int) -> Value:
 
 def i32(number: int) -> Value:
     """A number of 32 bits."""
-    return Value(_I32, varint(number << 1 ^ number >> 31))
+    return Value(_I32, leb128(number << 1 ^ number >> 31))
 
 
 def i64(number: int) -> Value:
     """A number of 64 bits."""
-    return Value(_I64, varint(number << 1 ^ number >> 63))
+    return Value(_I64, leb128(number << 1 ^ number >> 63))
 
 
 def binary(data: bytes | str) -> Value:
     """Bytes, or a string."""
     data = data.encode() if isinstance(data, str) else data
-    return Value(_BINARY, varint(len(data)) + data)
+    return Value(_BINARY, leb128(len(data)) + data)
 
 
 def items(values: Iterable[Value], kind: int = _STRUCT) -> Value:
     """A list of values of one type; `kind` is that of an empty list."""
     values = list(values)
     kind, count = values[0].kind if values else kind, len(values)
-    head = bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + varint(count)
+    head = bytes([count << 4 | kind]) if count < 15 else bytes([0xF0 | kind]) + leb128(count)
     return Value(_LIST, head + b"".join(value.data for value in values))
 
 
