@@ -5,6 +5,7 @@ What passes can be stored, logged and sent on as it is.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 # A Kafka record's headers become attributes, hence so many, and of any length; the length of an
@@ -24,6 +25,7 @@ TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 COUNT = re.compile("[0-9]{1,18}")
 # A year of five digits or more: Kafka's time in microseconds, taken for milliseconds.
 FAR_YEAR = re.compile(r"[+-]?[0-9]{5,}-")
+_NAME = re.compile(rf"[a-z0-9]{{1,{NAME_LENGTH}}}")
 _ODD = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -45,8 +47,16 @@ def checked(attributes: Mapping[str, Any]) -> dict[str, str]:
     for name, value in attributes.items():
         if value is not None:
             _check_name(name)
-            texts[name] = _text(name, value)
-            _check(name, texts[name])
+            texts[name] = value if type(value) is str else _text(name, value)
+    for name, text in texts.items():
+        if len(text) > SHORT_LENGTH:
+            _check_length(name, text)
+    if _ODD.search("".join(texts.values())):  # one search: every event passes here
+        for name, text in texts.items():
+            _check_characters(name, text)
+    for name, check in _CHECKS.items():
+        if name in texts:
+            check(texts[name])
     return texts
 
 
@@ -55,8 +65,9 @@ def shown(text: str) -> str:
     return ascii(text[:60])
 
 
+@lru_cache(1024)
 def _check_name(name: str) -> None:
-    if not re.fullmatch(rf"[a-z0-9]{{1,{NAME_LENGTH}}}", name):
+    if not _NAME.fullmatch(name):
         raise ValueError(
             f"{shown(name)} is not an attribute's name: at most {NAME_LENGTH} lower-case letters "
             "and digits"
@@ -73,21 +84,17 @@ def _text(name: str, value: Any) -> str:
     raise ValueError(f"{name}: not text, a whole number or a truth value")
 
 
-def _check(name: str, value: str) -> None:
+def _check_length(name: str, text: str) -> None:
     most = SHORT_LENGTH if name in SHORT else LENGTH
-    if len(value) > most:
-        raise ValueError(f"{name}: {len(value):,} characters, the limit is {most:,}")
-    if _ODD.search(value):
-        if _SURROGATE.search(value):
-            raise ValueError(f"{name}: half a character (a surrogate) in {shown(value)}")
-        if not name.startswith(ANY_BYTES):
-            raise ValueError(f"{name}: a control character in {shown(value)}")
-    if name == "subject":
-        _check_subject(value)
-    if name == "topicid" and not TOPIC_ID.fullmatch(value):
-        raise ValueError("topicid: not up to 64 letters, digits, '-' and '_'")
-    if name == "skippedoffsets" and not COUNT.fullmatch(value):
-        raise ValueError("skippedoffsets: not a number of up to 18 digits")
+    if len(text) > most:
+        raise ValueError(f"{name}: {len(text):,} characters, the limit is {most:,}")
+
+
+def _check_characters(name: str, text: str) -> None:
+    if _SURROGATE.search(text):
+        raise ValueError(f"{name}: half a character (a surrogate) in {shown(text)}")
+    if _ODD.search(text) and not name.startswith(ANY_BYTES):
+        raise ValueError(f"{name}: a control character in {shown(text)}")
 
 
 def _check_subject(subject: str) -> None:
@@ -95,3 +102,16 @@ def _check_subject(subject: str) -> None:
         raise ValueError(f"subject: {shown(subject)} is not partition:NUMBER#OFFSET")
     if not {".", ".."}.isdisjoint(subject.split("/")):
         raise ValueError(f"subject: {shown(subject)} has a part . or ..")
+
+
+def _check_topic_id(topic_id: str) -> None:
+    if not TOPIC_ID.fullmatch(topic_id):
+        raise ValueError("topicid: not up to 64 letters, digits, '-' and '_'")
+
+
+def _check_skipped(count: str) -> None:
+    if not COUNT.fullmatch(count):
+        raise ValueError("skippedoffsets: not a number of up to 18 digits")
+
+
+_CHECKS = {"subject": _check_subject, "topicid": _check_topic_id, "skippedoffsets": _check_skipped}

@@ -54,7 +54,7 @@ class Batcher:
         self._linger = linger
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()  # an event came, or the batcher closes
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -64,8 +64,7 @@ class Batcher:
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
         await asyncio.gather(*self._tasks)
 
     async def add(self, event: Event) -> Outcome:
@@ -77,14 +76,14 @@ class Batcher:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((event, future))
         self._waiting_bytes += len(event.data)
-        async with self._changed:
-            self._changed.notify()
+        self._changed.set()
         return await future
 
     async def _store_batches(self) -> None:
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._waiting or self._closing)
+            while not (self._waiting or self._closing):
+                self._changed.clear()
+                await self._changed.wait()
             if not self._waiting:
                 return  # closing
             if not self._full() and not self._closing:

@@ -83,7 +83,8 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
     text = dict(fields)
     try:
         if "ce-specversion" in text or "ce-id" in text or "ce-type" in text:
-            _check_once(name for name, _ in fields)
+            if len(text) < len(fields):
+                _check_once(name for name, _ in fields)
             return Event(binary_attributes(text), body, path)
         kind = text.get("content-type", "").partition(";")[0].strip().lower()
         if not kind.startswith(STRUCTURED):

@@ -80,6 +80,9 @@ class EventEndpoint:
         self._key_in_path = key_in_path
         self._budget = Budget(held_bytes)
         metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
+        # Found once: every event is counted.
+        self._stored = metrics.EVENTS.labels(name, "stored")
+        self._seconds = metrics.EVENT_SECONDS.labels(name)
         self._resources = resources
         self._parse = parse
         self._accepted = accepted
@@ -130,11 +133,12 @@ class EventEndpoint:
         finally:
             body.release()
         seconds = time.perf_counter() - begin
-        metrics.EVENTS.labels(self._name, error.name if error else "stored").inc()
-        metrics.EVENT_SECONDS.labels(self._name).observe(seconds)
+        self._seconds.observe(seconds)
         if error is None:
+            self._stored.inc()
             await respond(send, self._accepted)
         else:
+            metrics.EVENTS.labels(self._name, error.name).inc()
             await self._refuse(send, event, error, seconds)
 
     async def _refuse(
