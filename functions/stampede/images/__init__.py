@@ -3,6 +3,7 @@
 __all__ = [
     "fits",
     "fits_tail",
+    "hdu",
     "npy",
     "png",
     "stretch",

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from stampede.images.fits import BLOCK, CARD, BadImage, Hdu, hdu_at
+from stampede.images.hdu import BLOCK, CARD, BadImage, Hdu, hdu_at
 
 MOST_LAYOUTS = 4096
 

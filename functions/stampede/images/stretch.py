@@ -47,15 +47,31 @@ def limits(
         (0, 0) if no pixel is finite.
     """
     # Sorted once: numpy would partition the pixels for every percentile.
-    finite = np.sort(image[np.isfinite(image)])
+    finite = np.sort(image, axis=None)
+    if finite.size and not np.isfinite(finite[[0, -1]]).all():  # NaN and infinities are at the ends
+        finite = finite[np.isfinite(finite)]
     if not finite.size:
         return 0.0, 0.0
     median = _percentile(finite, 50)
-    sigma = 1.4826 * float(np.median(np.abs(finite.astype(np.float64) - median)))
+    sigma = 1.4826 * _median_deviation(finite.astype(np.float64), median)
     black = median - 2 * sigma if low is None else _percentile(finite, low)
     if high is None:
         return black, max(_percentile(finite, WHITE), median + 20 * sigma)
     return black, _percentile(finite, high)
+
+
+def _median_deviation(ordered: np.ndarray, median: float) -> float:
+    """``median|value - median|`` without sorting again.
+
+    The `count` values that are closest to the median are neighbours, so their greatest deviation is
+    the least, over all groups of `count` neighbours, of the greater deviation of the two ends.
+    """
+    size = ordered.size
+    middle = [
+        float(np.maximum(median - ordered[: size - count + 1], ordered[count - 1 :] - median).min())
+        for count in {(size + 1) // 2, size // 2 + 1}
+    ]
+    return sum(middle) / len(middle)
 
 
 def _percentile(ordered: np.ndarray, percent: float) -> float:
@@ -91,6 +107,11 @@ def stretch(
     black, white = limits(image, low, high)
     x = image.astype(np.float64) - black
     x = np.clip(x / (white - black), 0, 1) if white > black else np.where(np.isnan(x), x, 0.0)
+    return curve(x, kind)
+
+
+def curve(x: np.ndarray, kind: Stretch) -> np.ndarray:
+    """Brightness of ``x``: of 0 it is 0, of 1 it is 1."""
     match kind:
         case Stretch.LINEAR:
             return x

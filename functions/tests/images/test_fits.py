@@ -10,7 +10,8 @@ from astropy.io import fits as astropy_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.images.fits import BLOCK, BadImage, image, trim, unpack
+from stampede.images.fits import image, trim, unpack
+from stampede.images.hdu import BLOCK, BadImage
 from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import limits

@@ -11,8 +11,8 @@ from astropy.io import fits as astropy_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.images.fits import BLOCK
 from stampede.images.fits_tail import Layouts, split
+from stampede.images.hdu import BLOCK
 from tests.support import made_alerts
 from tests.support.fits_files import fits_file, lsst, source, ztf
 

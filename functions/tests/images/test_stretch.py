@@ -80,3 +80,20 @@ def test_every_pixel_with_a_value_is_between_0_and_1(image, kind):
 def test_an_image_without_values_has_no_brightness():
     assert limits(np.full((2, 2), np.nan)) == (0, 0)
     assert np.isnan(stretch(np.full((2, 2), np.nan))).all()
+
+
+@given(
+    arrays.arrays(
+        np.float32,
+        st.integers(1, 40),
+        elements=st.floats(-1e6, 1e6, width=32) | st.sampled_from([np.nan, np.inf, -np.inf]),
+    )
+)
+def test_the_noise_is_that_of_numpys_medians(image):
+    finite = image[np.isfinite(image)].astype(float)
+    if finite.size:
+        median = np.median(finite)
+        sigma = 1.4826 * np.median(np.abs(finite - median))
+        assert limits(image)[0] == pytest.approx(median - 2 * sigma, rel=1e-12, abs=1e-9)
+    else:
+        assert limits(image) == (0, 0)

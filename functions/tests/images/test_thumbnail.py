@@ -5,6 +5,7 @@ from io import BytesIO
 import numpy as np
 import pyarrow as pa
 import pytest
+from astropy.io.fits import ImageHDU, PrimaryHDU
 from astropy.visualization import AsinhStretch, ManualInterval
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +14,13 @@ from PIL import Image
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
 from stampede.functions.decoding import make_batch_decoder
 from stampede.images import fits
-from stampede.images.png import BLANK, frame
+from stampede.images.png import BLANK, frame, greys, scaled
 from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
 from stampede.settings import Settings
-from tests.support.fits_files import fits_of, lsst, source, ztf
+from stampede.store.coverage import Coverage
+from stampede.store.packs import read_rows, write_pack
+from tests.support.fits_files import fits_file, fits_of, lsst, source, ztf
 from tests.support.made_alerts import REAL
 
 STEP = 255 / (LEVELS - 1)
@@ -76,6 +79,38 @@ def test_images_of_any_size_fill_a_panel() -> None:
     mean = astropys(large).reshape(63, 2, 63, 2).mean((1, 3))
     assert np.abs(shown[1] - mean).max() <= STEP / 2 + 2
     np.testing.assert_array_equal(shown[0], shown[2])
+
+
+@pytest.mark.parametrize("shape", [(63, 63), (63, 40), (30, 30), (41, 17), (1, 62), (102, 102)])
+def test_a_picture_is_that_of_the_exact_stretch_but_for_a_grey_in_a_thousand_pixels(
+    shape: tuple[int, int],
+) -> None:
+    """A table of 65,536 places gives a pixel at the border of two greys the other one of them."""
+    levels = np.round(np.arange(LEVELS) * STEP)
+    others, pixels = 0, 0
+    for seed in range(20):
+        image = source(size=102, peak=10.0 ** (1 + seed % 5), seed=seed)[: shape[0], : shape[1]]
+        image[seed % len(image), : seed % 3] = np.nan
+        (panel, _, _), _ = panels([ztf(image), None, None])
+        exact = scaled(greys(image), PANEL, Image.Resampling.BOX)
+        top, left = ((PANEL - side) // 2 for side in exact.shape)
+        drawn = panel[top : top + exact.shape[0], left : left + exact.shape[1]]
+        shown, want = (np.round(each / STEP).astype(int) for each in (drawn, exact))
+        np.testing.assert_array_equal(drawn, levels[shown])
+        assert np.abs(shown - want).max() <= 1
+        others, pixels = others + np.count_nonzero(shown != want), pixels + shown.size
+    assert others < pixels / 1000
+
+
+def test_an_image_in_the_last_hdu_is_drawn_from_head_and_tail() -> None:
+    """A pack stores the last HDU apart, and here it is the only image."""
+    file = fits_file(PrimaryHDU(), ImageHDU(source()))
+    rows = [row(1, kind, file) | {"message_crc32": 1} for kind in KINDS]
+    packed, _ = read_rows(write_pack(pa.Table.from_pylist(rows, CUTOUT), Coverage()).data)
+    assert len(packed["tail"][0].as_py()) > len(packed["fits"][0].as_py())
+    drawn = thumbnails(packed)
+    assert drawn.panels == {"image": 3}
+    assert drawn.rows["png"][0].as_py() == thumbnail([file] * 3).png
 
 
 def test_an_image_cut_off_by_the_edge_keeps_its_shape() -> None:
