@@ -136,8 +136,8 @@ def _drawn(image: np.ndarray) -> np.ndarray:
 def _looked_up(image: np.ndarray, greys: np.ndarray) -> np.ndarray:
     """The picture of an image, row 0 at the top; `greys` is `_GREYS` or `_FEWER_GREYS`.
 
-    As `png.greys`, of which `_GREYS` has rounded values: for one pixel in a thousand the grey is
-    the next one. It takes 14 us instead of 43, whatever vector instructions a machine has.
+    As `png.greys`, but from a table: 3 of 10,000 pixels get the next of `LEVELS` greys. It takes
+    17 us for 63 x 63 pixels instead of 47, whatever vector instructions a machine has.
     """
     black, white = limits(image)
     x = image.astype(np.float64).clip(black, white)
