@@ -18,7 +18,7 @@ from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framed, Framing, WriterSchema
 from stampede.alerts.image_tokens import ImageTokens
-from stampede.functions.decoding import SpoolFile
+from stampede.functions.decoding import DecoderFile
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -50,7 +50,7 @@ def batch_decoder(framing: Framing | None = None, decoder: Decoder | None = None
     """A decoder of batches as the functions have it, with no bound on its time."""
     settings = Settings()
     framing = framing or Framing(settings.max_alert_bytes)
-    decoder = decoder or Decoder(SpoolFile(settings.spool))
+    decoder = decoder or Decoder(DecoderFile(settings.spool))
     return BatchDecoder(framing, decoder, lambda: float("inf"), SECRET)
 
 
@@ -82,7 +82,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     count = len(alerts.messages)
     messages = views_of_one_buffer(alerts.messages)
     framing = Framing(Settings().max_alert_bytes)
-    decoder = TimedDecoder(SpoolFile(Settings().spool))
+    decoder = TimedDecoder(DecoderFile(Settings().spool))
     reader = batch_decoder(framing, decoder)
     coverage = Coverage.of({("bench", 0): list(range(count))})
     reader.cutouts(messages)  # warm up: the first batch compiles the schema and allocates the spool

@@ -25,6 +25,7 @@ __all__ = [
     "sending",
     "sink",
     "source",
+    "spool",
     "status_server",
     "topic_ids",
     "triggers",

@@ -1,12 +1,19 @@
-"""The memory-backed directory through which batches reach the workers."""
+"""The memory-backed directory through which batches reach the workers, and its files."""
 
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
+
+from stampede.alerts.container import Bytes
 
 PREFIX = "stampede-"
+PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
+CACHED_BYTES = 64 << 20  # memory that a file keeps between batches: the largest usual batch
 
 
 class Spool:
@@ -33,6 +40,66 @@ class Spool:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class SpoolFile:
+    """A file in memory, which every batch overwrites.
+
+    A new file would get zeroed pages from the kernel, and zeroing them is as slow as a second copy
+    (docs/adr/0011-one-file-to-decode.md). The file is deleted with this object.
+
+    Parameters
+    ----------
+    directory
+        A directory in memory.
+    suffix
+        The end of the file's name.
+    """
+
+    def __init__(self, directory: Path, suffix: str = ".batch") -> None:
+        self.directory = directory
+        self._suffix = suffix
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    def write(self, pieces: Sequence[Bytes]) -> str:
+        """Replace the content; return the path. Raises `OSError`."""
+        file = self._open()
+        self._size = _write(file.fileno(), pieces)
+        return file.name
+
+    def fileno(self) -> int:
+        """The descriptor of what was written."""
+        assert self._file
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Release the memory of an unusually large batch."""
+        if self._file is not None:
+            os.truncate(self._file.fileno(), min(self._size, CACHED_BYTES))
+
+    def _open(self) -> IO[bytes]:
+        """The file, or a new one if the file was removed. Raises `OSError`."""
+        if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
+            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115
+                suffix=self._suffix, dir=self.directory
+            )
+        return self._file
+
+
+def _write(file: int, pieces: Sequence[Bytes]) -> int:
+    """Replace a file's content; return its size. Empties the file before it raises `OSError`."""
+    size = 0
+    try:
+        for first in range(0, len(pieces), PIECES_AT_ONCE):
+            size += os.pwritev(file, pieces[first : first + PIECES_AT_ONCE], size)
+        if size < sum(map(len, pieces)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.truncate(file, 0)
+        raise
+    os.truncate(file, size)
+    return size
 
 
 def _lock(directory: Path) -> int | None:

@@ -218,7 +218,6 @@ def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> Bat
 def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exception:
     """Store a batch. Returns an exception for the function's process to raise."""
     with open(spooled.path, "r+b", buffering=0) as file:
-        spooled.path.unlink()  # now the file cannot outlive this process
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
         _, _, positions, care, skipped, envelopes = spooled

@@ -7,8 +7,6 @@ wherever in the batch it is.
 """
 
 import asyncio
-import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +21,7 @@ from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
 from stampede.events.envelope import envelope_of
 from stampede.events.event import Event
-from stampede.events.spool import Spool
+from stampede.events.spool import Spool, SpoolFile
 from stampede.events.worker import (
     BatchFailed,
     MakeBatchStorer,
@@ -55,6 +53,7 @@ class Workers:
         self._make_batch_storer = make_batch_storer
         self._settings = settings
         self._spool: Spool  # made on entering, with the processes
+        self._files: list[SpoolFile] = []  # for the next batches
         self._all: list[WorkerProcess] = []
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
 
@@ -70,6 +69,7 @@ class Workers:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._all))
+        self._files.clear()
         self._spool.close()
 
     async def store_batch(self, events: Sequence[Event]) -> list[Outcome]:
@@ -136,24 +136,15 @@ class Workers:
     @contextmanager
     def _spooled(self, events: Sequence[Event]) -> Iterator[tuple[Path, int]]:
         """A batch's file: its path and descriptor. Raises `StoreDown` if the spool is full."""
-        path = None
+        file = self._files.pop() if self._files else SpoolFile(self._spool.path)
         try:
-            file, name = tempfile.mkstemp(suffix=".batch", dir=self._spool.path)
-            path = Path(name)
-            try:
-                _write(file, events)
-            except OSError:
-                os.close(file)
-                raise
+            # The data of all events, then a zero for each.
+            path = file.write([*(event.data for event in events), bytes(len(events))])
         except OSError as error:
-            if path:
-                path.unlink(missing_ok=True)
             raise StoreDown(f"cannot write to the spool {self._spool.path}: {error}") from error
-        try:
-            yield path, file
-        finally:
-            os.close(file)
-            path.unlink(missing_ok=True)
+        yield Path(path), file.fileno()
+        file.release()
+        self._files.append(file)  # not after a failure: a worker may be at it still
 
     def _log_refused(self, event: Event, failure: BatchFailed) -> None:
         log.warning(
@@ -192,11 +183,3 @@ def _next_attempts(numbers: Sequence[int], care: Care, failure: BatchFailed) -> 
     at = numbers.index(suspects[0])
     blame = Care.ALONE if failure.sum else None  # alone it may not take too much memory
     return [(suspects, blame), (numbers[:at], Care.FAST), (numbers[at + 1 :], care)]
-
-
-def _write(file: int, events: Sequence[Event]) -> None:
-    """Write the data of all events to a file, then a zero for each. Raises `OSError`."""
-    for data in (*(event.data for event in events), bytes(len(events))):
-        rest = memoryview(data)
-        while len(rest):
-            rest = rest[os.write(file, rest) :]

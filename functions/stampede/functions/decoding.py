@@ -1,13 +1,10 @@
 """How the functions that take alerts decode them, inside a worker process."""
 
-import errno
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.batch_parts import Guards
@@ -18,6 +15,7 @@ from stampede.clock import now_mjd
 from stampede.errors import Overloaded
 from stampede.events.batching import Outcome
 from stampede.events.schema_registry import SchemaRegistry
+from stampede.events.spool import SpoolFile
 from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
 from stampede.settings import Settings
 
@@ -25,8 +23,6 @@ from stampede.settings import Settings
 # as usual; then it is decoded with care, and may take fifty times as long.
 SLOW, SLOWEST = 25e6, 5e6
 CAREFUL = 4  # times the seconds that a batch decoded with care may take
-PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
-CACHED_BYTES = 64 << 20  # memory that the file keeps between batches: the largest usual batch
 SECRET_BYTES = 12
 
 
@@ -39,7 +35,7 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
     seconds = settings.decode_seconds
     return BatchDecoder(
         Framing(settings.max_alert_bytes, registry),
-        Decoder(SpoolFile(settings.spool)),
+        Decoder(DecoderFile(settings.spool)),
         latest_mjd=lambda: now_mjd() + settings.future_days,
         secret=os.urandom(SECRET_BYTES),
         guards=Guards(
@@ -77,54 +73,16 @@ def in_parts(store: BatchStorer, settings: Settings) -> BatchStorer:
     return store_batch
 
 
-class SpoolFile:
-    """A `BatchFile` in memory, which every batch of a decoder overwrites.
-
-    A new file would get zeroed pages from the kernel, and zeroing them is as slow as a second copy
-    (docs/adr/0011-one-file-to-decode.md). The file is deleted with this object.
-
-    Parameters
-    ----------
-    directory
-        A directory in memory.
-    """
+class DecoderFile(SpoolFile):
+    """A `SpoolFile` that DataFusion reads."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._file: IO[bytes] | None = None
-        self._size = 0
+        super().__init__(directory, ".avro")
 
     def write(self, pieces: Sequence[Bytes]) -> str:
         """Replace the content; return the path. Raises `Overloaded` if there is no room."""
         try:
-            file = self._open()
-            self._size = _write(file.fileno(), pieces)
+            return super().write(pieces)
         except OSError as error:
-            raise Overloaded(f"no room in the spool {self._directory}: {error.strerror}") from error
-        return file.name
-
-    def release(self) -> None:
-        """Release the memory of an unusually large batch."""
-        if self._file is not None:
-            os.truncate(self._file.fileno(), min(self._size, CACHED_BYTES))
-
-    def _open(self) -> IO[bytes]:
-        """The file, or a new one if the file was removed. Raises `OSError`."""
-        if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
-            self._file = NamedTemporaryFile(suffix=".avro", dir=self._directory)  # noqa: SIM115
-        return self._file
-
-
-def _write(file: int, pieces: Sequence[Bytes]) -> int:
-    """Replace a file's content; return its size. Empties the file before it raises `OSError`."""
-    size = 0
-    try:
-        for first in range(0, len(pieces), PIECES_AT_ONCE):
-            size += os.pwritev(file, pieces[first : first + PIECES_AT_ONCE], size)
-        if size < sum(map(len, pieces)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError:
-        os.truncate(file, 0)
-        raise
-    os.truncate(file, size)
-    return size
+            reason = f"no room in the spool {self.directory}: {error.strerror}"
+            raise Overloaded(reason) from error

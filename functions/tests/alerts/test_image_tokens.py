@@ -13,7 +13,7 @@ from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
-from stampede.functions.decoding import SpoolFile
+from stampede.functions.decoding import DecoderFile
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_batch_decoder
 from tests.support.oracle_comparison import assert_as_the_oracle
@@ -26,7 +26,7 @@ class Seen(Decoder):
     """A decoder that records the size of each batch in bytes."""
 
     def __init__(self, directory) -> None:
-        super().__init__(SpoolFile(directory))
+        super().__init__(DecoderFile(directory))
         self.sizes: list[int] = []
 
     def decode(self, schema, records, columns):

@@ -186,7 +186,25 @@ async def test_after_a_kill_from_outside_a_message_may_be_retried(store, setting
 
 async def test_files_of_a_dead_worker_are_removed(store, settings) -> None:
     assert statuses(await store(b"a", b"litter")) == [204, 400]
-    assert not [path for path in settings.spool.rglob("*") if path.is_file()]
+    [spool] = settings.spool.iterdir()
+    assert not list((spool / "0").iterdir())
+
+
+async def test_batches_share_a_file_but_not_after_a_failure(store, settings) -> None:
+    def files() -> set[int]:
+        [spool] = settings.spool.iterdir()
+        return {path.stat().st_ino for path in spool.iterdir() if path.is_file()}
+
+    assert statuses(await store(b"a", b"bc")) == [204, 204]
+    first = files()
+    assert len(first) == 1
+    assert statuses(await store(b"d" * 100_000)) == [204]
+    assert statuses(await store(b"ef")) == [204]
+    assert files() == first
+    assert statuses(await store(b"a", b"exit")) == [204, 400]
+    assert len(files()) == 1
+    found = {line.split()[0] for line in stored(settings)}
+    assert found == {"a", "bc", "d" * 100_000, "ef"}
 
 
 def test_the_spool_of_a_dead_process_is_removed(settings) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
-from stampede.functions.decoding import SpoolFile
+from stampede.functions.decoding import DecoderFile
 
 SECRET = b"fixed secret"  # twelve bytes; a function's are random
 
 
 def make_decoder(directory: Path) -> Decoder:
-    return Decoder(SpoolFile(directory))
+    return Decoder(DecoderFile(directory))
 
 
 def make_batch_decoder(
