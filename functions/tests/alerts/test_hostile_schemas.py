@@ -29,6 +29,7 @@ def test_a_hostile_schema_is_refused_before_it_is_parsed(name: str) -> None:
     caught.value.message.encode()
 
 
+@pytest.mark.long
 def test_strange_schemas_do_not_make_known_ones_slow() -> None:
     """CPU time of framing, in units of itself before."""
     good = made_alerts.ztf_alert()

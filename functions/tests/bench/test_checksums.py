@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.long
 def test_checksums_are_compared_with_none(measure) -> None:
     found = measure("checksums")
     subjects = {subject for subject, _ in found}

@@ -231,6 +231,7 @@ async def test_a_slow_reader_is_no_timeout() -> None:
     await during(use, serve, answer=1.0)
 
 
+@pytest.mark.long
 async def test_a_body_of_100_mb() -> None:
     body = bytes(range(256)) * (100 * MIB // 256)
     digests = []

@@ -160,6 +160,7 @@ def test_files_need_no_kafka(objects) -> None:
     assert audit(objects, nowhere, []) == found
 
 
+@pytest.mark.long
 def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:

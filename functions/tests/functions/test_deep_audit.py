@@ -78,6 +78,7 @@ def test_the_campaign_finds_a_hole(
         campaign.run(300)
 
 
+@pytest.mark.long
 def test_what_no_site_has_whole_is_left(settings: Settings) -> None:
     sites = [open_objects(settings), open_replica(settings)]
     [info, *_] = sites[0].list("packs/")
@@ -87,6 +88,7 @@ def test_what_no_site_has_whole_is_left(settings: Settings) -> None:
     assert {fault[:2] for fault in result.left} >= {("store", info.key), ("replica", info.key)}
 
 
+@pytest.mark.long
 def test_checkpoints_stay_at_their_site_and_damaged_ones_go(settings: Settings) -> None:
     first, second = open_objects(settings), open_replica(settings)
     kept: list[str] = []

@@ -132,6 +132,7 @@ def counted(metric, outcome: str) -> float:
     )
 
 
+@pytest.mark.long
 def test_a_redelivered_batch_is_deleted_after_the_grace(settings: Settings, later) -> None:
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
@@ -210,6 +211,7 @@ def test_a_winner_that_is_damaged_or_lost(settings: Settings, later, kind: str, 
     assert not orphans & set(keys(objects))
 
 
+@pytest.mark.long
 def test_two_sites_end_equal(both: Settings, later) -> None:
     orphans = deliver_twice(both)
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
@@ -277,6 +279,7 @@ def left(settings: Settings, site: str = "store") -> set[str]:
     return {key for key, _ in state.left}
 
 
+@pytest.mark.long
 def test_a_damaged_pack_that_goes_is_reported_until_a_round_has_missed_no_row(
     settings: Settings,
 ) -> None:
@@ -306,6 +309,7 @@ def test_a_damaged_pack_that_goes_is_reported_until_a_round_has_missed_no_row(
     assert not left(settings) & set(gone)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str) -> None:
     """The first site has deleted it, so no site has a good copy."""

@@ -249,6 +249,7 @@ def test_a_round_ends_though_an_object_cannot_be_read(
     assert value(metrics.SCRUB_DAMAGED) == 0
 
 
+@pytest.mark.long
 def test_a_round_ends_though_two_runs_of_a_table_cannot_be_read(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

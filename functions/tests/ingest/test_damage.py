@@ -111,6 +111,7 @@ def test_a_block_too_long_to_hold_is_read_in_parts(tmp_path: Path) -> None:
             assert "is not whole" in faults[0].fault
 
 
+@pytest.mark.long
 def test_300_mb_of_anything_is_one_fault_and_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "night.avro"
     with path.open("wb") as file:

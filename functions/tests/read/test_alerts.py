@@ -462,6 +462,7 @@ def test_a_packet_is_found_right_after_it_was_stored(settings: Settings) -> None
         assert read("/v1/alerts/1/packet").data == ztf(1)
 
 
+@pytest.mark.long
 def test_fields_of_megabytes_are_left_to_the_packet(settings: Settings, read: Reader) -> None:
     """The JSON of many tiny points is 16 times their bytes."""
     record = made_alerts.rubin_record(1101, 8)

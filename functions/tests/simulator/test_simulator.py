@@ -46,6 +46,7 @@ def test_every_alert_is_valid_and_has_the_expected_values(packets):
         assert packet["candidate"]["jd"] - 2400000.5 + TAI_UTC == pytest.approx(alert.mjd, abs=1e-8)
 
 
+@pytest.mark.long
 def test_the_bytes_are_those_that_fastavro_writes(packets):
     for alert, packet in packets:
         schema, record = unframe(alert.body)

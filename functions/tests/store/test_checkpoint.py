@@ -266,6 +266,7 @@ def test_each_site_has_its_own(tmp_path: Path) -> None:
     assert len(Table(target, DETECTIONS).coverage()) == RUNS
 
 
+@pytest.mark.long
 def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
     """All parts of a run have the same coverage, which is there once."""
     objects = MemoryObjects(Clock())

@@ -319,6 +319,7 @@ def run(objects: Objects, grace: timedelta = timedelta(0)) -> Report:
     return compact(one, START, run_rows=800, slice_rows=400, grace=grace)
 
 
+@pytest.mark.long
 def test_merges_with_different_settings_do_not_mix() -> None:
     """With other cuts the parts have other names, even if the inputs are the same."""
     names = set()
@@ -376,6 +377,7 @@ def test_progress_is_reported() -> None:
     assert len(reported) > 1
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_runs() -> None:
     def peak(rows: int) -> int:
         one = Table(store_at(), DETECTIONS, cache_bytes=0)

@@ -165,6 +165,7 @@ def test_few_pieces_are_held_at_a_time() -> None:
     assert 1 < pieces.most <= AHEAD + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [STEP, 3 * STEP])
 def test_many_copies_hold_at_most_their_budget(size: int) -> None:
     """Whole or in pieces; an object larger than the budget is copied too."""

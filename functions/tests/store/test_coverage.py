@@ -98,6 +98,7 @@ def test_differs_from_other_types() -> None:
     assert repr(Coverage.of({("t", 0): [1]})) == 'Coverage({"t/0":[[1,2]]})'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_million_offsets(step: int) -> None:
     coverage = Coverage.of({("t", 0): range(0, 1_000_000, step)})

@@ -3,6 +3,8 @@
 import random
 from datetime import UTC, datetime
 
+import pytest
+
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -69,6 +71,7 @@ def damage(objects: MemoryObjects, generator: random.Random) -> str:
     return f"{kind} {key}"
 
 
+@pytest.mark.long
 def test_no_answer_is_wrong() -> None:
     generator, originals = random.Random(11), stores()
     ids = object_ids(ROWS)

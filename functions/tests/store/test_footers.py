@@ -115,6 +115,7 @@ def test_a_run_with_much_metadata_is_read() -> None:
     assert one.lookup(["000042"]).num_rows == 1
 
 
+@pytest.mark.long
 def test_an_index_takes_far_less_memory_than_a_parsed_footer() -> None:
     data = file_of(DETECTIONS, 200)
     footer, key = footer_of(data), RunName(0, "ab" * 16).key("detections")

@@ -241,6 +241,7 @@ def test_a_pack_written_again_meanwhile() -> None:
     assert not proven(watched, losing)
 
 
+@pytest.mark.long
 def test_several_that_delete_at_once_leave_every_alert() -> None:
     assert sum(map(deleted_in_a_race, range(10))) > 5
 

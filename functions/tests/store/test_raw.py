@@ -76,6 +76,7 @@ def test_the_documented_query_gives_each_alert_once(
     assert 0 < with_drb < len(ztf)
 
 
+@pytest.mark.long
 def test_every_version_of_rubin_in_one_query(tmp_path: Path) -> None:
     """By the same queries; `diaSource.diaSourceId` is the key in all of them."""
     versions = sorted(made_alerts.rubin_schemas())

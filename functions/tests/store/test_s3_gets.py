@@ -209,6 +209,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak")
 @pytest.mark.parametrize("what", ["range", "all"])
 def test_a_large_get_takes_its_size_in_memory(what: str) -> None:
@@ -341,6 +342,7 @@ assert objects.get("a", 4, 4) == b"4567"
 """
 
 
+@pytest.mark.long
 def test_a_process_may_end_while_it_gets() -> None:
     """obstore's coroutines would abort some of these processes (ADR 28)."""
     with faulty_s3(FOUR) as server:

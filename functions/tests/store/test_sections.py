@@ -448,6 +448,7 @@ def test_a_key_may_reach_over_sections() -> None:
     verify(objects, run.object)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=80),

@@ -31,6 +31,7 @@ def test_a_bug_planted_on_purpose_is_found(bug: Bug) -> None:
     assert failure, f"{made:,} requests did not find it"
 
 
+@pytest.mark.long
 def test_a_seed_is_played_the_same_twice() -> None:
     assert run(3).digest == run(3).digest
     assert run(3).digest != run(4).digest
