@@ -12,7 +12,6 @@ from functools import partial
 import structlog
 import uvloop
 
-from stampede.allocator import keep_freed_memory
 from stampede.errors import SetupError
 from stampede.events.access import access_keys, key_header
 from stampede.events.answer import ANSWER_SECONDS
@@ -75,7 +74,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
-    keep_freed_memory()
     run_until_stopped(partial(run, settings), uvloop.new_event_loop)
 
 

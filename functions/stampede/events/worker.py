@@ -24,7 +24,6 @@ from typing import NamedTuple, Protocol
 
 from stampede.alerts.care import Care
 from stampede.alerts.decoder import DecoderFailed
-from stampede.allocator import keep_freed_memory
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.batching import Outcome
 from stampede.events.envelope import Envelope
@@ -184,7 +183,6 @@ def run_worker(
     if os.getppid() != parent:  # the parent died before the line above
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    keep_freed_memory()
     threading.Thread(target=_watch_memory, args=[settings.worker_memory], daemon=True).start()
     store = _batch_storer(make_batch_storer, settings)
     gc.collect()

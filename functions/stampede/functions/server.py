@@ -11,7 +11,6 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stampede.allocator import keep_freed_memory
 from stampede.events.body_protocol import body_protocol
 from stampede.events.http_protocol import bounded_protocol
 from stampede.events.status_server import status_server
@@ -33,8 +32,6 @@ def serve(name: str, settings: Settings) -> None:
         signal.signal(number, lambda *_: sys.exit(0))
     if name != "read" and not settings.event_key.get_secret_value() and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
-    if name != "read":
-        keep_freed_memory()
     app = make_app(name, settings)
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
