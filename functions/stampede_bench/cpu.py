@@ -1,6 +1,7 @@
 """CPU time by process, from the kernel: on a shared machine it is steadier than wall time."""
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -58,6 +59,21 @@ class Cpu:
         return spent
 
 
+def peak_memory(pids: Mapping[str, int]) -> dict[str, int]:
+    """Most bytes that a process held since it started, by name as in `Cpu`; of several the most.
+
+    Pages that processes share count for each (proc(5), ``VmHWM``).
+    """
+    most: dict[str, int] = {}
+    running = dict(processes())
+    for name, pid in pids.items():
+        children = [child for child, stat in running.items() if stat.parent == pid]
+        for each in (pid, *children):
+            label = f"{name} workers" if each != pid and _is_worker(each) else name
+            most[label] = max(most.get(label, 0), _peak(each))
+    return most
+
+
 def processes() -> Iterator[tuple[int, Stat]]:
     """Every process by its id (proc(5): fields 4, 14 and 15 of ``stat``)."""
     for entry in os.scandir("/proc"):
@@ -75,6 +91,13 @@ def busy() -> float:
         int, Path("/proc/stat").read_text().split(maxsplit=11)[1:11]
     )
     return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def _peak(pid: int) -> int:
+    with suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return 1024 * int(found[1]) if found else 0
+    return 0
 
 
 def _is_worker(pid: int) -> bool:

@@ -173,18 +173,26 @@ def paused(processes: Sequence[Process]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def wait_until_stored(running: System, count: int) -> Moment:
-    """Wait until each function has stored `count` alerts. Raises `StampedeError` if it stalls."""
+def wait_until_stored(
+    running: System,
+    count: int,
+    functions: Sequence[str] = tuple(ALERT_FUNCTIONS),
+    pause: float = LOOK_SECONDS,
+) -> Moment:
+    """Wait until each of these functions has stored `count` alerts, or their thumbnails.
+
+    Raises `StampedeError` if they stall.
+    """
     best, since = -1, time.monotonic()
     while True:
-        now = look(running)
+        now = look(running, functions)
         if min(now.stored.values()) >= count:
             return now
         if sum(now.stored.values()) > best:
             best, since = sum(now.stored.values()), time.monotonic()
         elif time.monotonic() - since > STALLED_SECONDS:
             raise StampedeError(f"nothing was stored for {STALLED_SECONDS:.0f} s: {now.stored}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(pause)
 
 
 def wait_until_complete(settings: Settings, topic: str) -> None:
@@ -198,11 +206,11 @@ def wait_until_complete(settings: Settings, topic: str) -> None:
     raise StampedeError("the functions have stored all alerts, but the ledger misses some")
 
 
-def look(running: System) -> Moment:
+def look(running: System, functions: Sequence[str] = tuple(ALERT_FUNCTIONS)) -> Moment:
     """The functions' metrics."""
-    stored = dict.fromkeys(ALERT_FUNCTIONS, 0)
+    stored = dict.fromkeys(functions, 0)
     stages: dict[tuple[str, str], float] = {}
-    for function in ALERT_FUNCTIONS:
+    for function in functions:
         with urllib.request.urlopen(f"{running.urls[function]}/metrics", timeout=30) as answer:
             text = answer.read().decode()
         for family in text_string_to_metric_families(text):

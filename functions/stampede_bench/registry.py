@@ -22,6 +22,9 @@ BENCHMARKS = {
     "visit": Benchmark(
         "visit", "Rubin's visits, and single alerts: from Kafka until durable, until readable"
     ),
+    "cost": Benchmark(
+        "cost", "CPU time, requests to S3 and bytes of a million alerts, of all processes"
+    ),
     "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
     "packets": Benchmark("packets", "CPU time and bytes that packets add to `lightcurves`"),
     "replay": Benchmark(

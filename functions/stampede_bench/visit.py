@@ -21,7 +21,7 @@ from stampede.progress import silent
 from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.ingest import costs, look, walls
+from stampede_bench.ingest import costs, look, wait_until_stored, walls
 from stampede_bench.servers import pids, reporter
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_reader import Readable, read
@@ -182,13 +182,15 @@ def visited(
             )
     # All other processes are children of this one, so `Cpu` would count them as part of it.
     spent, wall = cpu.seconds() | {"the client": time.process_time() - own}, cpu.wall
-    others = cpu.others(sum(spent.values()))
+    used, others = sum(spent.values()) / wall, cpu.others(sum(spent.values()))
+    wait_until_stored(bench.live, visits[-1].numbers.stop, ("thumbnails",))
+    spent |= cpu.seconds()  # thumbnails are drawn later, and their CPU time counts too
     yield from times_of(subject, seen, bounds)
     slowest = max(map(took, sent))
     yield Figure(subject, "sent within, at most", slowest, "s", Rival("asked", visits[0].seconds))
     total = sum(visit.size for visit in visits)
     taken = Rival("taken by others meanwhile", others)
-    yield Figure(subject, "cores used", sum(spent.values()) / wall, "cores", taken)
+    yield Figure(subject, "cores used", used, "cores", taken)
     each = {name: seconds / total for name, seconds in spent.items()}
     yield from costs(subject, total / wall, each, FEW)
     yield from walls(subject, before, look(bench.live), total)

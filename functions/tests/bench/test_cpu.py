@@ -5,7 +5,7 @@ import time
 import psutil
 import pytest
 
-from stampede_bench.cpu import Cpu, processes
+from stampede_bench.cpu import Cpu, peak_memory, processes
 
 TICK = 0.011  # seconds: the kernel counts in hundredths
 
@@ -42,6 +42,16 @@ def test_workers_count_separately_from_their_parent() -> None:
     finally:
         child.kill()
         child.join()
+
+
+def test_the_most_memory_that_a_process_ever_held() -> None:
+    held = bytes(100 << 20)
+    with_it = psutil.Process().memory_info().rss
+    assert len(held) == 100 << 20
+    del held
+    found = peak_memory({"me": os.getpid(), "nobody": 2**22})
+    assert found["me"] >= with_it * 0.99
+    assert found["nobody"] == 0
 
 
 def serve(pipe) -> None:

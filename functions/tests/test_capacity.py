@@ -1,0 +1,79 @@
+"""`tools/capacity.py`: from the cost of a million alerts to a page on cores, pods, disks."""
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stampede_bench.cost import ARRIVE, COMPACT, KINDS, PARTS
+
+TOOL = Path(__file__).parents[2] / "tools" / "capacity.py"
+
+
+@pytest.fixture
+def tool() -> dict:
+    return runpy.run_path(str(TOOL))
+
+
+@pytest.fixture
+def figures() -> dict[str, float]:
+    """Each part takes 1 ms of CPU of an alert and 100 MB, and nothing to be compacted."""
+    found = {"merged for the first time": 5.0, "all": 10.0, "left of it, without what repeats": 1.0}
+    found |= {"stored": 40.0, "sent": 170.0}
+    for part in PARTS:
+        found |= {f"memory of {part}": 100.0, f"CPU of {part} {COMPACT}": 0.0}
+        found[f"CPU of {part} {ARRIVE}"] = 1000.0
+    for phase in (ARRIVE, COMPACT):
+        found |= {f"{kind} {phase}": 10_000.0 for kind in KINDS} | {f"written {phase}": 50.0}
+    return found
+
+
+def test_the_page_beside_the_figures_is_computed_from_them(tool) -> None:
+    kept = json.loads(tool["FIGURES"].read_text())
+    assert len(kept["figures"]) == 2
+    assert tool["PAGE"].read_text() == tool["page"](kept), "run tools/capacity.py"
+
+
+def test_pods_are_so_many_that_no_process_is_too_busy(tool, figures) -> None:
+    slow, fast = tool["column"](figures, 300), tool["column"](figures, 3000)
+    assert slow["`cutouts`: pods; cores"] == "1; 0.6"  # two processes, each busy 0.3 of the time
+    assert fast["`cutouts`: pods; cores"] == "5; 6"  # 3 cores of workers, at 0.7
+    assert fast["source of `cutouts`: pods; cores"] == "3; 1.5"
+    assert slow["Ceph: cores"] == "0.3"
+    assert fast["**Stampede: pods; cores**"] == f"**{2 * 3 + 6 * 5}; {2 * 1.5 + 8 * 3:.0f}**"
+    # Two processes in a pod of `cutouts` and of `lightcurves`, one in the others.
+    assert fast["**memory, GB**"] == f"**{number(0.1 * (2 * 3 + 2 * 2 * 5 + 4 * 5))}**"
+
+
+def test_compaction_counts_as_often_as_in_a_large_table(tool, figures) -> None:
+    once = tool["column"](figures, 1000)
+    assert once["`compact`: pods; cores"] == "2; 1"
+    figures[f"CPU of compact {COMPACT}"] = 100.0  # half of all was merged: 0.2 ms an alert
+    again = tool["column"](figures, 1000)
+    # A fifth is left after the first merge, so each later one takes a fifth of it.
+    cores = 1 + 0.2 * (1 + (tool["REWRITTEN"] - 1) / 5)
+    assert again["`compact`: pods; cores"] == f"3; {number(cores)}"
+    assert again["PUT requests a second"] == number(10 + 2 * 10 * 8 / 7)
+
+
+def test_bytes_of_a_night(tool, figures) -> None:
+    found = tool["column"](figures, 1000)  # 36 million alerts in 10 hours
+    assert found["**stored, GB a night**"] == "**1,440**"
+    assert found["sent by the survey, GB a night"] == "6,120"
+
+
+def test_a_file_without_figures_of_cost_is_refused(tool, tmp_path) -> None:
+    before = tool["FIGURES"].read_bytes()
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({"figures": [{"benchmark": "decode"}]}))
+    ended = subprocess.run([sys.executable, TOOL, path], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "no figures of `stampede bench cost`" in ended.stderr
+    assert tool["FIGURES"].read_bytes() == before
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,0 +1,144 @@
+"""Writes docs/how-to/plan-capacity.md: `python tools/capacity.py build/bench.json`.
+
+The page is computed from the figures of `stampede bench cost` in that file, which are kept beside
+it. Without a file it is computed from those that are kept. A test compares the two.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from stampede.settings import Settings
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "plan-capacity.md"
+FIGURES = PAGE.with_suffix(".json")
+
+RATES = (100, 300, 1000, 3000)  # alerts a second
+BUSY = 0.7  # of a core, in the mean: the rest is for bursts
+NIGHT_HOURS = 10
+FANOUT = Settings.model_fields["fanout"].default
+REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
+# Processes of a pod of each kind: each uses one core at most.
+PODS = {
+    "source of `cutouts`": ("sources",),
+    "source of `lightcurves`": ("sources",),
+    "`cutouts`": ("cutouts", "cutouts workers"),
+    "`lightcurves`": ("lightcurves", "lightcurves workers"),
+    "`notifications`": ("notifications",),
+    "`broker`": ("broker",),
+    "`thumbnails`": ("thumbnails",),
+    "`compact`": ("compact",),
+}
+Figures = Mapping[str, float]
+HEAD = """# Plan capacity
+
+`python tools/capacity.py build/bench.json` computes this page from the figures that
+`stampede bench cost` measured; do not edit it. They are in [plan-capacity.json](plan-capacity.json),
+and come from {cores} cores of {processor}, {when}, load average {load}.
+Run both commands on your machine, and the page is about yours.
+
+- **Cores** are CPU seconds a second, in the mean. A core that is half as fast counts half.
+- **Pods** are so many that each process, which uses one core at most, is busy {busy:.0%} of the
+  time. `scaling.max-scale` of a function must allow them.
+- **Memory** is the most that the processes of all these pods held.
+- **The broker** is the one of `stampede up`; on a cluster Knative's takes its place.
+- **Compaction** merges each row {rewritten} times, as in a table of 10^9 alerts
+  ([scale.md](../scale.md)). The first merge was measured. Later ones have less to do, as the first
+  removes history rows that repeat: CPU time and bytes count by what is left. Each level has an
+  eighth of the runs of the one below, so all levels take 8/7 of the requests of the first.
+- **Ceph and Kafka** keep one copy here. Three copies, or erasure coding, take more.
+- **Requests** are those of full batches, as a visit or a backlog brings them. Of a trickle each pod
+  makes a batch every {linger} ms or more (`linger_ms`). Listings, and all that `read`, `scrub`,
+  `reconcile` and deletions ask for, are not counted: they go by time, by readers and by nights.
+- **A night** has {hours} hours at the rate of its column. Choose disks by the mean rate of the
+  survey, and pods by the rate at which a burst is to be stored.
+"""
+
+
+def page(kept: Mapping) -> str:
+    """The whole page, of what `FIGURES` holds."""
+    machine = kept["machine"]
+    text = HEAD.format(
+        processor=machine["processor"],
+        cores=machine["cores"],
+        when=kept["when"][:10],
+        load=machine["load_before"],
+        busy=BUSY,
+        rewritten=REWRITTEN,
+        linger=Settings.model_fields["linger_ms"].default,
+        hours=NIGHT_HOURS,
+    )
+    for subject, figures in kept["figures"].items():
+        columns = [column(figures, rate) for rate in RATES]
+        text += f"\n## {subject.removeprefix('a million ')}\n\n"
+        text += f"| | {' | '.join(f'{rate:,}/s' for rate in RATES)} |\n|---|{'--:|' * len(RATES)}\n"
+        for name in columns[0]:
+            text += f"| {name} | {' | '.join(each[name] for each in columns)} |\n"
+    return text
+
+
+def column(of: Figures, rate: float) -> dict[str, str]:
+    """What alerts of a survey at a rate (alerts/s) take, row by row."""
+    of_all = of["all"] / of["merged for the first time"]  # as if all of it had been merged
+    left = of["left of it, without what repeats"] / of["merged for the first time"]
+    again = of_all * (1 + (REWRITTEN - 1) * left)
+
+    def second(figure: str, merges: float = again) -> float:
+        """A figure for each second, all merges of a row included."""
+        return rate * (of[f"{figure} until drawn"] + merges * of[f"{figure} to compact"]) / 1e6
+
+    def busy(kind: str, part: str) -> float:
+        """Cores of the processes `part` in pods of a kind: each source sends to one function."""
+        cores = second(f"CPU of {part}")
+        return cores / 2 if kind.startswith("source") else cores
+
+    text, pods, cores, memory = {}, 0, 0.0, 0.0
+    for kind, parts in PODS.items():
+        used = [busy(kind, part) for part in parts]
+        enough = max(1, math.ceil(max(used) / BUSY))
+        text[f"{kind}: pods; cores"] = f"{enough}; {number(sum(used))}"
+        pods, cores = pods + enough, cores + sum(used)
+        memory += enough * sum(of[f"memory of {part}"] for part in parts) / 1e3
+    text["**Stampede: pods; cores**"] = f"**{pods}; {number(cores)}**"
+    text["**memory, GB**"] = f"**{number(memory)}**"
+    for part in ("Ceph", "Kafka"):
+        text[f"{part}: cores"] = number(busy(part, part))
+    for kind in ("PUT", "GET"):
+        levels = FANOUT / (FANOUT - 1)
+        text[f"{kind} requests a second"] = number(second(kind, of_all * levels))
+    text["written, MB/s"] = number(1e3 * second("written"))
+    night = 3600 * NIGHT_HOURS * rate / 1e6
+    text["sent by the survey, GB a night"] = number(night * of["sent"])
+    text["**stored, GB a night**"] = f"**{number(night * of['stored'])}**"
+    return text
+
+
+def number(value: float) -> str:
+    """Two significant digits, and whole numbers in full."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def kept_of(whole: Mapping) -> dict:
+    """What is kept of a bench.json: machine, time, and the figures by subject."""
+    found: dict[str, dict[str, float]] = {}
+    for figure in whole["figures"]:
+        if figure["benchmark"] == "cost":
+            of = found.setdefault(figure["subject"], {})
+            of[figure["name"]] = round(figure["value"], 3)
+            if figure["name"] == "stored":
+                of["sent"] = round(figure["rival"]["value"], 3)
+            if figure["name"] == "merged for the first time":
+                of["all"] = round(figure["rival"]["value"], 3)
+    if not found:
+        sys.exit("the file has no figures of `stampede bench cost`")
+    machine = {name: whole["machine"][name] for name in ("processor", "cores", "load_before")}
+    return {"when": whole["when"], "machine": machine, "figures": found}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        kept = kept_of(json.loads(Path(sys.argv[1]).read_text()))
+        FIGURES.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(json.loads(FIGURES.read_text())))
