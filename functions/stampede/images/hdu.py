@@ -1,6 +1,8 @@
 """One header and data unit (HDU) of a FITS file: where its parts are, and values of its cards."""
 
+from functools import lru_cache
 from math import prod
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ MOST_HEADER = 100 * BLOCK
 
 _TYPES = {"8": ">u1", "16": ">i2", "32": ">i4", "64": ">i8", "-32": ">f4", "-64": ">f8"}
 _DTYPES: dict[str | None, np.dtype] = {bits: np.dtype(name) for bits, name in _TYPES.items()}
-_EQUALS = ord("=")
+_CARDS = Struct("8s s 71s")  # keyword, what is an equals sign if there is a value, the value
 
 
 class BadImage(StampedeError):
@@ -29,8 +31,8 @@ class Hdu(NamedTuple):
     Attributes
     ----------
     header
-        The cards by keyword, of each keyword the first: what follows ``=``, to be read when it is
-        asked for. Of the 23 cards of a cutout 7 matter.
+        What follows the ``=`` of a card, by keyword with its blanks, of each keyword the first. It
+        is read when it is asked for: of the 23 cards of a cutout 7 matter.
     shape
         In numpy's order: the last FITS axis first.
     dtype
@@ -67,18 +69,18 @@ def hdu_at(fits: Bytes, start: int) -> Hdu:
     Raises `BadImage` if there is none, it is cut short, or its header is longer than `MOST_HEADER`.
     """
     header: dict[bytes, bytes] = {}
-    cards = bytes(fits[start : start + MOST_HEADER])
-    for at in range(0, len(cards) - CARD + 1, CARD):
-        key = cards[at : at + 8].rstrip()
-        if key == b"END":
+    most = min(MOST_HEADER, len(fits) - start)
+    cards = _CARDS.iter_unpack(fits[start : start + most // CARD * CARD])
+    for number, (key, equals, value) in enumerate(cards):
+        if key == b"END     ":
+            data = start + (number * CARD // BLOCK + 1) * BLOCK
             break
-        if cards[at + 8] == _EQUALS:
-            header.setdefault(key, cards[at + 9 : at + CARD])
+        if equals == b"=":
+            header.setdefault(key, value)
     else:
         raise BadImage("the FITS header does not end")
-    if not header or next(iter(header)) not in (b"SIMPLE", b"XTENSION"):
+    if not header or next(iter(header)) not in (b"SIMPLE  ", b"XTENSION"):
         raise BadImage("the bytes are not a FITS file")
-    data = start + (at // BLOCK + 1) * BLOCK
     hdu = Hdu(header, _shape(header), _dtype(header), start, data, data)
     groups, parameters = _natural(header, b"GCOUNT", 1), _natural(header, b"PCOUNT", 0)
     if hdu.is_image and (groups, parameters) != (1, 0):
@@ -116,9 +118,13 @@ def _natural(header: dict[bytes, bytes], key: bytes, default: int | None = None)
 
 def _text(header: dict[bytes, bytes], key: bytes) -> str | None:
     """Value of a card without quotes; None if the header does not have it."""
-    card = header.get(key)
-    if card is None:
-        return None
+    card = header.get(key.ljust(8))
+    return None if card is None else _value(card)
+
+
+@lru_cache(maxsize=256)
+def _value(card: bytes) -> str:
+    """The value of a card. Those that are asked for are the same in most files of a survey."""
     value = card.decode("latin-1").strip()
     if value.startswith("'"):
         return value[1:].partition("'")[0].rstrip()
