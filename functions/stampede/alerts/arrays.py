@@ -1,6 +1,8 @@
 """Vectorised helpers for the surveys' modules."""
 
+import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,10 @@ import pyarrow.compute as pc
 
 from stampede.alerts.container import Bytes
 
+# How Arrow describes a value of type binary_view: its length, and either the value itself or its
+# first bytes, the number of a buffer and where in it the value begins.
+_PLACE, _INLINE = struct.Struct("<i4sii"), struct.Struct("<i12s")
+_MOST_INLINE = 12  # bytes
 
 class Rows:
     """Columns of equal length under the survey's names; some may be missing.
@@ -69,10 +75,57 @@ def binary(values: Sequence[Sequence[Bytes] | None]) -> pa.Array:
     lengths = [0 if pieces is None else sum(map(len, pieces)) for pieces in values]
     ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
     data = b"".join(piece for pieces in values if pieces is not None for piece in pieces)
-    known = np.array([pieces is not None for pieces in values], bool)
-    valid = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    valid = _valid([pieces is not None for pieces in values])
     buffers = [valid, ends.buffers()[1], pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def views(values: Sequence[Bytes | None]) -> pa.Array:
+    """An array of type binary_view: the values where they lie, not copied; None is null."""
+    places: list[bytes] = []
+    buffers: list[pa.Buffer] = []
+    for value in values:
+        if value is None or len(value) <= _MOST_INLINE:
+            places.append(_INLINE.pack(len(value or b""), bytes(value or b"")))
+        else:
+            places.append(_PLACE.pack(len(value), bytes(value[:4]), len(buffers), 0))
+            buffers.append(pa.py_buffer(value))
+    described = [_valid([value is not None for value in values]), pa.py_buffer(b"".join(places))]
+    return pa.Array.from_buffers(pa.binary_view(), len(values), [*described, *buffers])
+
+
+def viewed(array: pa.Array) -> list[memoryview | None]:
+    """The values of an array of type binary or binary_view, not copied; None for a null.
+
+    Raises `TypeError` for another type.
+    """
+    if array.type not in (pa.binary(), pa.binary_view()):
+        raise TypeError(f"the values are of type {array.type}, not binary")
+    if not len(array):
+        return []
+    _, described, *buffers = array.buffers()
+    data = [memoryview(buffer or b"").cast("B") for buffer in buffers]
+    there = array.is_valid().to_pylist()
+    stop = array.offset + len(array)
+    if array.type == pa.binary():
+        ends = np.frombuffer(described, np.int32)[array.offset : stop + 1].tolist()
+        pairs = zip(pairwise(ends), there, strict=True)
+        return [data[0][begin:end] if valid else None for (begin, end), valid in pairs]
+    places = memoryview(described).cast("B")[_PLACE.size * array.offset : _PLACE.size * stop]
+    values: list[memoryview | None] = []
+    for at, (size, _, number, begin) in enumerate(_PLACE.iter_unpack(places)):
+        if not there[at]:
+            values.append(None)
+        elif size <= _MOST_INLINE:
+            values.append(places[_PLACE.size * at + 4 :][:size])
+        else:
+            values.append(data[number][begin : begin + size])
+    return values
+
+
+def _valid(known: Sequence[bool]) -> pa.Buffer | None:
+    """Arrow's bits for which values are not null; None if all are."""
+    return None if all(known) else pa.py_buffer(np.packbits(known, bitorder="little"))
 
 
 def explode(lists: pa.ListArray) -> tuple[np.ndarray, Rows]:

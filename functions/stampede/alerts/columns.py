@@ -63,7 +63,7 @@ CUTOUT = pa.schema(
         _MESSAGE,
         _column(
             "fits",
-            pa.binary(),
+            pa.binary_view(),  # of the message: nothing copies an image before its pack
             "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf); null where it sent "
             "no such cutout",
         ),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from stampede.alerts.arrays import binary, table_of
+from stampede.alerts.arrays import table_of, views
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.alerts.container import Bytes
@@ -127,7 +127,7 @@ def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faul
     """
     ids = group.heads["alert_id"].to_pylist()
     files, faults = _files(group, ids)
-    # In the order of a pack, so that the pack's writer need not copy all images again.
+    # In the order of a pack, so that the pack's writer need not copy the images to sort them.
     order, kinds = np.argsort(ids, kind="stable"), sorted(KINDS)
     good = [row for row in order.tolist() if group.messages[row] not in faults]
     rows = np.repeat(good, len(kinds)).astype(np.int64)
@@ -137,7 +137,7 @@ def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faul
         "survey": group.survey.NAME,
         "kind": pa.array(kinds * len(good), pa.string()),
         "message_crc32": pa.array(np.repeat(_crc32s(group, good, messages), len(kinds))),
-        "fits": binary([files[kind][row] for row in good for kind in kinds]),
+        "fits": views([files[kind][row] for row in good for kind in kinds]),
     }
     return table_of(CUTOUT, columns, len(rows)), faults
 
@@ -148,9 +148,9 @@ def _crc32s(group: Group, rows: Sequence[int], messages: Sequence[Bytes]) -> np.
     return np.array(found, np.uint32)
 
 
-def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[tuple[Bytes] | None]], Faults]:
+def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[Bytes | None]], Faults]:
     """By kind, the file of each alert's image, as sent."""
-    files: dict[str, list[tuple[Bytes] | None]] = {}
+    files: dict[str, list[Bytes | None]] = {}
     faults: Faults = {}
     messages = group.messages.tolist()
     for kind in KINDS:
@@ -165,7 +165,7 @@ def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[tuple[Bytes] | 
                 except TooManyPixels as error:
                     reason = f"is too large: {error}"
                 else:
-                    file, reason = (image,), ""
+                    file, reason = image, ""
                 if reason:
                     faults[message] = Unusable(f"the {kind} cutout of alert {alert_id} {reason}")
             column.append(file)

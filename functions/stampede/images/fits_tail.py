@@ -7,10 +7,7 @@ and the cards that describe its first image). In later files of that layout the 
 an HDU begins there. 1,500 files of 60 KB take 4 µs of CPU each.
 """
 
-from itertools import pairwise
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Sequence
 
 from stampede.images.hdu import BLOCK, CARD, BadImage, Hdu, hdu_at
 
@@ -46,42 +43,34 @@ class Layouts:
 _LAYOUTS = Layouts()
 
 
-def split(files: pa.Array) -> tuple[list[memoryview | None], list[memoryview | None]]:
+def split(
+    files: Sequence[memoryview | None],
+) -> tuple[list[memoryview | None], list[memoryview | None]]:
     """The bytes of each FITS file before its last HDU, and those from there to the end.
 
-    Nothing is copied: the results are views of the buffer of `files`.
+    Nothing is copied.
 
     Parameters
     ----------
     files
-        Type binary, shape (n,): FITS files, or what a survey sent in their place.
+        FITS files, or what a survey sent in their place; None where it sent nothing.
 
     Returns
     -------
     tuple[list, list]
-        Heads and tails, of length n. ``head + tail == file`` for every file; both are None where
-        the file is null. A tail is empty if the file has only one HDU, is gzipped, or is not FITS.
-
-    Raises
-    ------
-    TypeError
-        The files are not of type binary.
+        Heads and tails, one for each file. ``head + tail == file``; both are None where the file
+        is. A tail is empty if the file has only one HDU, is gzipped, or is not FITS.
     """
-    if files.type != pa.binary():
-        raise TypeError(f"the FITS files to split are of type {files.type}, not binary")
     heads: list[memoryview | None] = []
     tails: list[memoryview | None] = []
-    if not len(files):
-        return heads, tails
-    _, bounds, values = files.buffers()
-    data = memoryview(values or b"").cast("B")
-    ends = np.frombuffer(bounds, np.int32)[files.offset : files.offset + len(files) + 1].tolist()
-    sent = files.is_valid().to_pylist()
-    for (start, stop), there in zip(pairwise(ends), sent, strict=True):
-        file = data[start:stop]
+    for file in files:
+        if file is None:
+            heads.append(None)
+            tails.append(None)
+            continue
         cut = _LAYOUTS.cut(file)
-        heads.append(file[:cut] if there else None)
-        tails.append(file[cut:] if there else None)
+        heads.append(file[:cut])
+        tails.append(file[cut:])
     return heads, tails
 
 

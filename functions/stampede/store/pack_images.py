@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
+from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
 from stampede.errors import Damaged
 from stampede.images.fits_tail import split
 from stampede.store import zstd
+from stampede.store.merge import one_array
 from stampede.store.parquet_writer import (
     DATA_PAGE,
     DICTIONARY_PAGE,
@@ -62,7 +64,7 @@ class Cutouts(NamedTuple):
 
 def cut(files: pa.Array, messages: np.ndarray) -> Cutouts:
     """Cut files; `messages` has a number for each row, equal in the rows of one message."""
-    heads, tails = split(files)
+    heads, tails = split(viewed(files))
     known: dict[tuple[int, int], int] = {}
     distinct: list[memoryview] = []
     numbers: list[int | None] = []
@@ -160,7 +162,7 @@ def stored_cutouts(
     Damaged, ValueError, IndexError
         The bytes are not those of a pack.
     """
-    heads = _views(rows["fits"])
+    heads = viewed(one_array(rows["fits"]))
     tail = rows["tail"].combine_chunks()
     tail = tail.chunk(0) if isinstance(tail, pa.ChunkedArray) else tail
     pages, sizes = [], []
@@ -168,7 +170,7 @@ def stored_cutouts(
         if kind == DATA_PAGE:
             pages.append(body)
             sizes.append(values)
-    entries = [view for view in _views(tail.dictionary) if view is not None]
+    entries = [view for view in viewed(tail.dictionary) if view is not None]
     cutouts = Cutouts(heads, entries, tail.indices, sizes)
     for page, some in zip(pages, _by_page(heads, sizes), strict=True):
         content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
@@ -186,7 +188,7 @@ def stored_cutouts(
 
 def image_column(images: pa.Array) -> Column:
     """A column of images, one after the other in one page that is not compressed."""
-    body = b"".join(plain(_views(images)))
+    body = b"".join(plain(viewed(images)))
     return Column(_PNG, [Page(DATA_PAGE, body, len(body), len(images))], compressed=False)
 
 
@@ -229,12 +231,6 @@ def _by_page(
     for rows in pages:
         yield heads[at : at + rows]
         at += rows
-
-
-def _views(values: pa.Array | pa.ChunkedArray) -> list[memoryview | None]:
-    """The bytes of binary values, not copied; None for a null."""
-    buffers = (value.as_buffer() for value in values)
-    return [None if buffer is None else memoryview(buffer).cast("B") for buffer in buffers]
 
 
 def _equal(one: memoryview, other: memoryview) -> bool:

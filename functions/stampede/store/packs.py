@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
 from stampede.store.coverage import COVERAGE, Coverage
-from stampede.store.merge import one_array, sort_unique
+from stampede.store.merge import is_sorted, one_array, sort_unique
 from stampede.store.pack_images import (
     cut,
     cutout_columns,
@@ -71,7 +71,9 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
     if the same version of Arrow compresses them.
     """
     schema = spec.rows.schema
-    rows = sort_unique(rows.select(schema.names).cast(schema), spec.rows)
+    rows = rows.select(schema.names).cast(schema)
+    if not is_sorted(rows, spec.rows):
+        rows = sort_unique(_movable(rows), spec.rows)
     images = one_array(rows[spec.image])
     columns = [small(field, one_array(rows[field.name])) for field in [*schema][:-1]]
     cutouts = cut(images, _messages(rows)) if spec is CUTOUT_PACKS else None
@@ -148,6 +150,15 @@ def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: Pa
     located = [columns[name] if name in columns else rows[name] for name in schema.names]
     locations = pa.table(located, schema.names).cast(schema)
     return Pack(key, data, locations, whole)
+
+
+def _movable(rows: pa.Table) -> pa.Table:
+    """`rows` with copies of binary values in place of views, which Arrow cannot sort."""
+    fields = [
+        field.with_type(pa.binary()) if field.type == pa.binary_view() else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _messages(rows: pa.Table) -> np.ndarray:
