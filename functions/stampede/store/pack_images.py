@@ -92,11 +92,11 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
         body = [levels([head is not None for head in heads], _FITS), *plain(sent)]
         size = sum(map(len, body))
         gzipped = all(bytes(head[: len(_GZIP)]) == _GZIP for head in sent)
-        frame = zstd.stored(body) if gzipped else zstd.compress(b"".join(body))
+        frame = zstd.stored(body) if gzipped else [zstd.compress(b"".join(body))]
         pages.append(Page(DATA_PAGE, frame, size, len(heads)))
     # An entry is a frame, so that it can be read alone.
     entries = [b"".join(plain([tail])) for tail in cutouts.tails]
-    frames = b"".join(map(zstd.compress, entries)) or zstd.compress(b"")
+    frames = [zstd.compress(entry) for entry in entries or [b""]]
     dictionary = Page(DICTIONARY_PAGE, frames, sum(map(len, entries)), len(entries))
     nulls = sum(head is None for head in cutouts.heads)
     return [
@@ -188,8 +188,9 @@ def stored_cutouts(
 
 def image_column(images: pa.Array) -> Column:
     """A column of images, one after the other in one page that is not compressed."""
-    body = b"".join(plain(viewed(images)))
-    return Column(_PNG, [Page(DATA_PAGE, body, len(body), len(images))], compressed=False)
+    body = plain(viewed(images))
+    page = Page(DATA_PAGE, body, sum(map(len, body)), len(images))
+    return Column(_PNG, [page], compressed=False)
 
 
 def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, pa.Array]:

@@ -71,7 +71,7 @@ def _packets(field: pa.Field, packets: pa.Array, sizes: list[int]) -> Column:
     for size in sizes:
         values = [value.as_buffer() for value in packets.slice(begin, size)]
         body = b"".join(plain(values))
-        pages.append(Page(DATA_PAGE, zstd.compress(body), len(body), size))
+        pages.append(Page(DATA_PAGE, [zstd.compress(body)], len(body), size))
         begin += size
     return Column(field, pages)
 

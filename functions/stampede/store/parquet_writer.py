@@ -9,13 +9,13 @@ https://parquet.apache.org/docs/file-format/ describes pages and footer.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede.alerts.container import leb128
+from stampede.alerts.container import Bytes, leb128
 from stampede.store import zstd
 from stampede.store.thrift import Value, binary, boolean, i8, i32, i64, items, struct
 
@@ -27,14 +27,15 @@ _INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 1, 2, 5, 6
 _REQUIRED, _OPTIONAL = 0, 1
 _CREATED_BY = "stampede version 1.0.0"
 
-Bytes: TypeAlias = bytes | memoryview | pa.Buffer
-
 
 class Page(NamedTuple):
-    """One page: its type, the body as stored, the size of the body decompressed, its values."""
+    """One page: its type, the body as stored, the size of the body decompressed, its values.
+
+    The body is in pieces, which nothing copies before the file is put together.
+    """
 
     kind: int
-    body: bytes
+    body: Sequence[Bytes]
     size: int
     values: int
     encoding: int = _PLAIN
@@ -89,7 +90,7 @@ def numbers(field: pa.Field, array: pa.Array) -> Column:
     least = greatest = None
     if len(known) and not (known.dtype.kind == "f" and np.isnan(known).any()):
         least, greatest = known.min().tobytes(), known.max().tobytes()
-    page = Page(DATA_PAGE, zstd.compress(body), len(body), len(array))
+    page = Page(DATA_PAGE, [zstd.compress(body)], len(body), len(array))
     return Column(field, [page], True, least, greatest, array.null_count)
 
 
@@ -98,7 +99,7 @@ def strings(field: pa.Field, array: pa.Array) -> Column:
     encoded = array.dictionary_encode()
     entries = [value.encode() for value in encoded.dictionary.to_pylist()]
     whole = b"".join(plain(entries))
-    dictionary = Page(DICTIONARY_PAGE, zstd.compress(whole), len(whole), len(entries))
+    dictionary = Page(DICTIONARY_PAGE, [zstd.compress(whole)], len(whole), len(entries))
     least, greatest = (min(entries), max(entries)) if entries else (None, None)
     pages = [dictionary, indices(field, encoded.indices)]
     return Column(field, pages, True, least, greatest, array.null_count)
@@ -120,12 +121,12 @@ def indices(field: pa.Field, numbers: pa.Array) -> Page:
     valid = numbers.is_valid().to_numpy(zero_copy_only=False)
     head = levels(valid, field) + bytes([width])
     body = head + (leb128(len(padded) // 8 << 1 | 1) + packed if len(known) else b"")
-    return Page(DATA_PAGE, zstd.compress(body), len(body), len(numbers), _DICTIONARY)
+    return Page(DATA_PAGE, [zstd.compress(body)], len(body), len(numbers), _DICTIONARY)
 
 
 def write(columns: Sequence[Column], rows: int, metadata: Mapping[str, str]) -> Written:
     """A file of one row group, or of none if there are no rows. Its bytes can be changed."""
-    pieces: list[bytes] = [MAGIC]
+    pieces: list[Bytes] = [MAGIC]
     at, total = len(MAGIC), 0
     bodies: list[list[Range]] = []
     chunks: list[Value] = []
@@ -134,11 +135,12 @@ def write(columns: Sequence[Column], rows: int, metadata: Mapping[str, str]) -> 
         offsets: dict[int, int] = {}
         places: list[Range] = []
         for page in column.pages:
-            head = _page_header(page)
+            length = sum(map(len, page.body))
+            head = _page_header(page, length)
             offsets.setdefault(page.kind, at)
-            places.append(Range(at + len(head), len(page.body)))
-            pieces += head, page.body
-            at += len(head) + len(page.body)
+            places.append(Range(at + len(head), length))
+            pieces += head, *page.body
+            at += len(head) + length
             size += len(head) + page.size
         bodies.append(places)
         chunks.append(_chunk(column, rows, size, at - start, offsets))
@@ -148,14 +150,17 @@ def write(columns: Sequence[Column], rows: int, metadata: Mapping[str, str]) -> 
     return Written(pa.py_buffer(bytearray().join(pieces)), bodies)
 
 
-def _page_header(page: Page) -> bytes:
+def _page_header(page: Page, length: int) -> bytes:
+    """The header of a page whose body has `length` bytes."""
     number, described = _described(page.kind, page.values, page.encoding)
-    crc = isal_zlib.crc32(page.body)
+    crc = 0
+    for piece in page.body:
+        crc = isal_zlib.crc32(piece, crc)
     return struct(
         {
             1: i32(page.kind),
             2: i32(page.size),
-            3: i32(len(page.body)),
+            3: i32(length),
             4: i32(crc - (crc >> 31 << 32)),  # the field is signed
             number: described,
         }

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from stampede.alerts.container import Bytes
+
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _RAW_BLOCK = 1 << 17  # most bytes in a block
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -30,18 +32,19 @@ def compress(data: bytes | pa.Buffer) -> bytes:
     return _CODEC.compress(data, asbytes=True)
 
 
-def stored(pieces: Sequence[bytes | memoryview]) -> bytes:
-    """One frame of these pieces as they are, for data that is compressed already."""
+def stored(pieces: Sequence[Bytes]) -> list[Bytes]:
+    """One frame of these pieces as they are, for data that is compressed already; in pieces."""
     size = sum(map(len, pieces))
-    parts: list[bytes | memoryview] = [_MAGIC, b"\xa0", size.to_bytes(4, "little")]  # no window
+    head = _MAGIC + b"\xa0" + size.to_bytes(4, "little")  # no window
     if size <= _RAW_BLOCK:
-        return b"".join((*parts, (size << 3 | 1).to_bytes(3, "little"), *pieces))
+        return [head + (size << 3 | 1).to_bytes(3, "little"), *pieces]
+    parts: list[Bytes] = [head]
     data = memoryview(b"".join(pieces))
     for start in range(0, size, _RAW_BLOCK):
         block = data[start : start + _RAW_BLOCK]
         last = start + _RAW_BLOCK >= len(data)
         parts += (len(block) << 3 | last).to_bytes(3, "little"), block
-    return b"".join(parts)
+    return parts
 
 
 def decompress(frame: bytes | memoryview | pa.Buffer, most: int) -> bytes:
