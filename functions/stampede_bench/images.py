@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from stampede.alerts.arrays import views
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
@@ -52,11 +53,8 @@ def _stamps(size: int) -> np.ndarray:
 def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
     """`count` cutouts of `size` bytes of the alerts from `first` on, with new bytes every night."""
     numbers = np.arange(count)
-    starts = np.arange(count + 1, dtype=np.int32) * size
     stamps = _stamps(size)
     begin = (first + night) % (len(stamps) - count + 1)
-    data = pa.py_buffer(stamps[begin : begin + count])
-    fits = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(starts), data])
     columns = {
         "alert_id": first + numbers // len(KINDS),
         "survey": pa.repeat("lsst", count),
@@ -67,7 +65,7 @@ def images(first: int, count: int, size: int, night: int = NIGHT) -> pa.Table:
         "ra": numbers / 7,
         "dec": numbers / -11,
         "message_crc32": (first + numbers // len(KINDS)).astype(np.uint32),
-        "fits": fits,
+        "fits": views([memoryview(stamp) for stamp in stamps[begin : begin + count]]),
     }
     return pa.table(columns, CUTOUT.remove_metadata())
 

@@ -4,6 +4,7 @@ No HTTP, no files, no clock and no randomness: `stampede.functions.decoding` han
 """
 
 __all__ = [
+    "arrays",
     "batch_decoder",
     "batch_parts",
     "bounds",

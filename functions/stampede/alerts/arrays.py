@@ -16,6 +16,7 @@ from stampede.alerts.container import Bytes
 _PLACE, _INLINE = struct.Struct("<i4sii"), struct.Struct("<i12s")
 _MOST_INLINE = 12  # bytes
 
+
 class Rows:
     """Columns of equal length under the survey's names; some may be missing.
 

@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any
 
 import isal
-import pyarrow as pa
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +26,7 @@ MAX_SIZE = 1024
 # bytes. gzip comes first because ZTF's files are gzipped as sent.
 CODINGS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "gzip": (fits.gzip_file, isal.__version__),
-    "zstd": (lambda file: zstd.compress(fits.unpack(file)), pa.__version__),
+    "zstd": (lambda file: zstd.compress(fits.unpack(file)), zstd.VERSION),
 }
 
 

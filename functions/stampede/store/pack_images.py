@@ -188,7 +188,7 @@ def stored_cutouts(
 
 def image_column(images: pa.Array) -> Column:
     """A column of images, one after the other in one page that is not compressed."""
-    body = plain(viewed(images))
+    body = plain(image for image in viewed(images) if image is not None)
     page = Page(DATA_PAGE, body, sum(map(len, body)), len(images))
     return Column(_PNG, [page], compressed=False)
 

@@ -68,7 +68,7 @@ def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS
     """Pack `rows`, which have the columns of `spec.rows` and hold the alerts of `coverage`.
 
     The same rows, in any order, with the same coverage give the same bytes and so the same key,
-    if the same version of Arrow compresses them.
+    if the same version of `zstandard` compresses them.
     """
     schema = spec.rows.schema
     rows = rows.select(schema.names).cast(schema)
