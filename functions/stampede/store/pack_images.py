@@ -74,7 +74,7 @@ def cut(files: pa.Array, messages: np.ndarray) -> Cutouts:
             continue
         name = len(tail), isal_zlib.crc32(tail)
         number = known.get(name)
-        if number is None or not _equal(distinct[number], tail):
+        if number is None or (tail and not _equal(distinct[number], tail)):
             number = known[name] = len(distinct)
             distinct.append(tail)
         numbers.append(number)

@@ -17,7 +17,17 @@ from isal import isal_zlib
 
 from stampede.alerts.container import Bytes, leb128
 from stampede.store import zstd
-from stampede.store.thrift import Value, binary, boolean, i8, i32, i64, items, struct
+from stampede.store.thrift import (
+    Value,
+    binary,
+    boolean,
+    first_i32s,
+    i8,
+    i32,
+    i64,
+    items,
+    struct,
+)
 
 MAGIC = b"PAR1"
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
@@ -68,9 +78,13 @@ class Written(NamedTuple):
 
 def levels(valid: Sequence[bool] | np.ndarray, field: pa.Field) -> bytes:
     """The definition levels at the beginning of a data page: which values are not null."""
-    if not field.nullable:
-        return b""
-    bits = np.packbits(valid, bitorder="little").tobytes()
+    return _levels(bytes(valid)) if field.nullable else b""
+
+
+@lru_cache
+def _levels(valid: bytes) -> bytes:
+    """The same, from a byte for each value: in a pack most pages have three values, not null."""
+    bits = np.packbits(np.frombuffer(valid, np.uint8), bitorder="little").tobytes()
     packed = leb128(len(bits) << 1 | 1) + bits
     return len(packed).to_bytes(4, "little") + packed
 
@@ -152,27 +166,21 @@ def write(columns: Sequence[Column], rows: int, metadata: Mapping[str, str]) -> 
 
 def _page_header(page: Page, length: int) -> bytes:
     """The header of a page whose body has `length` bytes."""
-    number, described = _described(page.kind, page.values, page.encoding)
     crc = 0
     for piece in page.body:
         crc = isal_zlib.crc32(piece, crc)
-    return struct(
-        {
-            1: i32(page.kind),
-            2: i32(page.size),
-            3: i32(length),
-            4: i32(crc - (crc >> 31 << 32)),  # the field is signed
-            number: described,
-        }
-    ).data
+    crc -= crc >> 31 << 32  # the field is signed
+    first = first_i32s(page.kind, page.size, length, crc)
+    return first + _described(page.kind, page.values, page.encoding)
 
 
 @lru_cache
-def _described(kind: int, values: int, encoding: int) -> tuple[int, Value]:
-    """The part of a page's header that most pages of a column share, and its number."""
+def _described(kind: int, values: int, encoding: int) -> bytes:
+    """The rest of a page's header, behind four fields, which most pages of a column share."""
     if kind == DICTIONARY_PAGE:
-        return 7, struct({1: i32(values), 2: i32(_PLAIN)})
-    return 5, struct({1: i32(values), 2: i32(encoding), 3: i32(_RLE), 4: i32(_RLE)})
+        return struct({7: struct({1: i32(values), 2: i32(_PLAIN)})}, 4).data
+    described = struct({1: i32(values), 2: i32(encoding), 3: i32(_RLE), 4: i32(_RLE)})
+    return struct({5: described}, 4).data
 
 
 def _chunk(column: Column, rows: int, size: int, stored: int, offsets: Mapping[int, int]) -> Value:

@@ -10,6 +10,7 @@ from stampede.alerts.container import leb128
 
 _TRUE, _FALSE = 1, 2
 _I8, _I32, _I64, _BINARY, _LIST, _STRUCT = 3, 5, 6, 8, 9, 12
+_NEXT_I32 = bytes([1 << 4 | _I32])  # the head of such a field behind the one of the number before
 _DEEPEST = 8  # structures within structures; Parquet's footer has 6
 
 
@@ -54,9 +55,17 @@ def items(values: Iterable[Value], kind: int = _STRUCT) -> Value:
     return Value(_LIST, head + b"".join(value.data for value in values))
 
 
-def struct(fields: Mapping[int, Value]) -> Value:
-    """A structure: its fields by number, ascending."""
-    data, last = bytearray(), 0
+def first_i32s(*numbers: int) -> bytes:
+    """The first fields of a structure, numbered from 1 on and of 32 bits each.
+
+    `struct` takes four times as long, and each page of a pack begins with some.
+    """
+    return b"".join([_NEXT_I32 + leb128(number << 1 ^ number >> 31) for number in numbers])
+
+
+def struct(fields: Mapping[int, Value], last: int = 0) -> Value:
+    """A structure: its fields by number, ascending; only those after number `last`."""
+    data = bytearray()
     for number, value in fields.items():
         data.append((number - last) << 4 | value.kind)
         data += value.data
