@@ -58,7 +58,7 @@ def items(values: Iterable[Value], kind: int = _STRUCT) -> Value:
 def first_i32s(*numbers: int) -> bytes:
     """The first fields of a structure, numbered from 1 on and of 32 bits each.
 
-    `struct` takes four times as long, and each page of a pack begins with some.
+    `struct` takes twice as long, and each page of a pack begins with some.
     """
     return b"".join([_NEXT_I32 + leb128(number << 1 ^ number >> 31) for number in numbers])
 
