@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from stampede.alerts.arrays import binary
 from stampede.alerts.columns import KINDS, cut_columns
 from stampede.alerts.container import Bytes
 from stampede.alerts.groups import Group
@@ -36,9 +35,12 @@ def cut(message: Bytes, images: Mapping[str, Bytes | None]) -> tuple[list[Bytes]
     `images` are by kind; those that are views of `message` need no search.
     """
     places: list[tuple[int, int, str]] = []
+    start = _address(message)
     for kind, image in images.items():
         if image is not None and len(image) >= LEAST:
-            begin = _place(message, image)
+            begin = _address(image) - start
+            if not 0 <= begin <= len(message) - len(image):
+                begin = bytes(message).find(bytes(image))
             if begin >= 0:
                 places.append((begin, len(image), kind))
     pieces: list[Bytes] = []
@@ -65,11 +67,17 @@ def joined(packet: Bytes, cuts: Iterable[Cut], image: Callable[[Cut], Iterable[B
     return b"".join(pieces)
 
 
-def packet_rows(groups: Iterable[Group], messages: Sequence[Bytes]) -> pa.Table:
+def packet_rows(
+    groups: Iterable[Group], messages: Sequence[Bytes]
+) -> tuple[pa.Table, list[list[Bytes]]]:
     """The packets of decoded alerts, at least one, by night and in the order of a pack.
 
-    Columns: `number` (that of the message), survey, alert_id, object_id, mjd, night, packet, crc32,
-    and for each kind of cutout those of `columns.cut_columns`.
+    Returns
+    -------
+    tuple[pa.Table, list]
+        A row for each packet, and its pieces, which are views of the message. Columns: `number`
+        (that of the message), survey, alert_id, object_id, mjd, night, crc32, and for each kind of
+        cutout those of `columns.cut_columns`.
     """
     heads: list[pa.Table] = []
     images: list[dict[str, Bytes]] = []
@@ -96,11 +104,10 @@ def packet_rows(groups: Iterable[Group], messages: Sequence[Bytes]) -> pa.Table:
             at, length = cut_columns(kind)
             places[at].append(place and place.position)
             places[length].append(place and place.length)
-    rows = rows.append_column("packet", binary(packets))
     rows = rows.append_column("crc32", pa.array(checksums, pa.uint32()))
     for name, values in places.items():
         rows = rows.append_column(name, pa.array(values, pa.int32()))
-    return rows
+    return rows, packets
 
 
 def _images(group: Group) -> Iterator[dict[str, Bytes]]:
@@ -113,14 +120,6 @@ def _images(group: Group) -> Iterator[dict[str, Bytes]]:
             for kind, image in images.items()
             if image is not None and bytes(image[: len(magic)]) == magic
         }
-
-
-def _place(message: Bytes, image: Bytes) -> int:
-    """Where a message holds an image; -1 if it does not."""
-    begin = _address(image) - _address(message)
-    if 0 <= begin <= len(message) - len(image):
-        return begin
-    return bytes(message).find(bytes(image))
 
 
 def _address(data: Bytes) -> int:

@@ -23,7 +23,8 @@ def store_packets(table: Table, batch: Batch, groups: Sequence[Group]) -> int:
     """
     if not groups:
         return 0
-    rows = _with_envelopes(packet_rows(groups, batch.messages), batch)
+    rows, packets = packet_rows(groups, batch.messages)
+    rows = _with_envelopes(rows, batch)
     nights = rows["night"].to_numpy()
     begins = [0, *(np.flatnonzero(nights[1:] != nights[:-1]) + 1).tolist(), len(nights)]
     stored, locations, coverages = 0, [], []
@@ -31,7 +32,7 @@ def store_packets(table: Table, batch: Batch, groups: Sequence[Group]) -> int:
         of_night = rows.slice(begin, end - begin)
         numbers = of_night["number"].to_pylist()
         coverage = coverage_of_positions(batch.positions[number] for number in numbers)
-        pack = write_packets(of_night, coverage)
+        pack = write_packets(of_night, packets[begin:end], coverage)
         table.objects.put(pack.key, pack.data, pack.sha256)
         stored += len(pack.data)
         locations.append(pack.locations)

@@ -5,12 +5,14 @@ so that the schema and the history which packets repeat compress together. One p
 `packet` holds those of about half a megabyte: large enough for that, small enough for one request.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stampede.alerts.container import Bytes
 from stampede.errors import Damaged
 from stampede.store import zstd
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, seal
@@ -18,7 +20,7 @@ from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.merge import one_array, sort_unique
 from stampede.store.packs import Pack, read_rows
 from stampede.store.pages import pages
-from stampede.store.parquet_writer import DATA_PAGE, Column, Page, plain, small, write
+from stampede.store.parquet_writer import DATA_PAGE, Column, Page, small, write
 from stampede.store.schema import PACKET_PACKS
 
 # Bytes of a page before it is compressed. 34 packets of one object, B each: 2,823 with 64 KB,
@@ -29,50 +31,46 @@ _BOUNDED = ("alert_id", "object_id", "mjd")  # columns with their least and grea
 _PREFIX = 4  # bytes of the length before each packet
 
 
-def write_packets(rows: pa.Table, coverage: Coverage) -> Pack:
-    """Pack `rows` of `columns.PACKET`, at least one, all of one night; `coverage` is theirs.
+def write_packets(rows: pa.Table, packets: Sequence[Sequence[Bytes]], coverage: Coverage) -> Pack:
+    """Pack packets, at least one, all of one night.
 
-    The same rows, in any order, with the same coverage give the same bytes and so the same key.
-    Rows that are `in_order` are not copied.
+    The same packets, in any order, with the same coverage give the same bytes and so the same key.
+
+    Parameters
+    ----------
+    rows
+        The columns of `columns.PACKET` but `packet`, a row for each packet.
+    packets
+        Each in pieces; nothing copies them before their page is made.
+    coverage
+        That of the packets.
     """
     schema = PACKET_PACKS.rows.schema
-    rows = in_order(rows.select(schema.names).cast(schema))
-    packets = one_array(rows["packet"])
-    sizes = _pages(pc.binary_length(packets).to_numpy())
+    others = pa.schema([field for field in schema if field.name != PACKET_PACKS.image])
+    rows = rows.select(others.names).cast(others)
+    order = pc.sort_indices(rows.select(_ORDER), [(name, "ascending") for name in _ORDER])
+    if not np.array_equal(order.to_numpy(), np.arange(rows.num_rows)):
+        rows, packets = rows.take(order), [packets[number] for number in order.to_pylist()]
     columns = [
-        _packets(field, packets, sizes) if field.name == "packet" else _column(field, rows)
+        _packets(field, packets) if field.name == PACKET_PACKS.image else _column(field, rows)
         for field in schema
     ]
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
     return _pack(rows, seal(file.data))
 
 
-def in_order(rows: pa.Table) -> pa.Table:
-    """`rows` with the columns of a pack in its order; `rows` itself if they are."""
-    order = pc.sort_indices(rows.select(_ORDER), [(name, "ascending") for name in _ORDER])
-    if np.array_equal(order.to_numpy(), np.arange(rows.num_rows)):
-        return rows
-    return rows.take(order)
-
-
-def _pages(lengths: np.ndarray) -> list[int]:
-    """How many packets of these lengths each page has: it ends with the packet that fills it."""
-    sizes, held, size = [], 0, 0
-    for length in lengths.tolist():
+def _packets(field: pa.Field, packets: Sequence[Sequence[Bytes]]) -> Column:
+    """The column of packets. A page ends with the packet that fills it."""
+    pages: list[Page] = []
+    body: list[Bytes] = []
+    held = size = 0
+    for number, pieces in enumerate(packets, 1):
+        length = sum(map(len, pieces))
+        body += length.to_bytes(_PREFIX, "little"), *pieces
         held, size = held + 1, size + _PREFIX + length
-        if size >= PAGE_BYTES:
-            sizes.append(held)
-            held = size = 0
-    return [*sizes, held] if held else sizes
-
-
-def _packets(field: pa.Field, packets: pa.Array, sizes: list[int]) -> Column:
-    pages, begin = [], 0
-    for size in sizes:
-        values = [value.as_buffer() for value in packets.slice(begin, size)]
-        body = b"".join(plain(values))
-        pages.append(Page(DATA_PAGE, [zstd.compress(body)], len(body), size))
-        begin += size
+        if size >= PAGE_BYTES or number == len(packets):
+            pages.append(Page(DATA_PAGE, [zstd.compress(b"".join(body))], size, held))
+            body, held, size = [], 0, 0
     return Column(field, pages)
 
 

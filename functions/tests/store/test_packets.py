@@ -34,8 +34,9 @@ def packet(alert_id: int, data: bytes, object_id: str = "Z1", offset: int | None
     }
 
 
-def write(rows: list[dict]) -> Pack:
-    return write_packets(pa.Table.from_pylist(rows, PACKET), COVERAGE)
+def write(rows: list[dict], coverage: Coverage = COVERAGE) -> Pack:
+    pieces = [[row["packet"][:7], row["packet"][7:]] for row in rows]
+    return write_packets(pa.Table.from_pylist(rows, PACKET), pieces, coverage)
 
 
 def check(pack: Pack, rows: list[dict]) -> None:
@@ -132,8 +133,7 @@ def test_what_is_no_pack_of_packets_is_named() -> None:
 @pytest.mark.parametrize("coverage", [Coverage(), COVERAGE], ids=["no Kafka offsets", "offsets"])
 def test_a_pack_that_no_run_locates_is_found(coverage: Coverage) -> None:
     objects, damaged = MemoryObjects(), list[str]()
-    rows = pa.Table.from_pylist([packet(n, b"x") for n in (1, 2)], PACKET)
-    pack = write_packets(rows, coverage)
+    pack = write([packet(n, b"x") for n in (1, 2)], coverage)
     objects.put(pack.key, pack.data.to_pybytes())
     check = PackIndexCheck(objects, PACKETS, damaged.append)
     assert [info.key for info in check.lacking(objects.list("packets/"))] == [pack.key]

@@ -126,7 +126,7 @@ def keep(objects, alert_id: int, object_id: str, mjd: float) -> None:
         **{"alert_id": alert_id, "survey": "ztf", "object_id": object_id, "mjd": mjd},
         **{"packet": message, "crc32": zlib.crc32(message)},
     }
-    pack = write_packets(pa.Table.from_pylist([row], PACKET), Coverage())
+    pack = write_packets(pa.Table.from_pylist([row], PACKET), [[message]], Coverage())
     objects.put(pack.key, pack.data)
     Table(objects, PACKETS).append(pack.locations, Coverage())
 
