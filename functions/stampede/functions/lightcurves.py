@@ -5,6 +5,8 @@ have no column in the table are stored beside it, under the survey's names, and 
 it came, its packet: before the points, so that an offset which `detections` holds has its packet.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import in_parts, make_batch_decoder
@@ -30,14 +32,15 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
         decoded = decoder.detections(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
-        stored = 0
-        for alerts in decoded.raw:
-            key, data = write_raw(alerts)
-            objects.put(key, data)
-            stored += len(data)
+        files = [write_raw(alerts) for alerts in decoded.raw]
+        stored = sum(len(data) for _, data, _ in files)
         watch.lap("raw")
-        if packets:
-            stored += store_packets(packets, batch, decoded.groups)
+        with ThreadPoolExecutor(1, "raw") as thread:  # neither waits for the other, points for both
+            puts = [thread.submit(objects.put, *file) for file in files]
+            if packets:
+                stored += store_packets(packets, batch, decoded.groups)
+            for put in puts:
+                put.result()
         watch.lap("packets")
         if decoded.rows.num_rows:
             table.append(decoded.rows, batch.coverage(decoded.faults))

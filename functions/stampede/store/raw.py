@@ -6,6 +6,8 @@ alert of its own). Files of one schema lie together, so that any tool reads them
 alert that was sent twice may be there twice: readers take one row of each id (docs/store.md).
 """
 
+from hashlib import sha256
+
 from stampede.alerts.groups import RawAlerts
 from stampede.store.checked_parquet import write
 from stampede.store.runs import digest
@@ -13,13 +15,14 @@ from stampede.store.runs import digest
 PREFIX = "alerts/"
 
 
-def write_raw(alerts: RawAlerts) -> tuple[str, memoryview]:
-    """Key and bytes of the Parquet object. The same alerts give the same key and bytes."""
+def write_raw(alerts: RawAlerts) -> tuple[str, memoryview, str]:
+    """Key, bytes and SHA-256 of the Parquet object. The same alerts give the same bytes."""
     schema = alerts.table.schema
     # LZ4: hundreds of columns of a few hundred rows, and Arrow takes 20 us to begin a Zstandard
     # frame. No dictionaries, which cost more than they save too.
     data = memoryview(
         write(alerts.table, compression="lz4", use_dictionary=False, write_statistics=False)
     )
-    of_schema, name = digest(str(schema))[:8], digest(data)
-    return f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name}.parquet", data
+    of_schema, whole = digest(str(schema))[:8], sha256(data).hexdigest()
+    key = f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{whole[:32]}.parquet"
+    return key, data, whole

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from stampede.store.quarantine import Fault
 from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
 from stampede.store.run_format import RunIndex
 from stampede.store.run_writer import RunWriter
-from stampede.store.runs import RunInfo, RunName, digest
+from stampede.store.runs import RunInfo, RunName
 from stampede.store.schema import TableSpec
 from stampede.store.table_view import Spans
 
@@ -76,8 +77,9 @@ class Table:
         writer = RunWriter(self.spec)
         writer.add(rows)
         data = writer.close(0, (), coverage)
-        key = RunName(0, digest(data)).key(self.spec.name)
-        self.objects.put(key, memoryview(data))
+        whole = sha256(data).hexdigest()  # once, for the name and for the signature of the PUT
+        key = RunName(0, whole[:32]).key(self.spec.name)
+        self.objects.put(key, memoryview(data), whole)
         return key
 
     def refresh(self) -> None:

@@ -2,7 +2,9 @@
 
 import io
 import json
+import threading
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -110,6 +112,49 @@ def test_points_are_stored_only_after_their_packets(settings: Settings, monkeypa
         points, packets = Table(objects, DETECTIONS), Table(objects, PACKETS)
         assert not points.coverage() - packets.coverage()
         assert not check_packs(objects, PACKET_PACKS).lost
+
+
+@pytest.mark.parametrize("prefix", ["alerts/", "packets/", "tables/packets/"])
+def test_points_wait_for_every_other_write(settings: Settings, monkeypatch, prefix: str) -> None:
+    objects = open_objects(settings)
+    monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
+    put = objects.put
+
+    def failing(key: str, *rest) -> None:
+        if key.startswith(prefix):
+            raise StoreDown("no")
+        put(key, *rest)
+
+    monkeypatch.setattr(objects, "put", failing)
+    with pytest.raises(StoreDown):
+        store(settings, [alert(1)], functions=[lightcurves])
+    assert not keys(objects, "tables/detections/")
+    monkeypatch.undo()
+    store(settings, [alert(1)], functions=[lightcurves])
+    assert keys(objects, prefix)
+    assert keys(objects, "tables/detections/")
+
+
+def test_raw_alerts_and_packets_are_stored_at_once(settings: Settings, monkeypatch) -> None:
+    """And the points after both; every write has its digest, which S3 would compute again."""
+    objects = open_objects(settings)
+    monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
+    put, ended, packets_stored = objects.put, [], threading.Event()
+
+    def waiting(key: str, data, digest: str | None = None) -> None:
+        assert digest == sha256(data).hexdigest()
+        if key.startswith("alerts/"):
+            assert packets_stored.wait(60)
+        put(key, data, digest)
+        ended.append(key.rpartition("/")[0].split("/")[:2])
+        if key.startswith("tables/packets/"):
+            packets_stored.set()
+
+    monkeypatch.setattr(objects, "put", waiting)
+    store(settings, [alert(1)], functions=[lightcurves])
+    night = str(TODAY - 2)
+    order = [["packets", night], ["tables", "packets"], ["alerts", "ztf"], ["tables", "detections"]]
+    assert ended == order
 
 
 def test_reconcile_indexes_a_pack_that_a_crash_left_alone(settings: Settings) -> None:

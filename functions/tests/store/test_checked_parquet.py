@@ -124,7 +124,7 @@ def test_every_bit_of_a_footer_counts() -> None:
 
 def test_other_readers_find_a_flipped_bit_too() -> None:
     rows = pa.table({"candid": range(1000)})
-    key, data = write_raw(RawAlerts("ztf", 61000, rows))
+    key, data, _ = write_raw(RawAlerts("ztf", 61000, rows))
     file = pq.ParquetFile(BytesIO(data), page_checksum_verification=True)
     assert file.read().equals(rows)
     assert polars.read_parquet(BytesIO(bytes(data))).height == 1000
@@ -151,7 +151,7 @@ def test_a_pack_is_held_to_the_digest_in_its_name() -> None:
 
 def test_objects_of_a_later_format_are_refused_by_that_name() -> None:
     readers = [*written()]
-    key, data = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": range(9)})))
+    key, data, _ = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": range(9)})))
     assert pq.read_metadata(BytesIO(data)).metadata[b"stampede.format"] == b"1"
     assert "format 2" in refusal(lambda: open_file(key, of_format(data, "2")))
     for parameter in readers:

@@ -43,7 +43,7 @@ def store() -> MemoryObjects:
     objects.put(pack.key, pack.data.to_pybytes())
     Table(objects, CUTOUTS).append(pack.locations, COVERAGE)
     objects.put(*write_letters("cutouts", [event(1)]))
-    key, data = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": [1, 2]})))
+    key, data, _ = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": [1, 2]})))
     objects.put(key, bytes(data))
     expect(objects, "files", 12)
     return objects
