@@ -93,17 +93,18 @@ def packet_rows(
     rows = rows.take(order)
 
     packets, checksums = [], []
-    places: dict[str, list[int | None]] = {name: [] for kind in KINDS for name in cut_columns(kind)}
-    for number, row in zip(rows["number"].to_pylist(), order.to_pylist(), strict=True):
+    columns = {kind: cut_columns(kind) for kind in KINDS}
+    places: dict[str, list[int | None]] = {
+        name: [None] * rows.num_rows for names in columns.values() for name in names
+    }
+    numbers = zip(rows["number"].to_pylist(), order.to_pylist(), strict=True)
+    for packet, (number, row) in enumerate(numbers):
         kept, cuts = cut(messages[number], images[row])
         packets.append(kept)
         checksums.append(isal_zlib.crc32(messages[number]))
-        found = {each.kind: each for each in cuts}
-        for kind in KINDS:
-            place = found.get(kind)
-            at, length = cut_columns(kind)
-            places[at].append(place and place.position)
-            places[length].append(place and place.length)
+        for kind, position, length in cuts:
+            at, size = columns[kind]
+            places[at][packet], places[size][packet] = position, length
     rows = rows.append_column("crc32", pa.array(checksums, pa.uint32()))
     for name, values in places.items():
         rows = rows.append_column(name, pa.array(values, pa.int32()))
