@@ -8,7 +8,6 @@ __all__ = [
     "body_protocol",
     "broker",
     "budget",
-    "connections",
     "delivery",
     "envelope",
     "event",

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import NamedTuple
 
-from stampede.events.connections import Connections, Unreachable
+from stampede.connections import Connections, Unreachable
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
 ANSWER_SECONDS = 300.0  # a Knative revision's own limit

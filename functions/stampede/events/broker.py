@@ -16,10 +16,10 @@ from typing import NamedTuple
 import structlog
 
 from stampede import metrics
+from stampede.connections import Connections
 from stampede.errors import SubscriberDown
 from stampede.events.access import key_header
 from stampede.events.answer import ANSWER_SECONDS, Answer, Verdict, error_extensions, post
-from stampede.events.connections import Connections
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
 from stampede.events.lone_failures import LoneFailures

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import structlog
 
 from stampede import metrics
+from stampede.connections import Connections
 from stampede.errors import Overloaded
 from stampede.events.answer import Answer, Verdict, post
-from stampede.events.connections import Connections
 from stampede.events.lone_failures import LoneFailures
 
 log = structlog.get_logger()

@@ -12,10 +12,10 @@ from functools import partial
 import structlog
 import uvloop
 
+from stampede.connections import Connections
 from stampede.errors import SetupError
 from stampede.events.access import access_keys, key_header
 from stampede.events.answer import ANSWER_SECONDS
-from stampede.events.connections import Connections
 from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from stampede.connections import Connections
 from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.answer import Answer
-from stampede.events.connections import Connections
 from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record, extension_headers
 from stampede.events.sending import send_all

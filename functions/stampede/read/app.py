@@ -60,7 +60,7 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         sys.setswitchinterval(SWITCH_SECONDS)
         yield
-        service.close()
+        await service.close()
 
     app = _App(
         routes=ROUTES,

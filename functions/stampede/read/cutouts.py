@@ -56,7 +56,13 @@ async def get_cutout(request: Request) -> Response:
     cutout, convert = _representation(request, location, view, hdus, options)
     if not_modified := cutout.not_modified(request):
         return not_modified
-    body = await service.run(lambda: convert(service.lookup.images.fits(location)))
+    file = await service.quick_images.image(location)
+    if file is None:
+        body = await service.run(lambda: convert(service.lookup.images.fits(location)))
+    elif view == View.FITS:
+        body = convert(file)
+    else:  # to draw an image takes milliseconds
+        body = await service.run(convert, file)
     return cutout.respond(request, body)
 
 

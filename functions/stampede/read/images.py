@@ -61,12 +61,17 @@ class Images:
         The setting `cutout_days`: retention deletes packs that many days after their night.
     cache_bytes
         Most bytes of tails to keep.
+
+    Attributes
+    ----------
+    tails
+        Those in memory, by pack and place.
     """
 
     def __init__(self, objects: Objects, days: int | None, cache_bytes: int) -> None:
         self._objects = objects
         self._days = days
-        self._tails = Cache(cache_bytes)
+        self.tails = Cache(cache_bytes)
 
     def fits(self, location: CutoutLocation) -> bytes:
         """The file of one cutout, as sent. Raises what `image` raises, and `NoSuchCutout`."""
@@ -88,7 +93,7 @@ class Images:
         """
         for cached in (True, False):  # the second read tells a damaged object from a bad answer
             try:
-                return _verified(location, self._read(location, cached))
+                return verified(location, self._read(location, cached))
             except ValueError as error:
                 fault = str(error)
         raise _damaged(location, fault)
@@ -108,7 +113,7 @@ class Images:
                 for location, parts in self._of_pack(pack, of_pack):
                     read.add(location)
                     try:
-                        yield location, _verified(location, b"".join(parts))
+                        yield location, verified(location, b"".join(parts))
                     except ValueError:
                         yield location, self._again(location)
                 continue
@@ -145,7 +150,7 @@ class Images:
                     content = b""
                 for location in by_page[page]:
                     tail = tails.get(location.tail, b"") if location.tail else b""
-                    yield location, _parts(location, content, tail)
+                    yield location, parts_of(location, content, tail)
 
     def _pieces(self, pack: str, group: list[Range]) -> Iterator[tuple[Range, memoryview]]:
         """The bytes of ranges of a pack, read by one request."""
@@ -158,7 +163,7 @@ class Images:
     def _many_tails(self, pack: str, ranges: Iterable[Range]) -> dict[Range, bytes]:
         """Tails of a pack; damaged ones are left out."""
         wanted = set(ranges)
-        found = {one: self._tails.get((pack, one)) for one in wanted}
+        found = {one: self.tails.get((pack, one)) for one in wanted}
         tails: dict[Range, bytes] = {one: tail for one, tail in found.items() if tail is not None}
         for group in grouped_by_request(wanted - tails.keys()):
             for one, data in self._pieces(pack, group):
@@ -175,15 +180,15 @@ class Images:
             return self._get(pack, location.offset, location.length)
         tail = b""
         if location.tail:
-            known = self._tails.get((pack, location.tail)) if cached else None
+            known = self.tails.get((pack, location.tail)) if cached else None
             tail = known or self._keep(pack, location.tail, self._get(pack, *location.tail))
         page = self._get(pack, *location.page)
-        return b"".join(_parts(location, decompress(page, MOST_PAGE), tail))
+        return b"".join(parts_of(location, decompress(page, MOST_PAGE), tail))
 
     def _keep(self, pack: str, place: Range, data: bytes | memoryview) -> bytes:
         """The tail in these bytes, put into the cache. Raises `ValueError` if it is damaged."""
         tail = decompress(data, MOST_PAGE)[PREFIX:]
-        self._tails.put((pack, place), tail, len(tail))
+        self.tails.put((pack, place), tail, len(tail))
         return tail
 
     def _again(self, location: CutoutLocation) -> bytes | Absent:
@@ -221,13 +226,13 @@ def _by_pack(locations: Iterable[CutoutLocation]) -> list[tuple[str, list[Cutout
     return sorted(by_pack.items())
 
 
-def _parts(location: CutoutLocation, page: bytes, tail: bytes) -> Parts:
+def parts_of(location: CutoutLocation, page: bytes, tail: bytes) -> Parts:
     """A cutout out of its page, decompressed, and its tail."""
     end = location.start + max(0, location.length - len(tail))
     return memoryview(page)[location.start : end], tail
 
 
-def _verified(location: Location, data: bytes) -> bytes:
+def verified(location: Location, data: bytes) -> bytes:
     """`data` if it is the image. Raises `ValueError`."""
     if len(data) != location.length:
         raise ValueError(f"it has {len(data)} of its {location.length} bytes")

@@ -17,8 +17,10 @@ from stampede.read.access import Access
 from stampede.read.errors import TooManyQueries
 from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
+from stampede.read.quick_images import QuickImages
 from stampede.settings import Settings
 from stampede.store.objects import Objects
+from stampede.store.s3 import S3Objects
 
 # These threads mostly wait for the store; the event loop itself answers from memory. With 2, 4
 # and 8 threads the p99 of 8 clients is the same on a local Ceph; that of a site is further away.
@@ -99,6 +101,7 @@ class ReadService:
     access: Access
     lookup: Lookup
     bulk_lookup: Lookup
+    quick_images: QuickImages
     run: ThreadRunner
     run_bulk: ThreadRunner
     bulk_limit: QueryLimit
@@ -111,11 +114,13 @@ class ReadService:
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
         """The service over a store."""
         lookup = Lookup(objects, settings)
+        gets = objects.async_gets() if isinstance(objects, S3Objects) else None
         return cls(
             settings,
             Access.of(settings),
             lookup,
             Lookup(objects, settings, relist_on_miss=False),
+            QuickImages(gets, lookup.images.tails),
             ThreadRunner(SMALL_THREADS, "small"),
             ThreadRunner(BULK_THREADS, "bulk"),
             QueryLimit(settings.bulk_queries),
@@ -125,8 +130,9 @@ class ReadService:
             ThreadRunner(1, "ledger"),
         )
 
-    def close(self) -> None:
-        """Stop the threads."""
+    async def close(self) -> None:
+        """Stop the threads, and end the connections of the event loop."""
+        await self.quick_images.close()
         for part in (self.run, self.run_bulk, self.run_ledger, self.lookup, self.bulk_lookup):
             part.close()
 

@@ -18,4 +18,7 @@ async def get_thumbnail(request: Request) -> Response:
     thumbnail = Representation(etag(location.pack, location.offset), "image/png", headers)
     if not_modified := thumbnail.not_modified(request):
         return not_modified
-    return thumbnail.respond(request, await service.run(service.lookup.images.image, location))
+    image = await service.quick_images.image(location)
+    if image is None:
+        image = await service.run(service.lookup.images.image, location)
+    return thumbnail.respond(request, image)

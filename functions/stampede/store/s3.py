@@ -20,6 +20,7 @@ from urllib3.exceptions import HTTPError
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
+from stampede.store.s3_async_gets import S3AsyncGets
 from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, Unable, plain
 
 # More than any process has threads. A connection beyond this number is closed after its request.
@@ -34,6 +35,8 @@ RETRY = urllib3.Retry(
     allowed_methods=None,
 )
 CONNECT_SECONDS, READ_SECONDS = 3.0, 30.0
+# A GET of `async_gets` that is silent for so long is left to `get`, which tries it three times.
+FIRST_READ_SECONDS = 5.0
 _SHA256 = "x-amz-content-sha256"
 
 
@@ -73,6 +76,7 @@ class S3Objects:
             secure=url.scheme == "https",
             http_client=self._pool,
         )
+        self._address = address
         self._self_signed = False
         self._gets = S3Gets(
             self.endpoint,
@@ -134,6 +138,12 @@ class S3Objects:
             except Unable as unable:
                 self._self_signed |= isinstance(unable, SelfSigned)
         return self._get_by_minio(key, start, length)
+
+    def async_gets(self) -> S3AsyncGets:
+        """GETs for an event loop, which needs no thread for them."""
+        return S3AsyncGets(
+            self.endpoint, self.bucket, self._address, CONNECT_SECONDS, FIRST_READ_SECONDS
+        )
 
     def head(self, key: str) -> ObjectInfo:
         """See `Objects.head`."""

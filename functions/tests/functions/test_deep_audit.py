@@ -56,7 +56,7 @@ def test_damage_is_never_served_always_found_and_mended(settings: Settings, faul
 
 
 HOLES = {
-    "an image is served unread": ("stampede.read.images._verified", lambda _, data: data),
+    "an image is served unread": ("stampede.read.images.verified", lambda _, data: data),
     "a run is not read by the scrub": ("stampede.functions.scrub.verify", lambda *_: None),
     "a copy is believed unread": ("stampede.store.site_differences.sound", lambda *_: True),
     "the first site is always believed": (

@@ -1,8 +1,8 @@
-"""POSTs over kept-alive HTTP/1.1 connections, as cheaply as Python can.
+"""Requests over kept-alive HTTP/1.1 connections, as cheaply as Python can.
 
-A source does little else, and aiohttp's client was the largest single cost of an alert
-(measured in docs/adr/0006-http-client.md). What no event needs is left out: redirects, cookies,
-decompression, pipelining, streams.
+A source does little but POST, and aiohttp's client was the largest single cost of an alert
+(measured in docs/adr/0006-http-client.md); `read` does little but GET (docs/adr/0028-fast-gets.md).
+What neither needs is left out: redirects, cookies, decompression, pipelining, streams.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from stampede.events.connection import Connection, Response
+from stampede.connection import DETAIL_BYTES, Connection, Response
 
 
 class Unreachable(OSError):
@@ -37,6 +37,8 @@ class Connections:
         Sent with every request that does not have them.
     answer_seconds
         A request fails if no byte moves in either direction for this long.
+    trust
+        Whose certificates are trusted; None: those of the public authorities.
 
     Attributes
     ----------
@@ -51,12 +53,14 @@ class Connections:
         connect_seconds: float,
         answer_seconds: float,
         headers: Mapping[str, str] | None = None,
+        trust: ssl.SSLContext | None = None,
     ) -> None:
         self._concurrency = concurrency
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
         self._headers = headers or {}
+        self._trust = trust
         self._idle: dict[_Host, list[Connection]] = defaultdict(list)  # last used last
         self._busy: set[Connection] = set()
         self._limits: dict[_Host, asyncio.Semaphore] = {}
@@ -66,6 +70,10 @@ class Connections:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Abort all connections; what is under way fails."""
         for connection in [*self._busy, *(each for idle in self._idle.values() for each in idle)]:
             connection.abort()
         await asyncio.sleep(0)  # they close in the loop's next turn
@@ -84,19 +92,32 @@ class Connections:
         ValueError
             The headers cannot be sent.
         """
-        target = _target(url)
-        head = _head(target, {**self._headers, **headers}, len(body))
+        sent = {**self._headers, **headers, "Content-Length": str(len(body))}
+        return await self._request("POST", url, sent, body, DETAIL_BYTES)
+
+    async def get(self, url: str, headers: Mapping[str, str], most: int) -> Response:
+        """Ask for `url`, once; of the answer's body the first `most` bytes are kept.
+
+        Raises what `post` raises.
+        """
+        return await self._request("GET", url, {**self._headers, **headers}, b"", most)
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, most: int
+    ) -> Response:
+        target = _target(method, url)
+        head = _head(target, headers)
         if not self._concurrency:
-            return await self._exchange(target.host, head, body)
+            return await self._exchange(target.host, head, body, most)
         limit = self._limits.setdefault(target.host, asyncio.Semaphore(self._concurrency))
         async with limit:
-            return await self._exchange(target.host, head, body)
+            return await self._exchange(target.host, head, body, most)
 
-    async def _exchange(self, host: "_Host", head: bytes, body: bytes) -> Response:
+    async def _exchange(self, host: "_Host", head: bytes, body: bytes, most: int) -> Response:
         connection = self._reuse(host) or await self._connect(host)
         self._busy.add(connection)
         try:
-            response = await connection.exchange(head, body, self._answer_seconds)
+            response = await connection.exchange(head, body, self._answer_seconds, most)
         except BaseException:
             connection.abort()
             raise
@@ -126,7 +147,7 @@ class Connections:
                     lambda: Connection(loop),
                     host.name,
                     host.port,
-                    ssl=_trust() if host.secure else None,
+                    ssl=(self._trust or _trust()) if host.secure else None,
                 )
         except TimeoutError:
             raise Unreachable(f"{host} did not answer in {self._connect_seconds:g} s") from None
@@ -151,15 +172,15 @@ class _Target(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _target(url: str) -> _Target:
-    """The host and the first lines of a POST to `url`. Raises `Unreachable` if it has no host."""
+def _target(method: str, url: str) -> _Target:
+    """The host and the first lines of a request. Raises `Unreachable` if `url` has no host."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     if not parts.hostname:
         raise Unreachable(f"not a URL: {url}")
     host = _Host(parts.hostname, parts.port or (443 if secure else 80), secure)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return _Target(host, f"POST {path} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n")
+    return _Target(host, f"{method} {path} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n")
 
 
 @lru_cache(maxsize=1)
@@ -167,12 +188,12 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _head(target: _Target, headers: Mapping[str, str], length: int) -> bytes:
+def _head(target: _Target, headers: Mapping[str, str]) -> bytes:
     """The request up to its body. Raises `ValueError` if a header contains a line break or null."""
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    text = f"{target.line}{''.join(lines)}Content-Length: {length}\r\n\r\n"
+    text = f"{target.line}{''.join(lines)}\r\n"
     # A line break within a value would begin another header, or another request.
-    breaks = len(lines) + 4
+    breaks = len(lines) + 3
     if not text.count("\n") == text.count("\r") == text.count("\r\n") == breaks or "\0" in text:
         raise ValueError("a header cannot be sent: it contains a line break or a null")
     return text.encode()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede.events import connections as module
-from stampede.events.connection import DETAIL_BYTES, Response
-from stampede.events.connections import Connections, Unreachable
+from stampede import connections as module
+from stampede.connection import DETAIL_BYTES, Response
+from stampede.connections import Connections, Unreachable
 from stampede_local.ports import free_port
 from stampede_local.tls import make_certificate
 from tests.support.receiver import Receiver

@@ -5,16 +5,17 @@ from typing import NamedTuple, cast
 
 import httptools
 
-DETAIL_BYTES = 1024  # of an answer's body; Knative keeps as many with a dead letter
+DETAIL_BYTES = 1024  # of the body of an answer to a POST; Knative keeps as many with a dead letter
 LONGEST_ANSWER = 1 << 20  # bytes; the rest of a longer answer is not read
 
 
 class Response(NamedTuple):
-    """The answer to a POST: its status, header Retry-After, and the beginning of its body."""
+    """An answer: its status, two headers, and as much of its body as was asked for."""
 
     status: int
     retry_after: str | None
     detail: bytes
+    content_range: str | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -27,8 +28,10 @@ class Connection(asyncio.Protocol):
         self._gone = False
         self.idle_since = loop.time()
 
-    async def exchange(self, head: bytes, body: bytes, seconds: float) -> Response:
-        """Send a request and wait for its answer.
+    async def exchange(
+        self, head: bytes, body: bytes, seconds: float, most: int = DETAIL_BYTES
+    ) -> Response:
+        """Send a request and wait for its answer; of its body the first `most` bytes are kept.
 
         Raises
         ------
@@ -40,7 +43,9 @@ class Connection(asyncio.Protocol):
         self._answer = self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._retry_after: str | None = None
-        self._detail, self._received, self._has_headers = b"", 0, False
+        self._content_range: str | None = None
+        self._parts: list[bytes] = []
+        self._to_keep, self._received, self._has_headers = most, 0, False
         self._ends_with_connection = True
         self._keep = False
         self._transport.write(head)
@@ -125,7 +130,10 @@ class Connection(asyncio.Protocol):
             # A server that answers before it has the whole request reads no further.
             self._keep = keep and not self._transport.get_write_buffer_size()
             status = self._parser.get_status_code()
-            self._answer.set_result(Response(status, self._retry_after, self._detail))
+            detail = b"".join(self._parts)
+            self._answer.set_result(
+                Response(status, self._retry_after, detail, self._content_range)
+            )
 
     # -- called by the parser
 
@@ -139,6 +147,8 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        elif name == b"content-range":
+            self._content_range = value.decode("latin-1")
         elif name in (b"content-length", b"transfer-encoding"):
             self._ends_with_connection = False
 
@@ -148,8 +158,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         """Keep the beginning of the body."""
-        if len(self._detail) < DETAIL_BYTES:
-            self._detail += data[: DETAIL_BYTES - len(self._detail)]
+        if self._to_keep:
+            self._parts.append(data[: self._to_keep])
+            self._to_keep -= len(self._parts[-1])
         if self._received > LONGEST_ANSWER:
             self._finish(keep=False)
 

@@ -1,0 +1,91 @@
+"""Ranged GETs from an S3 bucket on an event loop, without a thread: one try each."""
+
+import re
+import ssl
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from minio.credentials import Credentials
+from minio.signer import sign_v4_s3
+
+from stampede.connections import Connections
+from stampede.store.address import StoreAddress
+
+AT_ONCE = 32
+"""Most GETs under way; others wait."""
+# The store closes an idle connection after 65 s (Ceph's `request_timeout_ms`).
+_IDLE_SECONDS = 30.0
+_NO_BODY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of nothing
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # keys that are the same in a URL
+
+
+class S3AsyncGets:
+    """Ranges of the objects in one bucket, for one event loop.
+
+    There is no error and no second try: an answer that is not exactly the range is None. Ask
+    `S3Gets` then, which tries again and says what is wrong.
+
+    Parameters
+    ----------
+    endpoint
+        ``http(s)://HOST:PORT``.
+    connect_seconds, read_seconds
+        How long a connection may take, and how long the store may send nothing.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        bucket: str,
+        address: StoreAddress,
+        connect_seconds: float,
+        read_seconds: float,
+    ) -> None:
+        self._base = f"{endpoint}/{bucket}/"
+        self._host = urlsplit(endpoint).netloc
+        self._region = address.region
+        self._credentials = (
+            Credentials(address.access_key, address.secret_key) if address.access_key else None
+        )
+        trust = ssl.create_default_context(cafile=address.ca_file) if address.ca_file else None
+        self._connections = Connections(
+            AT_ONCE, _IDLE_SECONDS, connect_seconds, read_seconds, trust=trust
+        )
+
+    async def get(self, key: str, start: int, length: int) -> bytes | None:
+        """Bytes ``[start, start + length)`` of an object; None if they did not come."""
+        if not length or not _PLAIN.fullmatch(key):
+            return None
+        url, stop = self._base + key, start + length
+        try:
+            # One byte more than there should be tells an answer that is too long.
+            answer = await self._connections.get(url, self._headers(url, start, stop), length + 1)
+        except (OSError, ValueError):
+            return None
+        expected = f"bytes {start}-{stop - 1}/"
+        if answer.status != 206 or not (answer.content_range or "").startswith(expected):
+            return None
+        return answer.detail if len(answer.detail) == length else None
+
+    async def close(self) -> None:
+        """Abort the GETs that are under way, and close the connections."""
+        await self._connections.close()
+
+    def _headers(self, url: str, start: int, stop: int) -> dict[str, str]:
+        """The headers of a GET, with a signature if there is a key."""
+        headers = {"Range": f"bytes={start}-{stop - 1}"}
+        if self._credentials is None:
+            return headers
+        now = datetime.now(UTC)
+        headers["x-amz-content-sha256"] = _NO_BODY
+        headers["x-amz-date"] = now.strftime("%Y%m%dT%H%M%SZ")
+        signed = sign_v4_s3(
+            method="GET",
+            url=urlsplit(url),
+            region=self._region,
+            headers={"Host": self._host, **headers},
+            credentials=self._credentials,
+            content_sha256=_NO_BODY,
+            date=now,
+        )
+        return headers | {"Authorization": str(signed["Authorization"])}
