@@ -4,13 +4,12 @@ import json
 from io import StringIO
 
 import pytest
-import structlog
 
-from stampede.logs import configure_logs
+from stampede.logs import configure_logs, get_logger
 
 
 def test_a_line_goes_to_the_present_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = structlog.get_logger()
+    log = get_logger()
     with StringIO() as gone:
         monkeypatch.setattr("sys.stderr", gone)
         configure_logs()

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import confluent_kafka
-import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from stampede import metrics
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka_options import is_cooperative
 from stampede.events.topic_ids import TopicIds, commit_note, committed_elsewhere
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 

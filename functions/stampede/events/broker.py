@@ -13,8 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import structlog
-
 from stampede import metrics
 from stampede.connections import Connections
 from stampede.errors import SubscriberDown
@@ -26,9 +24,10 @@ from stampede.events.lone_failures import LoneFailures
 from stampede.events.record import extension_headers
 from stampede.events.s3_events import headers_of
 from stampede.events.triggers import DeliverySpec, Trigger, read_triggers
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 CONNECT_SECONDS = 3.0
 IDLE_SECONDS = 4.0

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import confluent_kafka
-import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from stampede.errors import SetupError
@@ -19,9 +18,10 @@ from stampede.events.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
 from stampede.events.sink import Abandoned
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 POLL_SECONDS = 0.1
 # After waiting this long for room the partitions are paused: the client must be polled even then,

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-import structlog
-
 from stampede import metrics
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.answer import Answer, Verdict, error_extensions
 from stampede.events.record import Record, extension_headers
 from stampede.events.sink import Abandoned, Sink
+from stampede.logs import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class NoPlace(StampedeError):

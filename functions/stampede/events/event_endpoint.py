@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Self
 
-import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -21,10 +20,12 @@ from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError
 from stampede.events.access import AccessKeys, access_keys
 from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
+from stampede.events.status_routes import status_routes
+from stampede.logs import get_logger
 from stampede.problem import problem_json
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 Parse = Callable[[Iterable[tuple[bytes, bytes]], bytes, str], Event]
 Handle = Callable[[Event], Awaitable[StampedeError | None]]
@@ -247,17 +248,3 @@ async def respond(send: Send, status: int, body: bytes = b"") -> None:
         headers.append((b"content-type", b"application/problem+json"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def status_routes() -> list[Route]:
-    """The routes `/metrics` and `/health/…`."""
-    return [
-        Route("/metrics", metrics.endpoint),
-        Route("/health/liveness", healthy),
-        Route("/health/readiness", healthy),
-    ]
-
-
-async def healthy(_: Request) -> Response:
-    """Answer 200: the process runs."""
-    return PlainTextResponse("ok\n")

@@ -9,16 +9,16 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
-import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stampede import metrics
 from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
 from stampede.events.answer_transport import AnswerTransport
+from stampede.logs import get_logger
 from stampede.problem import problem_json
 from stampede.safe_headers import NOTHING, SAFE_HEADERS
 
-log = structlog.get_logger()
+log = get_logger()
 
 # A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
 # Knative, accepts 1 MiB.

@@ -10,8 +10,6 @@ the others wait; the relay answers 503 only after `hold_seconds`. RGW keeps the 
 import asyncio
 import time
 
-import structlog
-
 from stampede import metrics
 from stampede.errors import BrokerDown, SetupError
 from stampede.events.access import key_attribute
@@ -23,9 +21,10 @@ from stampede.events.oidc import with_token
 from stampede.events.s3_events import headers_of
 from stampede.events.s3_notifications import parse_notification, stored_events
 from stampede.events.sink import Sink
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 PROBES = 5  # least probes of a Broker that is down, before the relay answers 503
 RETRIES = 2  # of an event that the Broker fails to accept; the Broker retries more often itself

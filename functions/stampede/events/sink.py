@@ -8,15 +8,14 @@ import random
 import time
 from collections.abc import Mapping
 
-import structlog
-
 from stampede import metrics
 from stampede.connections import Connections
 from stampede.errors import Overloaded
 from stampede.events.answer import Answer, Verdict, post
 from stampede.events.lone_failures import LoneFailures
+from stampede.logs import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 LONGEST_PAUSE = 30.0
 LONGEST_PROBE_PAUSE = 5.0

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
-import structlog
 import uvloop
 
 from stampede.connections import Connections
@@ -22,9 +21,10 @@ from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.sink import Sink
 from stampede.events.status_server import status_server
 from stampede.interrupts import run_until_stopped
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 # uvicorn, at the other end, closes a connection that was idle for 5 s. Stop using it earlier:
 # otherwise an event may be sent into a connection that is closing.

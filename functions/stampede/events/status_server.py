@@ -9,8 +9,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from stampede.errors import SetupError
-from stampede.events.event_endpoint import status_routes
 from stampede.events.http_protocol import bounded_protocol
+from stampede.events.status_routes import status_routes
 from stampede.settings import Settings
 
 

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
-import structlog
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 ANSWER_SECONDS = 15.0
 UNKNOWN = "AAAAAAAAAAAAAAAAAAAAAA"  # 0: the broker is too old to know topic ids

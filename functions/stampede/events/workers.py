@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-import structlog
-
 from stampede import metrics
 from stampede.alerts.care import Care
 from stampede.errors import StoreDown
@@ -30,9 +28,10 @@ from stampede.events.worker import (
     Suspicion,
 )
 from stampede.events.worker_process import WorkerDied, WorkerProcess
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Workers:

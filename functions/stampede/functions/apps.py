@@ -7,15 +7,18 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
 from stampede.errors import SetupError
-from stampede.events.batching import Batcher, StoreBatch
-from stampede.events.event import Event
-from stampede.events.event_endpoint import EventEndpoint
 from stampede.settings import Settings
 from stampede.store.open import open_objects
+
+if TYPE_CHECKING:
+    from stampede.events.batching import Batcher, StoreBatch
+    from stampede.events.event import Event
+    from stampede.events.event_endpoint import EventEndpoint
 
 # A dead letter may be as large as Kafka allows, since size is one reason for a dead letter.
 DEAD_LETTER_BYTES = 64 << 20
@@ -35,8 +38,9 @@ def make_app(name: str, settings: Settings) -> ASGIApp:
     return APPS[name](name, settings)
 
 
-def alerts_app(name: str, settings: Settings) -> EventEndpoint:
+def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
     """`cutouts` and `lightcurves`: worker processes store alerts in batches."""
+    from stampede.events.event_endpoint import EventEndpoint
     from stampede.events.workers import Workers
 
     # By name, because each of the two modules imports much that the other does not need.
@@ -46,8 +50,9 @@ def alerts_app(name: str, settings: Settings) -> EventEndpoint:
     return EventEndpoint.of(name, batcher.add, settings, [workers, batcher])
 
 
-def deadletters_app(name: str, settings: Settings) -> EventEndpoint:
+def deadletters_app(name: str, settings: Settings) -> "EventEndpoint":
     """`deadletters`: a thread stores dead letters in batches."""
+    from stampede.events.event_endpoint import EventEndpoint
     from stampede.functions.deadletters import DeadLetters
 
     store_batch = DeadLetters(open_objects(settings)).store_batch
@@ -56,36 +61,38 @@ def deadletters_app(name: str, settings: Settings) -> EventEndpoint:
     return EventEndpoint.of(name, batcher.add, settings, [batcher], limit=limit)
 
 
-def thumbnails_app(name: str, settings: Settings) -> EventEndpoint:
+def thumbnails_app(name: str, settings: Settings) -> "EventEndpoint":
     """`thumbnails`: a thread draws the images of each stored pack."""
+    from stampede.events.event_endpoint import EventEndpoint
     from stampede.functions.thumbnails import Thumbnails
 
     return EventEndpoint.of(name, Thumbnails(settings).handle, settings)
 
 
-def compact_app(name: str, settings: Settings) -> EventEndpoint:
+def compact_app(name: str, settings: Settings) -> "EventEndpoint":
     """`compact`: an event starts a pass over the tables."""
     from stampede.functions.compact import compact_tables
 
     return pass_app(name, settings, partial(compact_tables, settings))
 
 
-def replicate_app(name: str, settings: Settings) -> EventEndpoint:
+def replicate_app(name: str, settings: Settings) -> "EventEndpoint":
     """`replicate`: threads copy each stored object to the second site."""
+    from stampede.events.event_endpoint import EventEndpoint
     from stampede.functions.replicate import Replicate
 
     replicate = Replicate(settings)
     return EventEndpoint.of(name, replicate.handle, settings, [replicate])
 
 
-def reconcile_app(name: str, settings: Settings) -> EventEndpoint:
+def reconcile_app(name: str, settings: Settings) -> "EventEndpoint":
     """`reconcile`: an event starts a pass over the stores."""
     from stampede.functions.reconcile import Reconciler
 
     return pass_app(name, settings, Reconciler(settings).run)
 
 
-def scrub_app(name: str, settings: Settings) -> EventEndpoint:
+def scrub_app(name: str, settings: Settings) -> "EventEndpoint":
     """`scrub`: an event starts a pass that reads a share of every site."""
     from stampede.functions.scrub_rounds import scrub_sites
 
@@ -99,14 +106,14 @@ def read_app(_: str, settings: Settings) -> ASGIApp:
     return app.make_app(settings)
 
 
-def notifications_app(name: str, settings: Settings) -> EventEndpoint:
+def notifications_app(name: str, settings: Settings) -> "EventEndpoint":
     """`notifications`: sends bucket notifications of the S3 endpoint to the Broker."""
     from stampede.events import notification_relay
 
     return notification_relay.notifications_app(name, settings)
 
 
-def broker_app(name: str, settings: Settings) -> EventEndpoint:
+def broker_app(name: str, settings: Settings) -> "EventEndpoint":
     """`broker`: sends events to functions by Triggers, where there is no Knative Broker."""
     from stampede.events import broker
 
@@ -128,15 +135,17 @@ APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
 }
 
 
-def pass_app(name: str, settings: Settings, run_pass: Callable[[], object]) -> EventEndpoint:
+def pass_app(name: str, settings: Settings, run_pass: Callable[[], object]) -> "EventEndpoint":
     """A function whose events start a pass in a thread.
 
     An event is answered after the pass. An event that arrives during a pass starts none, and is
     answered at once.
     """
+    from stampede.events.event_endpoint import EventEndpoint
+
     running = asyncio.Lock()
 
-    async def handle(_: Event) -> None:
+    async def handle(_: "Event") -> None:
         if not running.locked():
             async with running:
                 await asyncio.to_thread(run_pass)
@@ -144,8 +153,10 @@ def pass_app(name: str, settings: Settings, run_pass: Callable[[], object]) -> E
     return EventEndpoint.of(name, handle, settings)
 
 
-def make_batcher(settings: Settings, store_batch: StoreBatch, concurrency: int) -> Batcher:
+def make_batcher(settings: Settings, store_batch: "StoreBatch", concurrency: int) -> "Batcher":
     """A function's batcher."""
+    from stampede.events.batching import Batcher
+
     return Batcher(
         store_batch,
         concurrency=concurrency,

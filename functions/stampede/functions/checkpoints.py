@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
-import structlog
-
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.logs import get_logger
 from stampede.store.checkpoint import Checkpoint
 from stampede.store.kept_checkpoints import (
     listed_checkpoints,
@@ -20,7 +19,7 @@ from stampede.store.runs import RunInfo, prefix
 from stampede.store.schema import ALL_TABLES, TableSpec
 from stampede.store.tables import Table
 
-log = structlog.get_logger()
+log = get_logger()
 
 Begin = Callable[[str, int], None]
 """Called with the name of a table and the number of its parts, before their footers are read."""

@@ -10,11 +10,10 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import structlog
-
 from stampede import metrics
 from stampede.deadletters.merge import merge_letters
 from stampede.errors import StampedeError
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
 from stampede.store.objects import Objects
@@ -23,7 +22,7 @@ from stampede.store.runs import RunInfo
 from stampede.store.schema import ALL_TABLES, TABLES, TableSpec
 from stampede.store.tables import Table
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def compact_tables(settings: Settings) -> None:

@@ -8,18 +8,17 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, Self
 
-import structlog
-
 from stampede import metrics
 from stampede.clock import mjd
 from stampede.errors import StoreDown
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store import round_state
 from stampede.store.night_folders import NightFolders, night_of_folder, walk
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.round_state import RoundState
 
-log = structlog.get_logger()
+log = get_logger()
 
 LISTING = ("restore", "packs", "thumbnails", "replica")
 """The steps of `reconcile` that list folders of nights, in their order."""

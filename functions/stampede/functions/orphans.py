@@ -4,14 +4,13 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 
-import structlog
-
 from stampede import metrics
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.objects import Objects, find
 from stampede.store.orphans import Orphans
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def delete_orphans(

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice, product
 
-import structlog
-
 from stampede import metrics
 from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
@@ -24,6 +22,7 @@ from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
 from stampede.functions.retention import checked_time, nights_past
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.objects import ObjectInfo, Objects
@@ -40,7 +39,7 @@ from stampede.store.schema import (
 )
 from stampede.store.sweep import unneeded_at_second_site
 
-log = structlog.get_logger()
+log = get_logger()
 
 MOST_RESENT = 500  # events sent in one pass
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up

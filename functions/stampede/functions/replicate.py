@@ -7,19 +7,18 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
-import structlog
-
 from stampede import metrics
 from stampede.errors import Overloaded
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.copy import Copied
 from stampede.store.open import open_objects, open_replica
 from stampede.store.replica import Replica
 from stampede.store.retention import Retention
 
-log = structlog.get_logger()
+log = get_logger()
 
 EVENTS_PER_COPY = 4  # events held for each copy that may be in progress
 

@@ -7,10 +7,9 @@ holds it, and only if this machine's clock does not contradict it.
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-import structlog
-
 from stampede import clock, metrics
 from stampede.errors import ClockWrong
+from stampede.logs import get_logger
 from stampede.store.night_folders import night_of_folder
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import is_past, night_of
@@ -19,7 +18,7 @@ from stampede.store.schema import PackSpec
 MOST_DIFFERENCE = timedelta(minutes=10)
 """Far more than clocks that are set by the network differ; S3 itself refuses 15 minutes."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def checked_time(site: Objects, name: str) -> datetime:

@@ -16,11 +16,11 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.pack_rows import LOST, lost_packs
 from stampede.functions.thumbnail_check import STALE, stale
+from stampede.logs import get_logger
 from stampede.store.coverage import Coverage
 from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others
@@ -31,7 +31,7 @@ from stampede.store.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables import Table
 from stampede.store.verification import foreign, table_of, unreadable, verify
 
-log = structlog.get_logger()
+log = get_logger()
 
 GROUP = 64  # objects listed at once
 AT_ONCE = 4  # objects read at once; a pack is held in memory

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import structlog
-
 from stampede import metrics
 from stampede.errors import StampedeError
 from stampede.functions.deep_audit import mend
 from stampede.functions.orphans import delete_orphans
 from stampede.functions.scrub import Fault, Scrub, Totals
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store import scrub_state
 from stampede.store.objects import Objects
@@ -25,7 +24,7 @@ from stampede.store.retention import Retention
 from stampede.store.scrub_state import MOST_LEFT, ScrubState
 from stampede.store.verification import table_of
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def scrub_sites(settings: Settings) -> None:

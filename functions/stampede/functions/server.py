@@ -6,7 +6,6 @@ import sys
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 
-import structlog
 import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,9 +14,10 @@ from stampede.events.body_protocol import body_protocol
 from stampede.events.http_protocol import bounded_protocol
 from stampede.events.status_server import status_server
 from stampede.functions.apps import make_app
+from stampede.logs import get_logger
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 DRAIN_SECONDS = 60
 

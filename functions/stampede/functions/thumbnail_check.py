@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
-from PIL import Image
 
 from stampede.errors import Damaged, NotFound
 from stampede.images.thumbnail import thumbnails
@@ -97,4 +96,6 @@ def _differs(objects: Objects, place: dict, png: bytes) -> bool:
 
 
 def _pixels(png: bytes) -> np.ndarray:
+    from PIL import Image  # only to check what was drawn
+
     return np.asarray(Image.open(io.BytesIO(png)))

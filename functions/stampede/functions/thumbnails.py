@@ -12,7 +12,6 @@ import asyncio
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from stampede import metrics
 from stampede.clock import Stopwatch, now_mjd
@@ -21,6 +20,7 @@ from stampede.events.event import Event
 from stampede.events.s3_events import key_of
 from stampede.functions.thumbnail_check import shown_from
 from stampede.images.thumbnail import thumbnails
+from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
@@ -29,7 +29,7 @@ from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBN
 from stampede.store.tables import Table
 from stampede.store.versions import shown
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Thumbnails:

@@ -5,7 +5,6 @@ import zlib
 
 import numpy as np
 from isal import isal_zlib
-from PIL import Image, ImageDraw
 
 from stampede.images.stretch import Stretch, stretch
 
@@ -33,7 +32,7 @@ def png(
         detector stays one flat square. None keeps the image's size.
     """
     picture = greys(image, kind, low, high)
-    return encode(scaled(picture, size, Image.Resampling.NEAREST) if size else picture)
+    return encode(scaled(picture, size) if size else picture)
 
 
 def greys(
@@ -50,8 +49,11 @@ def greys(
     return np.flipud(bright.astype(np.uint8))
 
 
-def scaled(picture: np.ndarray, size: int, how: Image.Resampling) -> np.ndarray:
-    """A picture whose longer side is `size` pixels."""
+def scaled(picture: np.ndarray, size: int, averaged: bool = False) -> np.ndarray:
+    """A picture whose longer side is `size` pixels: the nearest ones, or `averaged` over boxes."""
+    from PIL import Image  # most images are sent or drawn without it
+
+    how = Image.Resampling.BOX if averaged else Image.Resampling.NEAREST
     longer = max(picture.shape)
     height, width = (max(1, round(side * size / longer)) for side in picture.shape)
     return np.asarray(Image.fromarray(picture).resize((width, height), how))
@@ -64,14 +66,12 @@ def placeholder(size: int = 63) -> bytes:
 
 def frame(size: int, crossed: bool) -> np.ndarray:
     """An empty square, or a crossed one, as a picture: uint8, shape (size, size)."""
-    picture = Image.new("L", (size, size), BLANK)
-    pen = ImageDraw.Draw(picture)
-    edge = size - 1
-    pen.rectangle((0, 0, edge, edge), outline=128)
+    picture = np.full((size, size), BLANK, np.uint8)
+    picture[[0, -1]] = picture[:, [0, -1]] = 128
     if crossed:
-        pen.line((0, 0, edge, edge), fill=128)
-        pen.line((0, edge, edge, 0), fill=128)
-    return np.asarray(picture)
+        np.fill_diagonal(picture, 128)
+        np.fill_diagonal(np.fliplr(picture), 128)
+    return picture
 
 
 def encode(picture: np.ndarray) -> bytes:

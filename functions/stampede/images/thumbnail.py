@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image
 
 from stampede.alerts.columns import KINDS, THUMBNAIL
 from stampede.alerts.container import Bytes
@@ -124,7 +123,7 @@ def _drawn(image: np.ndarray) -> np.ndarray:
     """The picture of an image, whose longer side is `PANEL` pixels, in `LEVELS` greys."""
     longer = max(image.shape)
     if longer > PANEL:
-        return _FEWER[scaled(_looked_up(image, _GREYS), PANEL, Image.Resampling.BOX)]
+        return _FEWER[scaled(_looked_up(image, _GREYS), PANEL, averaged=True)]
     picture = _looked_up(image, _FEWER_GREYS)
     if longer == PANEL:
         return picture

@@ -3,13 +3,13 @@
 import http
 from collections.abc import Mapping
 
-import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from stampede.errors import StampedeError
 from stampede.images.png import placeholder
+from stampede.logs import get_logger
 from stampede.problem import problem_document
 from stampede.read import notes
 from stampede.read.errors import BadParameter, DoorError
@@ -17,7 +17,7 @@ from stampede.read.pages import POLICY, problem_page
 
 Problem = Mapping[str, str | int | list[str]]
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def on_stampede_error(request: Request, error: Exception) -> Response:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TypeAlias
 
-import structlog
 from isal import isal_zlib
 
 from stampede import metrics
@@ -19,6 +18,7 @@ from stampede.alerts.bounds import MOST_IMAGE_BYTES
 from stampede.alerts.columns import KINDS
 from stampede.clock import now_mjd
 from stampede.errors import NotFound
+from stampede.logs import get_logger
 from stampede.read.errors import DamagedImage, Gone
 from stampede.read.locations import (
     CutoutLocation,
@@ -32,7 +32,7 @@ from stampede.store.packs import expired, night_of
 from stampede.store.parquet_writer import Range
 from stampede.store.zstd import decompress
 
-log = structlog.get_logger()
+log = get_logger()
 
 MOST_PAGE = len(KINDS) * MOST_IMAGE_BYTES + (1 << 10)
 """Most bytes of a page or of a tail, decompressed."""

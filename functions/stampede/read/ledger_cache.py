@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 from stampede.errors import SetupError
+from stampede.logs import get_logger
 from stampede.read.lookup import Lookup
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
@@ -28,7 +27,7 @@ GAP_MESSAGES = 500
 PAUSE = 60.0
 """Seconds until Kafka is asked again after it did not answer."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class LedgerPage(NamedTuple):

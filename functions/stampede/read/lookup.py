@@ -4,13 +4,13 @@ Every method blocks, except those whose name begins with ``cached``; routes run 
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.read import notes
-from stampede.read.alert_fields import AlertFields
 from stampede.read.errors import Gone, NoPacket, NoThumbnail, UnknownObject
 from stampede.read.images import Absent, Images, Parts
 from stampede.read.locations import (
@@ -32,6 +32,9 @@ from stampede.store.retention import Retention
 from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAILS, TableSpec
 from stampede.store.tables import Table
 
+if TYPE_CHECKING:
+    from stampede.read.alert_fields import AlertFields
+
 PACKET_MISS_AGE = 0.1
 """Seconds between two listings for alerts whose packet is not there: it is stored about as late as
 the cutouts, but an alert may be without one for ever, and then every request would list."""
@@ -50,7 +53,7 @@ class Lookup:
         self.images = Images(objects, settings.cutout_days, settings.cache_bytes // 20)
         self._retention = Retention.of(settings)
         self.packets = Packets(objects, self.images, self._retention)
-        self._alert_fields = AlertFields(settings)
+        self._settings = settings
         # Six tables share the cache: two in each of the two lookups, and those of thumbnails and
         # of packets, which only small queries read. A tenth is for the tails of both lookups.
         age, stale = settings.refresh_seconds, settings.stale_seconds
@@ -149,6 +152,12 @@ class Lookup:
         except SchemaRegistryDown:
             notes.may_lack("the schema registry does not answer: try again")
         return None
+
+    @cached_property
+    def _alert_fields(self) -> "AlertFields":
+        from stampede.read.alert_fields import AlertFields  # few requests need fastavro
+
+        return AlertFields(self._settings)
 
     def message(self, packet: PacketLocation) -> bytes:
         """The message of an alert, byte for byte. Raises as `Packets.message`."""

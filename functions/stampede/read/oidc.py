@@ -9,15 +9,15 @@ import threading
 import time
 from typing import Any
 
-import structlog
 import urllib3
 
 from stampede.errors import SetupError
+from stampede.logs import get_logger
 from stampede.read.errors import IssuerDown
 from stampede.read.tokens import ALL, SCOPES, Token
 from stampede.settings import Settings
 
-log = structlog.get_logger()
+log = get_logger()
 
 ASK_SECONDS = 30.0
 KEEP_SECONDS = 3600.0

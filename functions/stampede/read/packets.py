@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-import structlog
 from isal import isal_zlib
 
 from stampede import metrics
 from stampede.alerts.columns import KINDS, cut_columns
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Damaged, NotFound
+from stampede.logs import get_logger
 from stampede.read.errors import DamagedPacket, Gone, NoPacket
 from stampede.read.images import Images
 from stampede.read.locations import CutoutLocation, of_message
@@ -19,7 +19,7 @@ from stampede.store.objects import Objects
 from stampede.store.packs import night_of
 from stampede.store.retention import Retention
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class PacketLocation(NamedTuple):

@@ -16,11 +16,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
 from stampede.errors import SetupError
+from stampede.logs import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 SCOPES = ("pages", "cutouts", "lightcurves", "bulk", "ledger")
 """Groups of routes. Health, metrics and the description of the API need no token."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import structlog
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.logs import get_logger
 from stampede.store.coverage import Coverage
 from stampede.store.kept_checkpoints import same_entry
 from stampede.store.merge import one_array, order_codes, sort_unique
@@ -19,7 +19,7 @@ from stampede.store.runs import Run, RunInfo
 from stampede.store.tables import Table
 from stampede.store.verification import twice, unreadable, verify
 
-log = structlog.get_logger()
+log = get_logger()
 
 # Rows of a run that are looked up elsewhere when its coverage says already that all are there.
 SAMPLE = 64

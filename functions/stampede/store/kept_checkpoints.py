@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-import structlog
-
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.logs import get_logger
 from stampede.store.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -24,7 +23,7 @@ MOST_NUMBER = 9_000_000_000
 """A key with a greater number is foreign: so many checkpoints are never written."""
 KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def newest_checkpoint(objects: Objects, spec: TableSpec) -> Checkpoint | None:

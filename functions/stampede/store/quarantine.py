@@ -10,16 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from weakref import WeakSet
 
-import structlog
-
 from stampede import metrics
+from stampede.logs import get_logger
 from stampede.store.objects import ObjectInfo
 from stampede.store.runs import RunInfo
 
 RECHECK_SECONDS = 600.0
 """Age at which an object in quarantine is read again, though its listing has not changed."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, eq=False)

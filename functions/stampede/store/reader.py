@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import structlog
 
 from stampede.errors import Damaged, StoreDown
+from stampede.logs import get_logger
 from stampede.store.cache import Cache
 from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
@@ -27,7 +27,7 @@ from stampede.store.run_format import (
 from stampede.store.runs import RunInfo
 from stampede.store.schema import TableSpec
 
-log = structlog.get_logger()
+log = get_logger()
 
 MIB = 1 << 20
 # Most bytes of adjacent row groups that one GET fetches.

@@ -19,9 +19,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import structlog
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.logs import get_logger
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS
@@ -34,7 +34,7 @@ from stampede.store.site_differences import Listing, whole
 from stampede.store.tables import Table
 from stampede.store.verification import twice, unreadable
 
-log = structlog.get_logger()
+log = get_logger()
 
 Progress = Callable[[str, Copied], None]
 Copy = Callable[[str], Copied]

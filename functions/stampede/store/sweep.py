@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import chain
 
-import structlog
-
 from stampede.errors import NotFound
+from stampede.logs import get_logger
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import Objects, find
@@ -25,7 +24,7 @@ from stampede.store.schema import ALL_TABLES
 from stampede.store.superseded_copies import superseded_copies
 from stampede.store.tables import Table
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Sweep:
