@@ -107,13 +107,13 @@ def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "
 POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
 CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "survey")
-ROUTES = [
+ROUTES = [  # the first that matches; most requests are for cutouts
+    _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/", "pages", html.front_page),
     _route("/find", "pages", html.find, "id"),
     _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert"),
     _route("/alerts/{alert_id}", "pages", html.alert_page, "survey"),
     _route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
-    _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
     _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
     _route(

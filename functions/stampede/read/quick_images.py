@@ -48,7 +48,7 @@ class QuickImages:
         self._gets = gets
         self._tails = tails
         self._pages = Cache(PAGES_BYTES)
-        self._under_way: dict[tuple[str, Range], asyncio.Task[bytes | None]] = {}
+        self._under_way: dict[tuple[str, Range], asyncio.Future[bytes | None]] = {}
 
     async def image(self, location: Location) -> bytes | None:
         """One image, verified; None if `Images.image` must read it."""
@@ -85,17 +85,20 @@ class QuickImages:
         return file
 
     async def _content(self, pack: str, place: Range) -> bytes | None:
-        """What the frame at a place of a pack holds. Raises `ValueError` if it is damaged."""
+        """What the frame at a place of a pack holds. None or `ValueError` if it is damaged."""
         known: bytes | None = self._pages.get((pack, place))
         if known is not None:
             return known
-        task = self._under_way.get((pack, place))
-        if task is None:
-            task = asyncio.ensure_future(self._unpacked(pack, place))
-            self._under_way[pack, place] = task
-            task.add_done_callback(lambda _: self._under_way.pop((pack, place)))
-        # A request that is cancelled does not cancel the others'.
-        return await asyncio.shield(task)
+        if under_way := self._under_way.get((pack, place)):
+            return await asyncio.shield(under_way)  # a request that is cancelled ends no other's
+        result = self._under_way[pack, place] = asyncio.get_running_loop().create_future()
+        content = None
+        try:
+            content = await self._unpacked(pack, place)
+        finally:
+            del self._under_way[pack, place]
+            result.set_result(content)
+        return content
 
     async def _unpacked(self, pack: str, place: Range) -> bytes | None:
         data = await self._get(pack, place)

@@ -1,5 +1,6 @@
 """Images over S3: what is sound comes without a thread, what is not gets the same error as ever."""
 
+import asyncio
 import gzip
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,9 +9,11 @@ import pytest
 
 from stampede.alerts.columns import KINDS
 from stampede.read.app import make_app
+from stampede.read.service import ReadService
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
+from stampede.store.open import open_objects
 from stampede.store.s3_gets import S3Gets
 from tests.read.test_damage import DAMAGES, flip, inside, place
 from tests.support.fits_files import lsst, source, ztf_source
@@ -145,3 +148,25 @@ def test_bytes_changed_on_the_way_are_never_served(read, endpoint, spoil):
     assert read(path(LSST)).status in (502, 503)
     endpoint.spoil = lambda data: data
     assert gzip.decompress(read(path(LSST), headers=FILE).data) == lsst(source(30, seed=LSST))
+
+
+@pytest.mark.anyio
+async def test_a_request_that_is_cancelled_ends_no_other(endpoint) -> None:
+    settings = Settings(store=endpoint.url, access_key="key", secret_key="secret")
+    service = ReadService.over(open_objects(settings), settings)
+    (location,) = (one for one in service.lookup.alert(ZTF) if one.kind == "science")
+    endpoint.seconds = 0.3
+    images = [asyncio.ensure_future(service.quick_images.image(location)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    images[1].cancel()
+    found = await asyncio.gather(*images, return_exceptions=True)
+    assert found[::2] == 2 * [ztf_source(KINDS.index("science"))]
+    assert isinstance(found[1], asyncio.CancelledError)
+
+    (other,) = (one for one in service.lookup.alert(LSST) if one.kind == "science")
+    images = [asyncio.ensure_future(service.quick_images.image(other)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    images[0].cancel()  # the one that gets the page for all
+    found = await asyncio.gather(*images, return_exceptions=True)
+    assert found[1:] == [None, None]  # they go to a thread
+    await service.close()
