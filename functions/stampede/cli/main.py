@@ -1,5 +1,6 @@
 """The command line: `stampede COMMAND`."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -68,6 +69,9 @@ def add_installed_commands() -> None:
 
 def main() -> None:
     """Entry point: an error that Stampede knows is one line on stderr, never a traceback."""
+    # Nothing here multiplies matrices. numpy's library for it would start a thread for each core
+    # as it is imported, a fifth of the start of a function.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A command of this package does not load the others: a function must start from zero fast.
     if not {*COMMANDS, *GROUPS} & set(sys.argv[1:2]):
         add_installed_commands()

@@ -62,3 +62,29 @@ def test_help_names_every_fault() -> None:
     assert "stampede.simulator.faults" not in modules
     words = set(help_text.replace(",", " ").split())
     assert set(FAULTS) <= words
+
+
+COUNT = """
+import atexit, os
+atexit.register(lambda: print("threads", len(os.listdir("/proc/self/task"))))
+from stampede.cli.main import main
+main()
+"""
+
+
+def test_numpy_starts_no_threads_for_matrices_unless_it_is_told_to(tmp_path: Path) -> None:
+    def threads(**env: str) -> int:
+        store = {"STAMPEDE_STORE": f"file://{tmp_path}/store", "XDG_DATA_HOME": str(tmp_path)}
+        clean = {name: value for name, value in os.environ.items() if "OPENBLAS" not in name}
+        done = subprocess.run(
+            [sys.executable, "-c", COUNT, "deadletters", "list"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=clean | store | env,
+        )
+        return int(done.stdout.rpartition("threads ")[2])
+
+    assert threads() == threads(OPENBLAS_NUM_THREADS="1")
+    if (os.cpu_count() or 1) > 1:
+        assert threads(OPENBLAS_NUM_THREADS="2") == threads() + 1
