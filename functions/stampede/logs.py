@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 _wanted = False
@@ -29,11 +29,18 @@ class _Logger:
     """Imports structlog when it writes its first line: 10 % of the start of a process."""
 
     def __getattr__(self, name: str) -> Any:
-        import structlog
+        try:
+            import structlog
 
-        if _wanted:
-            _configure()
+            if _wanted:
+                _configure()
+        except (ImportError, OSError):  # no descriptor is free, or the interpreter ends
+            return partial(_write_plainly, name)
         return getattr(structlog.get_logger(), name)
+
+
+def _write_plainly(level: str, event: str, **fields: object) -> None:
+    print(f"{level}: {event} {fields}", file=sys.stderr)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Each log line goes to the current `sys.stderr`."""
 
 import json
+import sys
 from io import StringIO
 
 import pytest
@@ -21,3 +22,12 @@ def test_a_line_goes_to_the_present_standard_error(monkeypatch: pytest.MonkeyPat
         "level": "warning",
         "timestamp": "",
     }
+
+
+def test_a_line_is_written_though_structlog_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """No descriptor may be free, and then the first line is about that."""
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    get_logger().error("no room", files=3)
+    assert capsys.readouterr().err == "error: no room {'files': 3}\n"

@@ -100,7 +100,7 @@ class BatchDecoder:
             More than `Care.FAST` for a batch that made the decoder fail. Then a message that
             cannot be decoded has a fault, whatever the reason.
         suspect
-            Called before each step of a careful decoding.
+            Called before each step of a careful decoding, and with none after the last.
 
         Raises
         ------
@@ -160,6 +160,8 @@ class BatchDecoder:
                     faults |= _faults(self._parts(one, care, suspect, read))
                 records = records.without(faults)
             parts += self._parts(records, care, suspect, read)
+        if care is not Care.FAST:
+            suspect([])  # what goes wrong from here on is no single message's fault
         faults |= _faults(parts)
         rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
         raw = [alerts for part in parts for alerts in part.raw]

@@ -32,6 +32,7 @@ from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 
 CLOCK_PER_CPU_SECOND = 20  # how much longer a deadline is by the clock than in CPU time
+READY = "ready"  # the first thing that a worker sends
 OUT_OF_MEMORY = 86  # exit status of a worker that outgrew its limit
 PR_SET_PDEATHSIG = 1
 
@@ -184,6 +185,7 @@ def run_worker(
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_watch_memory, args=[settings.worker_memory], daemon=True).start()
+    pipe.send(READY)
     store = _batch_storer(make_batch_storer, settings)
     gc.collect()
     gc.freeze()  # what is here now stays: a later collection need not look at it

@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import shutil
 import signal
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from stampede.errors import StampedeError, StoreDown
 from stampede.events.worker import (
@@ -40,6 +42,8 @@ class WorkerProcess:
     def __init__(self, make_batch_storer: MakeBatchStorer, settings: Settings, spool: Path) -> None:
         self._make_batch_storer = make_batch_storer
         self._settings = settings.model_copy(update={"spool": spool})
+        self._pipe: Connection
+        self._ready = False  # whether the process has said so
         self._start()
 
     def store(self, batch: SpooledBatch) -> StoredBatch:
@@ -57,16 +61,26 @@ class WorkerProcess:
         if self._pipe.closed:
             self._start()
         try:
+            if not self._ready:
+                self._receive(seconds)
+                self._ready = True
             self._pipe.send(batch)
-            if not self._pipe.poll(seconds):
-                self._restart()
-                raise StoreDown(f"storing took more than {seconds:g} s")
-            answer = self._pipe.recv()
+            answer = self._receive(seconds)
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise self._death(self._restart()) from None
+            ready, status = self._ready, self._restart()
+            if not ready:  # nobody has read the batch
+                raise StoreDown(f"a worker ended before it was ready (status {status})") from None
+            raise self._death(status) from None
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _receive(self, seconds: float) -> Any:
+        """What the process sends next. Raises `StoreDown` if it takes too long."""
+        if not self._pipe.poll(seconds):
+            self._restart()
+            raise StoreDown(f"storing took more than {seconds:g} s")
+        return self._pipe.recv()
 
     def close(self) -> None:
         """End the process. No batch may be under way."""
@@ -76,6 +90,7 @@ class WorkerProcess:
 
     def _start(self) -> None:
         """Start a process. Raises `StoreDown` if this machine has no room for it or its files."""
+        self._ready = False
         shutil.rmtree(self._settings.spool, ignore_errors=True)
         try:
             self._settings.spool.mkdir(parents=True)

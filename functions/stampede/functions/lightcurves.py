@@ -37,10 +37,14 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("raw")
         with ThreadPoolExecutor(1, "raw") as thread:  # neither waits for the other, points for both
             puts = [thread.submit(objects.put, *file) for file in files]
-            if packets:
-                stored += store_packets(packets, batch, decoded.groups)
-            for put in puts:
-                put.result()
+            try:
+                if packets:
+                    stored += store_packets(packets, batch, decoded.groups)
+                for put in puts:
+                    put.result()
+            except BaseException:
+                thread.shutdown(cancel_futures=True)  # a store that is down would refuse each
+                raise
         watch.lap("packets")
         if decoded.rows.num_rows:
             table.append(decoded.rows, batch.coverage(decoded.faults))

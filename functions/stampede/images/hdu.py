@@ -87,8 +87,9 @@ def hdu_at(fits: Bytes, start: int) -> Hdu:
         raise BadImage(f"FITS GCOUNT is {groups} and PCOUNT {parameters}, of an image 1 and 0")
     cells = parameters + (prod(hdu.shape) if hdu.shape else 0)
     stop = data + groups * cells * hdu.dtype.itemsize
-    if stop > len(fits):
-        raise BadImage(f"the FITS file ends at byte {len(fits)}, its data at byte {stop}")
+    if stop > len(fits):  # 999 axes make a number that Python refuses to write
+        end = f"at byte {stop}" if stop < 1 << 63 else "beyond any file"
+        raise BadImage(f"the FITS file ends at byte {len(fits)}, its data {end}")
     return hdu._replace(stop=stop)
 
 

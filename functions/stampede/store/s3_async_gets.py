@@ -1,5 +1,6 @@
 """Ranged GETs from an S3 bucket on an event loop, without a thread: one try each."""
 
+import asyncio
 import re
 import ssl
 from datetime import UTC, datetime
@@ -30,7 +31,8 @@ class S3AsyncGets:
     endpoint
         ``http(s)://HOST:PORT``.
     connect_seconds, read_seconds
-        How long a connection may take, and how long the store may send nothing.
+        How long a connection may take, and how long the store may send nothing. A GET may take
+        both together, the wait for its turn included.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class S3AsyncGets:
         connect_seconds: float,
         read_seconds: float,
     ) -> None:
+        self._seconds = connect_seconds + read_seconds
         self._base = f"{endpoint}/{bucket}/"
         self._host = urlsplit(endpoint).netloc
         self._region = address.region
@@ -58,8 +61,11 @@ class S3AsyncGets:
             return None
         url, stop = self._base + key, start + length
         try:
-            # One byte more than there should be tells an answer that is too long.
-            answer = await self._connections.get(url, self._headers(url, start, stop), length + 1)
+            # A store that sends a byte now and then must not keep its slot, nor those who wait.
+            async with asyncio.timeout(self._seconds):
+                # One byte more than there should be tells an answer that is too long.
+                headers = self._headers(url, start, stop)
+                answer = await self._connections.get(url, headers, length + 1)
         except (OSError, ValueError):
             return None
         expected = f"bytes {start}-{stop - 1}/"

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from stampede.alerts.care import Care
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from tests.support import made_alerts
 from tests.support.oracle_comparison import assert_as_the_oracle
@@ -185,3 +186,14 @@ def test_raw_alerts_keep_the_surveys_own_columns(decoder) -> None:
         for name in ("diaSource", "diaObject", "ssSource", "observation_reason"):
             assert row[name] == record[name]
     assert ztf.table["candidate"][0].as_py()["candid"] == 5
+
+
+@pytest.mark.parametrize("care", [Care.CHECKED, Care.ALONE])
+def test_once_all_is_read_no_message_is_suspected(decoder, care: Care) -> None:
+    """What goes wrong behind the decoder is not the fault of the messages that it read last."""
+    messages = [made_alerts.confluent(made_alerts.rubin_record(v, 1), v) for v in RUBIN_VERSIONS]
+    for decode in (decoder.cutouts, decoder.detections):
+        suspected: list[list[int]] = []
+        decode(messages, care, lambda numbers, notes=suspected: notes.append(list(numbers)))
+        assert {number for numbers in suspected for number in numbers} == set(range(len(messages)))
+        assert suspected[-1] == []

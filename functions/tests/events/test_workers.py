@@ -1,5 +1,6 @@
 """Workers, and all the ways in which a batch may kill one."""
 
+import importlib
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -139,6 +140,14 @@ async def test_checking_each_alone_may_be_enough(store, settings) -> None:
     assert [each[:2] for each in batches(settings)] == [(3, "fast"), (3, "checked")]
 
 
+async def test_a_bug_behind_the_decoder_is_blamed_on_its_message_alone(store, settings) -> None:
+    outcomes = await store(b"a", b"late", b"b", b"c", b"d")
+    assert statuses(outcomes) == [204, 500, 204, 204, 204]
+    assert isinstance(outcomes[1], StampedeError)
+    assert "behind the decoder" in outcomes[1].message
+    assert {line.split()[0] for line in stored(settings)} == {"a", "b", "c", "d"}
+
+
 async def test_several_messages_at_fault(store) -> None:
     before = counted("stampede_worker_deaths_total")
     outcomes = await store(b"a", b"exit", b"bad", b"b", b"decoder", b"c")
@@ -164,6 +173,31 @@ async def test_a_worker_that_cannot_be_replaced_now_is_replaced_later(store, set
             await store(message)
     files.unlink()
     assert statuses(await store(b"a")) == [204]
+
+
+async def test_a_worker_that_cannot_start_is_no_messages_fault(
+    settings, tmp_path, monkeypatch
+) -> None:
+    """Its code is gone for a moment, as during an update."""
+    module, aside = tmp_path / "vanishing.py", tmp_path / "aside"
+    module.write_text(
+        "from tests.support.batch_storers import make\n\n"
+        "def make_one(settings):\n    return make(settings)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    make_one = importlib.import_module("vanishing").make_one
+    async with Workers("testing", make_one, settings) as workers:
+        assert statuses(await workers.store_batch([event(0, b"a")])) == [204]
+        module.rename(aside)
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        psutil.Process(batches(settings)[-1][2]).kill()
+        for _ in range(2):
+            with pytest.raises(StoreDown, match="before it was ready"):
+                await workers.store_batch([event(0, b"a")])
+        aside.rename(module)
+        with suppress(StoreDown):  # of a worker that was started before
+            await workers.store_batch([event(0, b"a")])
+        assert statuses(await workers.store_batch([event(0, b"a")])) == [204]
 
 
 async def test_if_the_store_is_down_no_message_is_at_fault(store, settings) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+import time
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.clock import now_mjd
 from stampede.errors import StoreDown
 from stampede.events.envelope import Envelope, envelope_of
 from stampede.functions import lightcurves
+from stampede.functions.decoding import make_batch_decoder
 from stampede.functions.deep_audit import deep_audit
 from stampede.functions.reconcile import Reconciler
 from stampede.read.app import make_app
@@ -133,6 +136,34 @@ def test_points_wait_for_every_other_write(settings: Settings, monkeypatch, pref
     store(settings, [alert(1)], functions=[lightcurves])
     assert keys(objects, prefix)
     assert keys(objects, "tables/detections/")
+
+
+def test_a_store_that_refuses_is_not_asked_for_each_raw_file(
+    settings: Settings, monkeypatch
+) -> None:
+    objects, asked = open_objects(settings), []
+    monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
+
+    def failing(key: str, *rest) -> None:
+        asked.append(key)
+        time.sleep(0.2)
+        raise StoreDown("no")
+
+    def many_files(*arguments):
+        decoder = make_batch_decoder(*arguments)
+
+        def detections(*messages):  # as of a batch with so many schemas
+            found = BatchDecoder.detections(decoder, *messages)
+            return found._replace(raw=20 * found.raw)
+
+        monkeypatch.setattr(decoder, "detections", detections)
+        return decoder
+
+    monkeypatch.setattr(objects, "put", failing)
+    monkeypatch.setattr(lightcurves, "make_batch_decoder", many_files)
+    with pytest.raises(StoreDown):
+        store(settings, [alert(1)], functions=[lightcurves])
+    assert len(asked) <= 4
 
 
 def test_raw_alerts_and_packets_are_stored_at_once(settings: Settings, monkeypatch) -> None:

@@ -50,6 +50,12 @@ def test_a_number_that_is_none_is_named() -> None:
         hdu_at(cards(*EMPTY, "BZERO   = 'much  '"), 0).number(b"BZERO", 0)
 
 
+def test_more_pixels_than_python_writes_digits_for() -> None:
+    axes = [f"NAXIS{axis + 1:<3}= 999999999" for axis in range(999)]
+    with pytest.raises(BadImage, match="its data beyond any file"):
+        hdu_at(cards("SIMPLE  = T", "BITPIX  = 8", "NAXIS   = 999", *axes), 0)
+
+
 def test_a_header_is_read_up_to_its_bound() -> None:
     most = MOST_HEADER // CARD - len(EMPTY) - 1
     assert hdu_at(cards(*EMPTY, *["COMMENT"] * most), 0).data == MOST_HEADER

@@ -26,6 +26,7 @@ from tests.support.faulty_s3 import (
     nonsense,
     part,
     stalled,
+    trickling,
 )
 
 pytestmark = pytest.mark.anyio
@@ -151,6 +152,16 @@ async def test_so_many_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) ->
         assert server.connections <= AT_ONCE
         assert await asyncio.gather(*waiting) == len(waiting) * [None]
         assert server.connections > AT_ONCE
+
+
+async def test_a_byte_now_and_then_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(s3, "FIRST_READ_SECONDS", 0.5)
+    with faulty_s3(trickling) as server, within(4):
+        gets = gets_of(server)
+        # Those that wait for their turn wait no longer either.
+        waiting = [gets.get(KEY, 0, 1000) for _ in range(2 * AT_ONCE)]
+        assert await asyncio.gather(*waiting) == len(waiting) * [None]
 
 
 async def test_the_end_ends_what_is_under_way() -> None:

@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -49,6 +50,16 @@ def stalled(connection: socket.socket) -> bool:
     """No answer, until the client gives up."""
     with suppress(OSError):
         connection.recv(1)
+    return False
+
+
+def trickling(connection: socket.socket) -> bool:
+    """A byte of the answer now and then, until the client gives up."""
+    with suppress(OSError):
+        connection.sendall(b"HTTP/1.1 206 Partial Content\r\nContent-Length: 1000\r\n\r\n")
+        while True:
+            time.sleep(0.1)
+            connection.sendall(b"x")
     return False
 
 
