@@ -17,7 +17,7 @@ def shown(rows: pa.Table, image: str = "pack") -> pa.Table:
     Parameters
     ----------
     rows
-        Of `columns.CUTOUT_LOCATION`, `CUTOUT` or `PACKED_CUTOUT`.
+        Of `columns.CUTOUT_LOCATION` or `PACKED_CUTOUT`.
     image
         The column that is null where the survey sent no cutout.
     """
