@@ -39,7 +39,6 @@ WARM = 300  # alerts that are stored first
 MILLION = 1e6
 LOOK_SECONDS = 1.0  # each look at the metrics takes CPU time
 PACKS = ("packs/", "alerts/", "packets/", "thumbnails/")
-# Process names by the part of an alert's way.
 # Names of processes by the part of an alert's way; those of Ceph and Kafka have several.
 PARTS = {
     "sources": ("source-cutouts", "source-lightcurves"),

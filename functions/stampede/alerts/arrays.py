@@ -67,20 +67,6 @@ def tidy(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
 
 
-def binary(values: Sequence[Sequence[Bytes] | None]) -> pa.Array:
-    """An array of binary values, each given in pieces; None is null.
-
-    Each byte is copied once; `pa.array` copies them again whenever its memory grows. Raises
-    `pyarrow.ArrowInvalid` for 2 GiB or more.
-    """
-    lengths = [0 if pieces is None else sum(map(len, pieces)) for pieces in values]
-    ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
-    data = b"".join(piece for pieces in values if pieces is not None for piece in pieces)
-    valid = _valid([pieces is not None for pieces in values])
-    buffers = [valid, ends.buffers()[1], pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
-
-
 def views(values: Sequence[Bytes | None]) -> pa.Array:
     """An array of type binary_view: the values where they lie, not copied; None is null."""
     places: list[bytes] = []
@@ -91,8 +77,10 @@ def views(values: Sequence[Bytes | None]) -> pa.Array:
         else:
             places.append(_PLACE.pack(len(value), bytes(value[:4]), len(buffers), 0))
             buffers.append(pa.py_buffer(value))
-    described = [_valid([value is not None for value in values]), pa.py_buffer(b"".join(places))]
-    return pa.Array.from_buffers(pa.binary_view(), len(values), [*described, *buffers])
+    known = [value is not None for value in values]
+    valid = None if all(known) else pa.py_buffer(np.packbits(known, bitorder="little"))
+    described = pa.py_buffer(b"".join(places))
+    return pa.Array.from_buffers(pa.binary_view(), len(values), [valid, described, *buffers])
 
 
 def viewed(array: pa.Array) -> list[memoryview | None]:
@@ -122,11 +110,6 @@ def viewed(array: pa.Array) -> list[memoryview | None]:
         else:
             values.append(data[number][begin : begin + size])
     return values
-
-
-def _valid(known: Sequence[bool]) -> pa.Buffer | None:
-    """Arrow's bits for which values are not null; None if all are."""
-    return None if all(known) else pa.py_buffer(np.packbits(known, bitorder="little"))
 
 
 def explode(lists: pa.ListArray) -> tuple[np.ndarray, Rows]:

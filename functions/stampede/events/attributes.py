@@ -47,7 +47,7 @@ def checked(attributes: Mapping[str, Any]) -> dict[str, str]:
     for name, value in attributes.items():
         if value is not None:
             _check_name(name)
-            texts[name] = value if type(value) is str else _text(name, value)
+            texts[name] = _text(name, value)
     for name, text in texts.items():
         if len(text) > SHORT_LENGTH:
             _check_length(name, text)
@@ -75,12 +75,12 @@ def _check_name(name: str) -> None:
 
 
 def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str):
-        return value
     raise ValueError(f"{name}: not text, a whole number or a truth value")
 
 

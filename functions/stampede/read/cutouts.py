@@ -21,7 +21,6 @@ from stampede.read.service import service_of
 from stampede.store import zstd
 
 MAX_SIZE = 1024
-GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 
 # Content codings, the preferred one first, each with the version of the library that determines its
 # bytes. gzip comes first because ZTF's files are gzipped as sent.
@@ -60,7 +59,7 @@ async def get_cutout(request: Request) -> Response:
     file = await service.quick_images.image(location)
     if file is None:
         body = await service.run(lambda: convert(service.lookup.images.fits(location)))
-    elif view == View.FITS and not file.startswith(GZIP):
+    elif view == View.FITS and not fits.is_gzip(file):
         body = convert(file)
     else:  # to draw an image takes milliseconds, and to unpack one may
         body = await service.run(convert, file)

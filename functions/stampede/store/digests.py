@@ -6,6 +6,7 @@ from hashlib import md5, sha256
 
 from stampede.errors import Damaged
 from stampede.store.objects import ObjectInfo
+from stampede.store.runs import name_of
 
 # Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
 _NAMED = re.compile(
@@ -68,7 +69,7 @@ class Digests:
         """Raise `Damaged` if the pieces are not the object."""
         etag = self.info.etag
         if self._name:
-            sound = self._name == self._sha256.hexdigest()[:32]
+            sound = self._name == name_of(self._sha256.hexdigest())
         else:
             sound = not _MD5.fullmatch(etag) or etag == self._md5.hexdigest()
         if not sound or self._size != self.info.size:

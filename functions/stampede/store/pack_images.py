@@ -17,6 +17,7 @@ from isal import isal_zlib
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
 from stampede.errors import Damaged
+from stampede.images.fits import is_gzip
 from stampede.images.fits_tail import split
 from stampede.store import zstd
 from stampede.store.merge import one_array
@@ -32,7 +33,6 @@ from stampede.store.parquet_writer import (
 )
 from stampede.store.thrift import read_struct
 
-_GZIP = b"\x1f\x8b"
 _FITS, _TAIL, _PNG = (
     *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
     THUMBNAIL.field("png"),
@@ -91,7 +91,7 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
         sent = [head for head in heads if head is not None]
         body = [levels([head is not None for head in heads], _FITS), *plain(sent)]
         size = sum(map(len, body))
-        gzipped = all(bytes(head[: len(_GZIP)]) == _GZIP for head in sent)
+        gzipped = all(map(is_gzip, sent))
         frame = zstd.stored(body) if gzipped else [zstd.compress(b"".join(body))]
         pages.append(Page(DATA_PAGE, frame, size, len(heads)))
     # An entry is a frame, so that it can be read alone.

@@ -21,6 +21,7 @@ from stampede.store.merge import one_array, sort_unique
 from stampede.store.packs import Pack, read_rows
 from stampede.store.pages import pages
 from stampede.store.parquet_writer import DATA_PAGE, Column, Page, small, write
+from stampede.store.runs import name_of
 from stampede.store.schema import PACKET_PACKS
 
 # Bytes of a page before it is compressed. 34 packets of one object, B each: 2,823 with 64 KB,
@@ -95,7 +96,7 @@ def _pack(rows: pa.Table, data: pa.Buffer) -> Pack:
     mjd = rows["mjd"].to_numpy()
     whole = sha256(data).hexdigest()
     night = int(np.floor(mjd.max())) if len(mjd) else 0
-    key = f"{PACKET_PACKS.prefix}/{night}/{whole[:32]}.parquet"
+    key = f"{PACKET_PACKS.prefix}/{night}/{name_of(whole)}.parquet"
     found = pages(data, PACKET_PACKS.image)
     sizes = [page.values for page in found]
     if sum(sizes) != rows.num_rows:

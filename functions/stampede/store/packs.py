@@ -27,7 +27,7 @@ from stampede.store.pack_images import (
     tail_frames,
 )
 from stampede.store.parquet_writer import Range, small, write
-from stampede.store.runs import digest
+from stampede.store.runs import digest, name_of
 from stampede.store.schema import CUTOUT_PACKS, PackSpec
 
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
@@ -139,7 +139,7 @@ def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: Pa
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
     whole = sha256(data).hexdigest()
-    key = f"{spec.prefix}/{night}/{whole[:32]}.parquet"
+    key = f"{spec.prefix}/{night}/{name_of(whole)}.parquet"
     schema = spec.locations.schema
     absent = places["length"].is_null()
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from stampede.alerts.groups import RawAlerts
 from stampede.store.checked_parquet import write
-from stampede.store.runs import digest
+from stampede.store.runs import digest, name_of
 
 PREFIX = "alerts/"
 
@@ -24,5 +24,5 @@ def write_raw(alerts: RawAlerts) -> tuple[str, memoryview, str]:
         write(alerts.table, compression="lz4", use_dictionary=False, write_statistics=False)
     )
     of_schema, whole = digest(str(schema))[:8], sha256(data).hexdigest()
-    key = f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{whole[:32]}.parquet"
+    key = f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name_of(whole)}.parquet"
     return key, data, whole

@@ -14,7 +14,7 @@ from stampede.errors import Damaged
 from stampede.store.keys import sortable
 from stampede.store.merge_plan import Bound, RowGroups
 from stampede.store.reader import MIB, RunFile
-from stampede.store.runs import Run, RunInfo
+from stampede.store.runs import Run, RunInfo, name_of
 from stampede.store.tables import Table
 from stampede.store.verification import twice
 
@@ -52,7 +52,7 @@ def check_digest(table: Table, part: RunInfo) -> None:
         state = sha256()
         for start in range(0, part.object.size, PIECE):
             state.update(table.objects.get(part.key, start, PIECE))
-        if state.hexdigest()[:32] != part.name.digest:
+        if name_of(state.hexdigest()) != part.name.digest:
             raise Damaged(f"{part.key} is damaged: its bytes do not have the digest in its name")
 
     read_part(table, part, check)

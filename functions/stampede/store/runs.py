@@ -118,7 +118,12 @@ def digest(*pieces: bytes | str | pa.Buffer) -> str:
     state = sha256()
     for piece in pieces:
         state.update(piece.encode() if isinstance(piece, str) else piece)
-    return state.hexdigest()[:32]
+    return name_of(state.hexdigest())
+
+
+def name_of(sha256_hex: str) -> str:
+    """What `digest` makes of a whole SHA-256, in hexadecimal."""
+    return sha256_hex[:32]
 
 
 def by_name(parts: Iterable[RunInfo]) -> list[Run]:

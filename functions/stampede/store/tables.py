@@ -26,7 +26,7 @@ from stampede.store.quarantine import Fault
 from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
 from stampede.store.run_format import RunIndex
 from stampede.store.run_writer import RunWriter
-from stampede.store.runs import RunInfo, RunName
+from stampede.store.runs import RunInfo, RunName, name_of
 from stampede.store.schema import TableSpec
 from stampede.store.table_view import Spans
 
@@ -78,7 +78,7 @@ class Table:
         writer.add(rows)
         data = writer.close(0, (), coverage)
         whole = sha256(data).hexdigest()  # once, for the name and for the signature of the PUT
-        key = RunName(0, whole[:32]).key(self.spec.name)
+        key = RunName(0, name_of(whole)).key(self.spec.name)
         self.objects.put(key, memoryview(data), whole)
         return key
 

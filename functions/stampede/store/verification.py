@@ -20,7 +20,7 @@ from stampede.store.pack_kinds import read_named
 from stampede.store.packs import night_of
 from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
-from stampede.store.runs import RunInfo, RunName, digest, prefix
+from stampede.store.runs import RunInfo, RunName, digest, name_of, prefix
 from stampede.store.saved_state import digest_of
 from stampede.store.schema import ALL_TABLES, TableSpec
 
@@ -205,7 +205,7 @@ class _Body:
         key, size = self._run.key, self._run.object.size
         if self._sha256:
             self._sha256.update(objects.get(key, self._end, size - self._end))
-            if self._sha256.hexdigest()[:32] != self._run.name.digest:
+            if name_of(self._sha256.hexdigest()) != self._run.name.digest:
                 raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
         elif self._run.body_crc32 not in (None, f"{self._crc32:08x}"):
             raise Damaged(f"{key} is damaged: its bytes do not have the checksum in its footer")

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka
@@ -31,6 +32,7 @@ from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from stampede_local.process import Process
+from tests.support import waiting
 from tests.support.receiver import Received, Receiver, Reply
 
 PARTITIONS = 4
@@ -110,11 +112,7 @@ def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
     return go
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+eventually = partial(waiting.eventually, seconds=120)
 
 
 def arrived(receiver: Receiver) -> dict[Place, bytes]:
