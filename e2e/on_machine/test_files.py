@@ -1,5 +1,6 @@
 """Alerts from disk, without Kafka, into a directory in place of an S3 endpoint."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from e2e.commands import RUN_SECONDS, BackgroundCommand, run, until
 from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.simulator.simulator import Simulator
+from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
 COUNT = 150
@@ -48,6 +50,20 @@ def test_ingest_without_up_and_again(tmp_path: Path, folder: Path, tarball: Path
     assert stored_counts(everything)["cutouts"] == (2 * COUNT, 2 * COUNT - corrupt, corrupt)
 
 
+def test_nothing_but_junk_fails_and_names_the_dead_letters(tmp_path: Path) -> None:
+    junk = tmp_path / "junk"
+    junk.mkdir()
+    for number in range(3):
+        (junk / f"{number}.avro").write_bytes(b"no alert %d" % number)
+    store = f"file://{tmp_path}/store"
+    done = run("ingest", junk, "--store", store, "--data", tmp_path / "data")
+    assert done.status == 1, done.report()
+    assert "0 stored, 3 refused" in done.output
+    assert f"STAMPEDE_STORE={store} stampede deadletters list" in done.output
+    listed = run("deadletters", "list", STAMPEDE_STORE=store).assert_succeeded()
+    assert "6 in all, 0 stored since" in listed.output
+
+
 def test_ctrl_c_prints_how_to_continue(tmp_path: Path) -> None:
     many = tmp_path / "many.tar"
     run("simulate", "--to", many, "--alerts", 1500, "--seed", 8).assert_succeeded()
@@ -78,4 +94,12 @@ def test_up_on_a_directory_and_ingest_into_it(tmp_path: Path, folder: Path) -> N
         stored_alerts.assert_light_curves(up.url, simulator)
         audit = up.audit()
         assert stored_counts(audit)["detections"] == (COUNT, COUNT, 0)
+        status = run("status", STAMPEDE_DATA=str(tmp_path / "data")).assert_succeeded()
+        assert re.search(rf"cutouts +[0-9,]+ +{COUNT} +0 +0 ", status.output)
+        again = run("up", "--data", tmp_path / "data", "--topics", "", "--port", free_port())
+        assert again.status == 2, again.report()
+        assert f"already running, pid {up.child.pid}:" in again.output
+        other = run("ingest", folder, "--data", tmp_path / "data", "--store", "file:///else")
+        assert other.status == 2, other.report()
+        assert "leave out --store" in other.output
         up.stop(signal.SIGTERM).assert_succeeded()

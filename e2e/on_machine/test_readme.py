@@ -103,6 +103,7 @@ def test_readme(reader: Reader, tmp_path: Path) -> None:
             assert time.monotonic() < deadline, audit(reader)
             time.sleep(1)
         reader.run("stampede audit")
+        assert "processes are running" in reader.run("stampede status")
         assert "nothing is missing" in reader.run("stampede ingest")
         run_curl_commands(reader)
         run_notebook(reader)

@@ -93,6 +93,14 @@ class StoreDown(StampedeError):
     name, status = "store-down", 503
 
 
+class StoreRefused(StoreDown):
+    """The object store refuses every request: a wrong key, no such bucket. Set it right.
+
+    Functions answer it like `StoreDown`, so that no alert is lost to a wrong setting. A command
+    does not try again.
+    """
+
+
 class Overloaded(StampedeError):
     """Too much is waiting already: try again in a moment."""
 

@@ -197,7 +197,7 @@ class Settings(BaseSettings):
         '"lightcurves": URL, "deadletters": URL}',
     )
 
-    # -- the second site, and `reconcile`
+    # -- copies to the second site, and `reconcile`
     replica_region: str = "us-east-1"
     replica_ca_file: Path | None = Field(
         None, description="certificate authority of the second site's S3 endpoint"
@@ -294,3 +294,19 @@ class Settings(BaseSettings):
         description="addresses or networks of proxies whose X-Forwarded-For names the client, "
         "separated by commas",
     )
+
+
+GROUPS = {
+    "store": "the store",
+    "replica": "the second site",
+    "schema_registry": "alerts",
+    "host": "a function's HTTP endpoint, and how it batches alerts",
+    "sink": "the source",
+    "notifications": "notifications of the store, and their events",
+    "fanout": "compaction",
+    "functions": "commands that use a running system: `audit`, `ingest`, `simulate`, `deadletters`",
+    "replica_region": "copies to the second site, and `reconcile`",
+    "scrub_seconds": "`scrub`, which reads the whole store again and again",
+    "cache_bytes": "reading",
+}
+"""The groups of the settings in their order, by the name of the first setting of each."""

@@ -55,7 +55,7 @@ def up(
         bool, typer.Option("--second-site", help="start a second local Ceph and copy to that")
     ] = False,
     port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,
-    data: Data = DATA,
+    data: Data = None,
     install: Annotated[
         bool, typer.Option(help="install Debian packages that are missing (as root)")
     ] = os.geteuid() == 0,
@@ -68,7 +68,7 @@ def up(
     from stampede_local import up as local
 
     configure_logs()
-    plan = plan_of(data, store, kafka, topics, port, install, replica, second_site)
+    plan = plan_of(data or DATA, store, kafka, topics, port, install, replica, second_site)
     local.up(plan, progress_console())
 
 

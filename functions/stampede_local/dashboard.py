@@ -5,11 +5,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stampede_local.status import View
+from stampede.functions.status import View
 from stampede_local.supervisor import State
 from stampede_local.system import System
 
-COLOURS = {State.RUNNING: "green", State.WAITING: "yellow", State.STOPPED: "red"}
+COLOURS: dict[str, str] = {State.RUNNING: "green", State.WAITING: "yellow", State.STOPPED: "red"}
 
 
 def dashboard(view: View, system: System) -> RenderableType:

@@ -16,13 +16,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from stampede.cli.audit import entries_of
 from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
+from stampede.functions.status import Status
 from stampede.ingest import files
 from stampede.simulator.simulator import Simulator
 from stampede_local.demo_view import show_one
 from stampede_local.kafka import producer
 from stampede_local.oracle import ExpectedAlert, digest, expected_alert
 from stampede_local.plan import SystemPlan
-from stampede_local.status import Status
 from stampede_local.system import System
 from stampede_local.up import running_system, show, stopping
 
@@ -99,7 +99,7 @@ def messages(
 
 def wait(system: System, console: Console, topics: list[str], stop: threading.Event) -> bool:
     """Wait until everything in Kafka is accounted for. Returns False if that stalls."""
-    status = Status(system)
+    status = Status(system.settings, system.urls, system.supervisor.states)
     with Progress(
         TextColumn("storing         "),
         BarColumn(),

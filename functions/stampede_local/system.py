@@ -21,13 +21,16 @@ from stampede.events.access import url_with_key
 from stampede.progress import Progress, silent
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
+from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.s3 import S3Objects
 from stampede_local import environment
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import ServerPorts, free_port, require_free
 from stampede_local.process import Process, is_ready, wait_until
+from stampede_local.reach import require_kafka, require_writable
 from stampede_local.servers import USUAL_PORTS, LocalServers
+from stampede_local.single import announced, only_one
 from stampede_local.supervisor import State, Supervisor
 
 SCRUB_SECONDS = 5  # of reading in each pass: this machine has other work
@@ -85,7 +88,11 @@ class System:
 
     def _start(self) -> None:
         self.plan.data.mkdir(parents=True, exist_ok=True)
+        self._stack.enter_context(only_one(self.plan.data))
         require_free(self.plan.port)
+        if self.plan.kafka and self.plan.topics:
+            reached = self.settings.model_copy(update={"kafka": self.plan.kafka})
+            require_kafka(reached, self.plan.topics, self._progress)
         ports = ServerPorts(self.plan.data / "ports.json", USUAL_PORTS)
         self._stack.callback(ports.close)
         # Before Ceph starts: Ceph may give up a topic whose receiver refuses a connection, until
@@ -105,6 +112,7 @@ class System:
             wait_until(partial(is_ready, url), self.processes[name], READY_SECONDS)
         ports.save()
         self._write_up_file()
+        self._stack.enter_context(announced(self.plan.data))
 
     # -- servers and buckets
 
@@ -123,14 +131,18 @@ class System:
         elif self.plan.second_site:
             self.settings = servers.start_second_site(self.settings)
         if self.settings.replica:
-            replica = open_replica(self.settings)
-            if isinstance(replica, S3Objects):
-                replica.ensure_bucket()
+            self._prepare(open_replica(self.settings))
+
+    def _prepare(self, objects: Objects) -> None:
+        """Make the bucket if it is missing, and see that it can be written."""
+        if isinstance(objects, S3Objects):
+            objects.ensure_bucket()
+        require_writable(objects)
 
     def _make_bucket(self) -> None:
         objects = open_objects(self.settings)
+        self._prepare(objects)
         if isinstance(objects, S3Objects):
-            objects.ensure_bucket()
             return
         directory = self.settings.store.removeprefix("file://")
         self._progress(

@@ -19,11 +19,11 @@ from rich.text import Text
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
 from stampede.events.access import key_header
+from stampede.functions.status import Status, View
 from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.process import Process
-from stampede_local.status import Status, View
 from stampede_local.supervisor import State
 from stampede_local.system import System
 
@@ -90,7 +90,7 @@ def watch(
     views: queue.SimpleQueue[View] = queue.SimpleQueue()
 
     def read() -> None:
-        status = Status(system)
+        status = Status(system.settings, system.urls, system.supervisor.states)
         while not stop.is_set():
             try:
                 views.put(status.read())

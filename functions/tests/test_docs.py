@@ -24,8 +24,9 @@ PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A station of a diagram names its files below the package, such as `events/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
-# Variables of the tests and of Skaffold.
+# Variables of the tests and of Skaffold, and the one that is an option of commands.
 OTHER_VARIABLES = {
+    "STAMPEDE_DATA",
     "STAMPEDE_CLUSTER",
     "STAMPEDE_E2E_INGRESS",
     "STAMPEDE_E2E_KUBECONFIG",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.cli.ledger_report import report, status_of
-from stampede.cli.options import DATA, Data, results_console
+from stampede.cli.options import Data, results_console
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def audit(
     as_json: Annotated[
         bool, typer.Option("--json", help="print one JSON document instead of tables")
     ] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Prove that every offset of a topic is stored or dead-lettered, in both tables.
 
@@ -64,7 +64,7 @@ def audit(
     from stampede.logs import configure_logs
 
     configure_logs()  # to stderr: stdout has the results alone
-    system = running(data.absolute())
+    system = running(data)
     settings = settings_of(system)
     if deep:
         names = ["store", "replica"] if site is AuditedStore.BOTH else [site.value]

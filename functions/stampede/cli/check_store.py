@@ -4,20 +4,22 @@ import sys
 
 import typer
 
+from stampede.cli.options import Data
 from stampede.errors import SetupError
 
 
-def check_store() -> None:
-    """Check that the S3 endpoint of STAMPEDE_STORE does what Stampede needs.
+def check_store(data: Data = None) -> None:
+    """Check that the store's S3 endpoint does what Stampede needs.
 
-    Writes objects under a prefix of its own and deletes them again. Exits with 1 if a check fails.
+    The store is that of the running `stampede up`, or STAMPEDE_STORE. Writes objects under a prefix
+    of its own and deletes them again. Exits with 1 if a check fails.
     """
-    from stampede.settings import Settings
+    from stampede.cli.running import running, settings_of
     from stampede.store.conformance import run_checks
     from stampede.store.open import open_objects
     from stampede.store.s3 import S3Objects
 
-    settings = Settings()
+    settings = settings_of(running(data))
     bucket = open_objects(settings)
     if not isinstance(bucket, S3Objects):
         raise SetupError(f"{settings.store} is not an S3 endpoint: there is nothing to check")

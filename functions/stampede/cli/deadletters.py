@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data, progress_console, results_console
+from stampede.cli.options import Data, progress_console, results_console
 from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS
 
@@ -50,7 +50,7 @@ def list_(
         typer.Option(min=1, help=f"at most so many; without it {LINES}, or all with --json"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON object per line")] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """List dead letters, the newest first, and count them.
 
@@ -77,7 +77,7 @@ def show(
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the bytes of the alert to this file")
     ] = None,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Show a dead letter: every attribute, and what the function answered."""
     from stampede.deadletters.display import letter_details
@@ -109,7 +109,7 @@ def replay(
         str | None,
         typer.Option(help="URL of the function of --table; without it, those of `stampede up`"),
     ] = None,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Send dead letters to their functions again, when the cause is repaired.
 
@@ -124,7 +124,7 @@ def replay(
     from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
     from stampede.deadletters.stored import NOTHING_STORED, stored_offsets
 
-    system = running(data.absolute())
+    system = running(data)
     sinks = sinks_of(system, sink, table)
     letter_filter = DeadLetterFilter(table, frozenset(ids) if ids else None, reason)
     with stored_alerts(data) as (objects, stored):
@@ -190,7 +190,7 @@ def purge(
         bool, typer.Option("--all", help="also those whose alerts are not stored")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Remove the dead letters whose alerts were stored since; with --all every one.
 
@@ -249,7 +249,7 @@ def confirm(
 
 
 @contextmanager
-def stored_alerts(data: Path) -> Iterator[tuple[Objects, StoredAlerts]]:
+def stored_alerts(data: Path | None) -> Iterator[tuple[Objects, StoredAlerts]]:
     """The store of the running system, or of the environment, and the alerts stored in it."""
     from stampede.cli.running import running, settings_of
     from stampede.deadletters.stored import StoredAlerts, stored_offsets
@@ -257,7 +257,7 @@ def stored_alerts(data: Path) -> Iterator[tuple[Objects, StoredAlerts]]:
     from stampede.store.open import open_objects
 
     configure_logs()
-    settings = settings_of(running(data.absolute()))
+    settings = settings_of(running(data))
     objects = open_objects(settings)
     with ExitStack() as started:
 

@@ -34,7 +34,7 @@ def ingest(
             "(.gz, .bz2, .xz), one alert in a file or many, archives within folders and archives"
         ),
     ],
-    data: Data = DATA,
+    data: Data = None,
     store: Annotated[
         str | None,
         typer.Option(help="with no `stampede up` running: where to store, as for `up`"),
@@ -55,7 +55,8 @@ def ingest(
     does what cannot be read: of a file that is cut off, all whole alerts are stored, and the rest
     is one dead letter. `stampede deadletters list` shows them.
 
-    Exits with 1 if any alert is missing afterwards, or a file could not be read to its end.
+    Exits with 1 if any alert is missing afterwards, a file could not be read to its end, or not one
+    alert could be stored.
     """
     from stampede.cli.running import running
     from stampede.ingest import files
@@ -64,10 +65,18 @@ def ingest(
     configure_logs()
     files.find(paths)  # raises before anything is started
     console = progress_console()
-    if system := running(data.absolute()):
-        sys.exit(_ingest(paths, system, console))
-    with temporary_system(data, store, console) as system:
-        sys.exit(_ingest(paths, system, console))
+    if system := running(data or (DATA if store else None)):
+        if store not in (None, system.settings.store):
+            raise SetupError(
+                f"a `stampede up` runs here and stores into {system.settings.store}, not {store}: "
+                "leave out --store, or choose another directory with --data"
+            )
+        sys.exit(_ingest(paths, system, console, "stampede deadletters list"))
+    with temporary_system(data or DATA, store, console) as system:
+        how = f"STAMPEDE_STORE={store} stampede deadletters list"
+        if not store:
+            how = "stampede up, then stampede deadletters list"
+        sys.exit(_ingest(paths, system, console, how))
 
 
 def temporary_system(
@@ -84,8 +93,11 @@ def temporary_system(
     raise SetupError("no functions run here: set STAMPEDE_FUNCTIONS to their URLs")
 
 
-def _ingest(paths: list[Path], system: Running, console: Console) -> int:
-    """Store the alerts, print what became of them, and the ledger; return the exit status."""
+def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) -> int:
+    """Store the alerts, print what became of them, and the ledger; return the exit status.
+
+    `to_list` is the command that lists the dead letters.
+    """
     done = _send(paths, system, console)
     if not done.complete:
         console.print(
@@ -97,7 +109,15 @@ def _ingest(paths: list[Path], system: Running, console: Console) -> int:
     for line in summary(paths, done):
         results.print(line, soft_wrap=True)
     status = report(entries_of(system.settings, [done.topic]), results)
-    return status or (1 if done.tally.faults else 0)
+    tally = done.tally
+    if tally.refused:
+        results.print(
+            f"{tally.refused:,} alerts are dead letters, with their bytes and reasons: {to_list}",
+            style="yellow",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return status or (1 if tally.faults or not tally.stored else 0)
 
 
 def summary(paths: list[Path], done: Ingested) -> list[Text]:

@@ -19,6 +19,7 @@ from stampede.cli.serve import serve
 from stampede.cli.settings import settings, variable_of
 from stampede.cli.setup import setup
 from stampede.cli.simulate import simulate
+from stampede.cli.status import status
 from stampede.cli.token import token
 from stampede.errors import StampedeError
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     "STAMPEDE_STORE and so on: `stampede settings` lists them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    rich_markup_mode=None,  # help with frames and colours took half as long again
 )
 
 
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate,
     "ingest": ingest,
     "audit": audit,
+    "status": status,
     "reconcile": reconcile,
     "rebuild": rebuild,
     "replay": replay,

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DATA = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "stampede"
-"""Where `stampede up` keeps its data, and how to reach it (`stampede.cli.running`)."""
+"""Where `stampede up` keeps its data unless it is told otherwise."""
 
 Data = Annotated[
-    Path,
-    typer.Option(help="directory of the local Ceph and Kafka, and of their logs"),
+    Path | None,
+    typer.Option(
+        help="directory of `stampede up`: its Ceph, Kafka and logs. Without it commands find the "
+        "`stampede up` that runs here",
+        envvar="STAMPEDE_DATA",
+        show_default="~/.local/share/stampede",
+    ),
 ]
 
 

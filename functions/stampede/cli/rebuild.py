@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data, results_console
+from stampede.cli.options import Data, results_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ def rebuild(
     check: Annotated[
         bool, typer.Option("--check", help="only compare: write and delete nothing")
     ] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Read every table from its runs alone, and write a new checkpoint where the old one is wrong.
 
@@ -45,7 +45,7 @@ def rebuild(
     from stampede.store.open import open_objects, open_replica
 
     configure_logs()  # to stderr: stdout has the results alone
-    settings = settings_of(running(data.absolute()))
+    settings = settings_of(running(data))
     objects = (open_replica if site is Site.REPLICA else open_objects)(settings)
     console, left = results_console(), 0
     for table in rebuild_tables(objects, not check, show_begin):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data, results_console
-from stampede.errors import BrokerDown, StampedeError, StoreDown
+from stampede.cli.options import Data, results_console
+from stampede.errors import BrokerDown, StampedeError, StoreDown, StoreRefused
 
 if TYPE_CHECKING:
     from stampede.functions.findings import Finding
@@ -25,7 +25,7 @@ def reconcile(
     everything: Annotated[
         bool, typer.Option("--all", help="look at all nights, and check packs of any age")
     ] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Find what events missed and repair it: one pass of the function of that name.
 
@@ -39,7 +39,7 @@ def reconcile(
     from stampede.logs import configure_logs
 
     configure_logs()
-    system = running(data.absolute())
+    system = running(data)
     settings = settings_of(system)
     if system and not settings.sink:
         settings = settings.model_copy(update={"sink": system.urls.get("broker", "")})
@@ -83,6 +83,8 @@ def retry_while_down(
         try:
             one_pass()
             return
+        except StoreRefused:  # a wrong key is still wrong in a minute
+            raise
         except (StoreDown, BrokerDown) as error:
             report_retry(error, pause)
             time.sleep(pause)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data
+from stampede.cli.options import Data
 from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to_stderr
 from stampede.errors import SetupError
 
@@ -33,7 +33,7 @@ def replay(
         bool,
         typer.Option("--ignore-retention", help="send alerts that the topic will delete again"),
     ] = False,
-    data: Data = DATA,
+    data: Data = None,
 ) -> None:
     """Send the alerts of a night to a Kafka topic, as they came: each message byte for byte.
 
@@ -68,7 +68,7 @@ def replay(
         if to is None:
             raise SetupError("say where to send the alerts: --to kafka://HOST:PORT/TOPIC")
         parse_topic(to)
-    settings = settings_of(running(data.absolute()))
+    settings = settings_of(running(data))
     with interruptible() as going:
         alerts = Night(settings, night, survey)
         describe(alerts, night)

@@ -1,17 +1,62 @@
 """`stampede settings`: list every setting."""
 
+import json
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import typer
 
+from stampede.cli.options import Data
 
-def settings() -> None:
-    """List every setting: its environment variable, its value now, what it is for."""
+if TYPE_CHECKING:
     from stampede.settings import Settings
 
-    values = Settings()
-    for name, field in Settings.model_fields.items():
-        typer.echo(f"{variable_of(name)}={getattr(values, name)}")
+
+def settings(data: Data = None) -> None:
+    """List every setting in groups: what it is for, its environment variable, its value now.
+
+    The output is a script for a shell. A setting with its default value, or unset, is a comment. So
+    is a key, which is not shown. Lists the settings of the running `stampede up`, or those of the
+    environment.
+    """
+    from stampede.cli.running import running
+    from stampede.settings import Settings
+
+    system = running(data)
+    for line in script(system.settings if system else Settings()):
+        typer.echo(line)
+
+
+def script(values: "Settings") -> Iterator[str]:
+    """The lines of a shell script that sets the variables to these values."""
+    from pydantic import SecretStr
+
+    from stampede.settings import GROUPS
+
+    for name, field in type(values).model_fields.items():
+        if name in GROUPS:
+            yield f"\n# -- {GROUPS[name]}"
         if field.description:
-            typer.echo(f"    {field.description}")
+            yield f"# {field.description}"
+        value, variable = getattr(values, name), variable_of(name)
+        if isinstance(value, SecretStr) and value.get_secret_value():
+            yield f"# export {variable}=...  (set, and not shown)"
+        elif value == field.get_default(call_default_factory=True):
+            yield f"# export {variable}={shlex.quote(text_of(value))}"
+        else:
+            yield f"export {variable}={shlex.quote(text_of(value))}"
+
+
+def text_of(value: Any) -> str:
+    """A value as its environment variable has it; empty for one that is not set."""
+    from pydantic import SecretStr
+
+    if value is None or isinstance(value, SecretStr):
+        return ""
+    if isinstance(value, dict | bool):
+        return json.dumps(value)
+    return str(value)
 
 
 def variable_of(setting: str) -> str:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede.cli.options import DATA
+from stampede.cli.options import Data
 from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to_stderr
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stampede.simulator.packets import SimulatedAlert
 
 FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import
@@ -56,6 +58,7 @@ def simulate(
     rate: Annotated[
         float, typer.Option(min=0, help="alerts per second; 0: as fast as possible")
     ] = 0.0,
+    data: Data = None,
 ) -> None:
     """Make alerts of an invented sky, the same for the same options, and write them.
 
@@ -79,7 +82,7 @@ def simulate(
         )
     except ValueError as error:
         raise SetupError(str(error)) from error
-    to = to or local_kafka()
+    to = to or local_kafka(data)
     tally = SimulatedTally()
     with interruptible() as running, progress_to_stderr(alerts, tally) as progress:
         stream = takewhile(lambda _: running(), paced(simulator.alerts(alerts), rate))
@@ -89,11 +92,11 @@ def simulate(
         raise typer.Exit(INTERRUPTED)
 
 
-def local_kafka() -> str:
+def local_kafka(data: Path | None) -> str:
     """The Kafka of the running `stampede up`. Raises `SetupError` if there is none."""
     from stampede.cli.running import running
 
-    system = running(DATA)
+    system = running(data)
     if not system or not system.settings.kafka:
         raise SetupError("no Kafka is up here: start `stampede up`, or say where with --to")
     return f"kafka://{system.settings.kafka}"

@@ -13,6 +13,7 @@ __all__ = [
     "event",
     "event_endpoint",
     "http_protocol",
+    "kafka_errors",
     "kafka_gaps",
     "kafka_producer",
     "kafka_topics",

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from stampede.errors import SetupError
+from stampede.events.kafka_errors import reason
 
 ANSWER_SECONDS = 30.0  # without an answer for this long, there is no Kafka
 DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
@@ -40,9 +41,9 @@ class Deliveries:
         `on_taken` is called once Kafka has the message.
         """
 
-        def delivered(error: object, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self.failures[str(error)] += 1
+                self.failures[reason(error)] += 1
                 return
             self.taken += 1
             on_taken(message)

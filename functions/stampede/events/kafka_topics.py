@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from stampede.errors import SetupError
+from stampede.events.kafka_errors import reason
 from stampede.events.record import Record
 from stampede.events.topic_ids import TopicIds
 from stampede.settings import Settings
@@ -67,8 +68,8 @@ class KafkaTopics:
         except KafkaException as error:
             raise self._silent(error) from None
         if metadata.error:
-            reason = metadata.error.str()
-            raise SetupError(f"Kafka at {self._settings.kafka}, topic {topic}: {reason}")
+            why = reason(metadata.error)
+            raise SetupError(f"Kafka at {self._settings.kafka}, topic {topic}: {why}")
         return sorted(metadata.partitions)
 
     def watermarks(self, topics: Sequence[str]) -> dict[PartitionId, Interval]:
@@ -137,7 +138,7 @@ class KafkaTopics:
 
     def _silent(self, error: KafkaException) -> SetupError:
         return SetupError(
-            f"Kafka at {self._settings.kafka} does not answer: {error.args[0].str()}; "
+            f"Kafka at {self._settings.kafka} does not answer: {reason(error)}; "
             "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
         )
 

@@ -20,4 +20,5 @@ __all__ = [
     "restore",
     "scrub",
     "server",
+    "status",
 ]

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from stampede.errors import SetupError
+from stampede.events.kafka_errors import reason
 from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
 from stampede.functions.replayed import Replayed
 
@@ -60,8 +61,8 @@ def check_retention(target: str, options: dict[str, str], timestamps: np.ndarray
         config = {name: entry.value for name, entry in asked.result().items()}
     except KafkaException as error:
         raise SetupError(
-            f"Kafka at {bootstrap} does not tell the configuration of the topic {topic}: {error}. "
-            "--ignore-retention sends without asking"
+            f"Kafka at {bootstrap} does not tell the configuration of the topic {topic}: "
+            f"{reason(error)}. --ignore-retention sends without asking"
         ) from error
     keeps = int(config["retention.ms"])
     if keeps < 0 or "delete" not in config["cleanup.policy"]:
@@ -129,7 +130,7 @@ def send(
         finally:  # what Kafka was given before the store failed still goes out
             producer.flush(DELIVERY_SECONDS + 5)
     except KafkaException as error:
-        raise SetupError(f"Kafka at {bootstrap}: {error}") from error
+        raise SetupError(f"Kafka at {bootstrap}: {reason(error)}") from error
     deliveries.check(bootstrap)
     return deliveries.taken
 

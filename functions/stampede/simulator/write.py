@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from confluent_kafka import KafkaException, Message, Producer
 
 from stampede.errors import SetupError
+from stampede.events.kafka_errors import reason
 from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
 from stampede.simulator.packets import SimulatedAlert
 
@@ -108,7 +109,7 @@ def to_kafka(
                 break
         producer.flush(DELIVERY_SECONDS + 5)
     except KafkaException as error:
-        raise SetupError(f"Kafka at {bootstrap}: {error}") from error
+        raise SetupError(f"Kafka at {bootstrap}: {reason(error)}") from error
     deliveries.check(bootstrap)
     return deliveries.taken
 

@@ -59,7 +59,9 @@ def open_store(address: StoreAddress) -> Objects:
             return S3Objects(address)
         except ValueError as error:  # leave out the rest of the URL: it may hold a password
             where = f"{url.hostname}{url.path}"
-            raise SetupError(f"the store at {where} cannot be used: {error}") from None
+            raise SetupError(
+                f"the store at {where} cannot be used: {error}{_advice(error)}"
+            ) from None
     if url.scheme == "file" and url.path.strip("/") and not url.netloc:
         return DirectoryObjects(Path(unquote(url.path)))
     if url.scheme == "memory":
@@ -67,3 +69,10 @@ def open_store(address: StoreAddress) -> Objects:
     raise SetupError(
         f"not a store: {address.url!r}; give http(s)://HOST:PORT/BUCKET or file:///DIRECTORY"
     )
+
+
+def _advice(error: ValueError) -> str:
+    """What to do about a malformed name of a bucket, which minio-py only calls invalid."""
+    if "bucket name" not in str(error):
+        return ""
+    return "; a bucket has 3 to 63 lower-case letters, digits, dots and hyphens, and no folder"

@@ -17,10 +17,11 @@ from minio.error import MinioException, S3Error
 from minio.helpers import DictType, check_bucket_name
 from urllib3.exceptions import HTTPError
 
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import NotFound
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
 from stampede.store.s3_async_gets import S3AsyncGets
+from stampede.store.s3_faults import failure, refusal
 from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, Unable, plain
 
 # More than any process has threads. A connection beyond this number is closed after its request.
@@ -231,9 +232,9 @@ class S3Objects:
                 raise NotFound(f"the store has no object {key}") from None
             if error.code == "InvalidRange":
                 raise _BeyondTheEnd from None
-            raise StoreDown(f"{self.endpoint} answered {error.code} at {key}") from error
+            raise refusal(self.endpoint, error.code or "an error", key) from error
         except (MinioException, HTTPError, OSError) as error:
-            raise StoreDown(f"{self.endpoint} failed at {key}: {error}") from error
+            raise failure(self.endpoint, key, error) from error
 
 
 class _Minio(Minio):

@@ -17,6 +17,7 @@ from obstore.store import S3Store
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
+from stampede.store.s3_faults import refusal
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -141,7 +142,7 @@ class S3Gets:
                 raise NotFound(f"the store has no object {key}") from None
             if code[1] == "InvalidRange":  # it begins at the object's end or beyond it
                 return b""
-            raise StoreDown(f"{self._endpoint} answered {code[1]} at {key}") from error
+            raise refusal(self._endpoint, code[1], key) from error
         if len(data) != stop - first:
             raise StoreDown(
                 f"{self._endpoint} failed at {key}: "

@@ -21,6 +21,7 @@ COMMANDS = (
     "simulate",
     "ingest",
     "audit",
+    "status",
     "deadletters",
     "reconcile",
     "rebuild",
@@ -51,12 +52,10 @@ def test_settings_lists_every_setting_with_its_value(run) -> None:
         "settings", STAMPEDE_PORT="9999", K_SINK="http://sink", STAMPEDE_SECRET_KEY="open sesame"
     )
     lines = result.out.splitlines()
-    assert "STAMPEDE_PORT=9999" in lines
-    assert "K_SINK=http://sink" in lines
-    assert "    bootstrap servers" in lines
-    assert len([line for line in lines if "=" in line and line[0] != " "]) == len(
-        Settings.model_fields
-    )
+    assert "export STAMPEDE_PORT=9999" in lines
+    assert "export K_SINK=http://sink" in lines
+    assert "# bootstrap servers" in lines
+    assert len([line for line in lines if "export " in line]) == len(Settings.model_fields)
     assert "open sesame" not in result.out
 
 
@@ -119,6 +118,31 @@ def test_audit_of_an_empty_store(run, tmp_path: Path) -> None:
 def test_audit_of_a_store_that_is_down(run) -> None:
     line = run("audit", STAMPEDE_STORE="http://127.0.0.1:1/stampede").one_line()
     assert "http://127.0.0.1:1" in line
+
+
+def test_without_a_system_and_a_store_it_says_what_to_do(run) -> None:
+    for command in ("audit", "status", "reconcile", "rebuild", "check-store", "setup"):
+        assert run(command).one_line().startswith("no `stampede up` runs here: start it, ")
+
+
+@pytest.mark.parametrize("store", ["http://127.0.0.1:1/ab", "http://127.0.0.1:1/no_bucket!"])
+def test_a_bad_name_of_a_bucket_is_one_line(run, store: str) -> None:
+    line = run("audit", STAMPEDE_STORE=store).one_line()
+    assert "invalid bucket name" in line
+    assert "a bucket has 3 to 63 lower-case letters" in line
+
+
+def test_up_without_its_kafka_or_store_is_never_ready(run, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    port = str(free_port())
+    for options, message in (
+        (["--store", store, "--kafka", "127.0.0.1:1"], "Kafka at 127.0.0.1:1: no broker answers"),
+        (["--store", "http://127.0.0.1:1/bucket", "--topics", ""], "cannot connect (Connection"),
+    ):
+        result = run("up", "--port", port, *options)
+        assert result.status == 2
+        assert message in result.err.splitlines()[-1]
+        assert "ready" not in result.err + result.out
 
 
 def test_up_on_a_taken_port(run, tmp_path: Path) -> None:

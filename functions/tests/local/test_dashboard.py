@@ -1,7 +1,7 @@
 """The status of `up`, as text."""
 
+from stampede.functions.status import View
 from stampede_local.dashboard import line
-from stampede_local.status import View
 
 
 def test_the_status_names_objects_in_quarantine() -> None:

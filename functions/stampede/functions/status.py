@@ -2,7 +2,8 @@
 
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPException
 from typing import NamedTuple
@@ -10,13 +11,12 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.events import ALERT_FUNCTIONS
+from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.open import open_objects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
-from stampede_local.supervisor import State
-from stampede_local.system import System
 
 Numbers = dict[str, list[tuple[Mapping[str, str], float]]]
 
@@ -35,18 +35,33 @@ class Flow(NamedTuple):
 class View(NamedTuple):
     """The status at one moment."""
 
-    states: dict[str, State]
+    states: Mapping[str, str]
     flows: list[Flow]
     runs: dict[str, int]
     quarantined: list[str]
 
 
 class Status:
-    """Reads the status of a system; rates are those since the previous reading."""
+    """Reads the status of a system; rates are those since the previous reading.
 
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._objects = open_objects(system.settings)
+    Parameters
+    ----------
+    settings
+        How to reach the store.
+    urls
+        URL of each process by name.
+    states
+        Returns the state of each process by name, "running" or what else it is.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        urls: Mapping[str, str],
+        states: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._urls, self._states = urls, states
+        self._objects = open_objects(settings)
         self._letters = DeadLetterOffsets(self._objects)
         self._tables = {name: Table(self._objects, spec) for name, spec in TABLES.items()}
         self._before: dict[str, tuple[float, float]] = {}
@@ -76,7 +91,7 @@ class Status:
             )
         runs = {name: len(table.runs()) for name, table in self._tables.items()}
         quarantined = [key for table in self._tables.values() for key in table.quarantined()]
-        return View(self._system.supervisor.states(), flows, runs, quarantined)
+        return View(self._states(), flows, runs, quarantined)
 
     def _rate(self, function: str) -> float:
         """Alerts stored per second since the last call."""
@@ -89,13 +104,31 @@ class Status:
     def _numbers(self, name: str) -> Numbers:
         """A process's metrics; empty if it does not answer."""
         numbers: Numbers = {}
-        if name not in self._system.urls:
+        if name not in self._urls:
             return numbers
         with (
             suppress(OSError, HTTPException, ValueError),
-            urllib.request.urlopen(f"{self._system.urls[name]}/metrics", timeout=2) as response,
+            urllib.request.urlopen(f"{self._urls[name]}/metrics", timeout=2) as response,
         ):
             for family in text_string_to_metric_families(response.read().decode()):
                 for sample in family.samples:
                     numbers.setdefault(sample.name, []).append((sample.labels, sample.value))
         return numbers
+
+
+def states_of(urls: Mapping[str, str]) -> dict[str, str]:
+    """The state of each process: "running", or "not ready" if its readiness probe fails."""
+    with ThreadPoolExecutor(max(1, len(urls))) as pool:
+        ready = pool.map(_is_ready, urls.values())
+        return {
+            name: "running" if answer else "not ready"
+            for name, answer in zip(urls, ready, strict=True)
+        }
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health/readiness", timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, HTTPException):
+        return False

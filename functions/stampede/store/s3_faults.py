@@ -1,0 +1,55 @@
+"""What an S3 endpoint's refusal means, or its silence, and what to do about it."""
+
+import re
+
+from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from stampede.errors import StoreDown, StoreRefused
+
+_KEYS = (
+    "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY (of a second site, "
+    "STAMPEDE_REPLICA_ACCESS_KEY and STAMPEDE_REPLICA_SECRET_KEY)"
+)
+# Codes of https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html that no other attempt
+# can change.
+ADVICE = {
+    "AccessDenied": f"the keys may not do this: {_KEYS}",
+    "InvalidAccessKeyId": f"it does not know the access key: {_KEYS}",
+    "SignatureDoesNotMatch": f"the secret key is wrong: {_KEYS}",
+    "NoSuchBucket": "it has no such bucket: correct the URL of the store, or make the bucket with "
+    "`stampede setup`",
+    "AuthorizationHeaderMalformed": "set STAMPEDE_REGION to the region of the store",
+    "RequestTimeTooSkewed": "its clock and the one of this machine differ: set the wrong one",
+}
+_POOL = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+
+
+def refusal(endpoint: str, code: str, key: str) -> StoreDown:
+    """The error for an answer of the endpoint with an error code."""
+    answer = f"{endpoint} answered {code} at {key}"
+    if advice := ADVICE.get(code):
+        return StoreRefused(f"{answer}; {advice}")
+    return StoreDown(answer)
+
+
+def failure(endpoint: str, key: str, error: Exception) -> StoreDown:
+    """The error for a request without a proper answer."""
+    return StoreDown(f"{endpoint} failed at {key}: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Why a request failed, without the names of the HTTP library's classes."""
+    while isinstance(error, MaxRetryError) and error.reason is not None:
+        error = error.reason
+    if isinstance(error, NewConnectionError):
+        return f"cannot connect ({_cause(error)}); is it running, and is the address right?"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return f"{_cause(error)}; set STAMPEDE_CA_FILE to the authority of its certificate"
+    return _POOL.sub("", str(error))
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__
+    text = str(cause) if cause else str(error).rpartition(": ")[2]
+    return _NUMBER.sub("", text)

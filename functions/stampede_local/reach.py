@@ -1,0 +1,54 @@
+"""Checks of a store and a Kafka that a user names, before anything is started."""
+
+import uuid
+from collections.abc import Collection
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from stampede.errors import SetupError
+from stampede.events.kafka_errors import reason
+from stampede.progress import Progress
+from stampede.settings import Settings
+from stampede.store.objects import Objects
+
+ANSWER_SECONDS = 10.0
+
+
+def require_kafka(settings: Settings, topics: Collection[str], progress: Progress) -> None:
+    """Check that the Kafka of the settings answers, and report the topics that it lacks.
+
+    Raises `SetupError` if it does not answer.
+    """
+    errors: list[KafkaError] = []
+    options = {
+        "bootstrap.servers": settings.kafka,
+        "group.id": settings.group,
+        **settings.kafka_options,
+        "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
+        "error_cb": errors.append,
+    }
+    where = f"Kafka at {settings.kafka}"
+    try:
+        client = Consumer(options)
+    except (KafkaException, ValueError) as error:
+        why = reason(error) if isinstance(error, KafkaException) else str(error)
+        raise SetupError(f"{where}: wrong options: {why}") from None
+    try:
+        known = client.list_topics(timeout=ANSWER_SECONDS).topics
+    except KafkaException as error:
+        client.poll(0)  # calls `error_cb`, which knows more than that time ran out
+        why = reason(errors[0] if errors else error)
+        raise SetupError(f"{where}: {why}") from None
+    finally:
+        client.close()
+    for topic in topics:
+        if topic not in known:
+            progress(f"{where} has no topic {topic}, or does not show it: waiting for it")
+
+
+def require_writable(objects: Objects) -> None:
+    """Write an object, read it and delete it. Raises `StoreDown` if the store does not allow it."""
+    key = f"check-{uuid.uuid4().hex}"
+    objects.put(key, b"stampede")
+    objects.get(key)
+    objects.delete(key)
