@@ -5,6 +5,7 @@ __all__ = [
     "fits_tail",
     "hdu",
     "npy",
+    "orientation",
     "png",
     "stretch",
     "thumbnail",

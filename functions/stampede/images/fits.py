@@ -60,15 +60,22 @@ def gzip_file(data: bytes) -> bytes:
     return data if is_gzip(data) else igzip.compress(data, 1, mtime=0)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
 def image(data: Bytes, limit: int = MAX_BYTES) -> np.ndarray:
-    """Pixels of the first image of a FITS file, gzipped or not, of at most `limit` bytes.
+    """Pixels of the first image of a FITS file, as `first_image` returns them."""
+    return first_image(data, limit)[0]
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
+def first_image(data: Bytes, limit: int = MAX_BYTES) -> tuple[np.ndarray, Hdu]:
+    """The first image of a FITS file, gzipped or not, of at most `limit` bytes.
 
     Returns
     -------
     numpy.ndarray
-        float32 (float64 for 32- and 64-bit types), shape (rows, columns), row 0 at the bottom as
-        in FITS; pixels without a value are NaN.
+        Its pixels: float32 (float64 for 32- and 64-bit types), shape (rows, columns), row 0 at the
+        bottom as in FITS; pixels without a value are NaN.
+    Hdu
+        Its header.
 
     Raises
     ------
@@ -90,7 +97,7 @@ def image(data: Bytes, limit: int = MAX_BYTES) -> np.ndarray:
         pixels = pixels * scale + zero
     if none.any():
         pixels[none] = np.nan
-    return pixels
+    return pixels, hdu
 
 
 def trim(data: bytes) -> bytes:

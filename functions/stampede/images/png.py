@@ -1,4 +1,4 @@
-"""Grey PNGs of images, in the survey's orientation, row 0 at the bottom."""
+"""Grey PNGs of images, as they lie in their file with row 0 at the bottom, or turned."""
 
 import struct
 import zlib
@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 from isal import isal_zlib
 
+from stampede.images.orientation import NO_TURN, Turn, turned
 from stampede.images.stretch import Stretch, stretch
 
 BLANK = 64
@@ -18,6 +19,7 @@ def png(
     low: float | None = None,
     high: float | None = None,
     size: int | None = None,
+    turn: Turn = NO_TURN,
 ) -> bytes:
     """A grey 8-bit PNG of an image.
 
@@ -29,9 +31,11 @@ def png(
         As in `stampede.images.stretch.stretch`.
     size
         Pixels along the longer side. Scaling is by nearest neighbour, so each pixel of the
-        detector stays one flat square. None keeps the image's size.
+        detector stays one flat square. None keeps the image's size, but see `turned`.
+    turn
+        From the survey's orientation to that of the PNG.
     """
-    picture = greys(image, kind, low, high)
+    picture = turned(greys(image, kind, low, high), turn, size, BLANK)
     return encode(scaled(picture, size) if size else picture)
 
 

@@ -1,10 +1,11 @@
 """Thumbnails: the cutouts of an alert side by side in one small picture.
 
-Science, template and difference are squares of 63 pixels. That is ZTF's own size, so its pixels
-are shown unchanged. Images of other sizes (Rubin's have 30 to 102 pixels) are scaled: larger ones
-by averaging pixels, smaller ones by repeating them. Each image has its own asinh stretch, since
-the images of a survey differ in zero point: see `stampede.images.stretch`. A cutout that the
-survey did not send is an empty frame; a damaged one is a crossed frame.
+Science, template and difference are squares of 63 pixels, with north up: see
+`stampede.images.orientation`. That is ZTF's own size, so its pixels are shown unchanged. Images of
+other sizes (Rubin's have 30 to 102 pixels) are scaled: larger ones by averaging pixels, smaller
+ones by repeating them. Each image has its own asinh stretch, since the images of a survey differ in
+zero point: see `stampede.images.stretch`. A cutout that the survey did not send is an empty frame;
+a damaged one is a crossed frame.
 
 Only 32 of 256 greys are used. The eye sees no difference, since the noise of the sky spans several
 of the 32, and a thumbnail of a real ZTF alert takes 5.0 KB instead of 9.0.
@@ -21,6 +22,14 @@ import pyarrow as pa
 from stampede.alerts.columns import KINDS, THUMBNAIL
 from stampede.alerts.container import Bytes
 from stampede.images import fits
+from stampede.images.orientation import (
+    NO_TURN,
+    Turn,
+    quarter_turned,
+    sky_axes,
+    turn_of,
+    turned_in_square,
+)
 from stampede.images.png import BLANK, encode, frame, scaled
 from stampede.images.stretch import Stretch, curve, limits
 
@@ -62,8 +71,8 @@ def thumbnails(cutouts: pa.Table) -> Thumbnails:
     for row, (alert_id, survey, kind) in enumerate(zip(*keys, strict=True)):
         alerts.setdefault((alert_id, survey), {})[kind] = row
     pngs, panels = [], Counter[str]()
-    for rows in alerts.values():
-        drawn = _of_rows(cutouts, [rows.get(kind) for kind in KINDS])
+    for (_, survey), rows in alerts.items():
+        drawn = _of_rows(cutouts, [rows.get(kind) for kind in KINDS], survey)
         pngs.append(drawn.png)
         panels.update(drawn.panels)
     first = pa.array([next(iter(rows.values())) for rows in alerts.values()], pa.int64())
@@ -72,42 +81,45 @@ def thumbnails(cutouts: pa.Table) -> Thumbnails:
     return Thumbnails(whole.cast(THUMBNAIL), panels)
 
 
-def _of_rows(cutouts: pa.Table, rows: Sequence[int | None]) -> Thumbnail:
+def _of_rows(cutouts: pa.Table, rows: Sequence[int | None], survey: str) -> Thumbnail:
     """The thumbnail of the cutouts in these rows; None for a kind that the alert does not have."""
     files = [None if row is None else cutouts["fits"][row].as_buffer() for row in rows]
     heads = [None if file is None else memoryview(file).cast("B") for file in files]
-    drawn = thumbnail(heads)
+    drawn = thumbnail(heads, survey)
     if drawn.panels["damaged"] and "tail" in cutouts.column_names:
         # The first image of a file is seldom in its tail, and joining costs a copy.
         tails = [None if row is None else cutouts["tail"][row].as_py() for row in rows]
         pairs = zip(heads, tails, strict=True)
         whole = [None if head is None else bytes(head) + (tail or b"") for head, tail in pairs]
-        drawn = thumbnail(whole)
+        drawn = thumbnail(whole, survey)
     return drawn
 
 
-def thumbnail(files: Sequence[Bytes | None]) -> Thumbnail:
+def thumbnail(files: Sequence[Bytes | None], survey: str | None = None) -> Thumbnail:
     """The thumbnail of an alert: a grey picture of `SHAPE`.
 
     Parameters
     ----------
     files
         Its FITS files, gzipped or not, in the order of `KINDS`; None for one not sent.
+    survey
+        Its name: says where north is if a file does not.
     """
     panels: Counter[str] = Counter()
     picture = np.zeros(SHAPE, np.uint8)
     for number, file in enumerate(files):
         left = number * (PANEL + GAP)
-        outcome, picture[:, left : left + PANEL] = _panel(file)
+        outcome, picture[:, left : left + PANEL] = _panel(file, survey)
         panels[outcome] += 1
     return Thumbnail(encode(picture), panels)
 
 
-def _panel(file: Bytes | None) -> tuple[str, np.ndarray]:
+def _panel(file: Bytes | None, survey: str | None) -> tuple[str, np.ndarray]:
     if file is None:
         return "absent", _ABSENT
     try:
-        image = _drawn(fits.image(file, MAX_BYTES))
+        pixels, hdu = fits.first_image(file, MAX_BYTES)
+        image = _drawn(pixels, turn_of(sky_axes(hdu, survey)))
     except Exception:  # whatever is wrong with one image, the others of its pack are drawn
         return "damaged", _DAMAGED
     if image.shape == (PANEL, PANEL):
@@ -119,15 +131,24 @@ def _panel(file: Bytes | None) -> tuple[str, np.ndarray]:
     return "image", panel
 
 
-def _drawn(image: np.ndarray) -> np.ndarray:
+def _drawn(image: np.ndarray, turn: Turn = NO_TURN) -> np.ndarray:
     """The picture of an image, whose longer side is `PANEL` pixels, in `LEVELS` greys."""
     longer = max(image.shape)
     if longer > PANEL:
-        return _FEWER[scaled(_looked_up(image, _GREYS), PANEL, averaged=True)]
-    picture = _looked_up(image, _FEWER_GREYS)
+        picture = _FEWER[scaled(_looked_up(image, _GREYS), PANEL, averaged=True)]
+    else:
+        picture = _looked_up(image, _FEWER_GREYS)
+    if turn.degrees % 90:
+        return turned_in_square(picture, turn, PANEL, int(_FEWER[BLANK]))
+    return _repeated(quarter_turned(picture, turn)[0])
+
+
+def _repeated(picture: np.ndarray) -> np.ndarray:
+    """The picture with its pixels repeated, so that its longer side is `PANEL`."""
+    longer = max(picture.shape)
     if longer == PANEL:
         return picture
-    down, across = (_repeats(side, longer) for side in image.shape)
+    down, across = (_repeats(side, longer) for side in picture.shape)
     return picture.take(across, 1).take(down, 0)
 
 

@@ -106,7 +106,7 @@ def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "
 
 POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
-CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "survey")
+CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "orient", "survey")
 ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/", "pages", html.front_page),

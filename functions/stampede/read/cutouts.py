@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from stampede.images import fits
 from stampede.images.npy import npy
+from stampede.images.orientation import NO_TURN, Orientation, sky_axes, turn_of
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.read import parameters
@@ -76,7 +77,7 @@ def _representation(
     if view == View.PNG:
         tag = etag(*identity, *options.values())
         image = Representation(tag, "image/png", headers)
-        return image, lambda file: png(fits.image(file), **options)
+        return image, lambda file: _picture(file, location.survey, **options)
     if view == View.NPY:
         array = Representation(etag(*identity), "application/octet-stream", headers)
         return array, lambda file: npy(fits.image(file))
@@ -91,6 +92,13 @@ def _representation(
     return Representation(etag(*identity, coding, version), "application/fits", headers), encode
 
 
+def _picture(file: bytes, survey: str, orient: Orientation, **options: Any) -> bytes:
+    """The PNG of the first image of a file."""
+    image, hdu = fits.first_image(file)
+    north = orient == Orientation.NORTH
+    return png(image, turn=turn_of(sky_axes(hdu, survey)) if north else NO_TURN, **options)
+
+
 async def locations(request: Request) -> list[CutoutLocation]:
     """Where the cutouts of the requested alert are."""
     service = service_of(request)
@@ -102,7 +110,7 @@ async def locations(request: Request) -> list[CutoutLocation]:
 
 
 def _png_options(query: QueryParams) -> dict[str, Any]:
-    """The arguments of `stampede.images.png.png`."""
+    """The arguments of `_picture`."""
     low = parameters.number(query, "min", 0, 100)
     high = parameters.number(query, "max", 0, 100)
     if low is not None and high is not None and low >= high:
@@ -113,4 +121,5 @@ def _png_options(query: QueryParams) -> dict[str, Any]:
         "low": low,
         "high": high,
         "size": None if size is None else int(size),
+        "orient": parameters.choice(query, "orient", Orientation, Orientation.NORTH),
     }

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from stampede import __version__
 from stampede.alerts import surveys
 from stampede.alerts.columns import KINDS
+from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
 from stampede.read.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
@@ -42,6 +43,7 @@ def describe() -> dict[str, Any]:
         "views": [*map(str, View)],
         "hdus": [*map(str, Hdus)],
         "stretches": [*map(str, Stretch)],
+        "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
         "max_size": MAX_SIZE,
         "thumbnail_width": SHAPE[1],

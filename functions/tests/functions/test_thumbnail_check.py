@@ -14,6 +14,7 @@ from stampede.functions.reconcile import Reconciler
 from stampede.functions.scrub_rounds import scrub_sites
 from stampede.functions.thumbnail_check import STALE
 from stampede.functions.thumbnails import Thumbnails
+from stampede.images.orientation import NO_TURN
 from stampede.images.thumbnail import thumbnail
 from stampede.read.app import make_app
 from stampede.settings import Settings
@@ -81,7 +82,7 @@ def served(settings: Settings) -> dict[int, bytes]:
     raise AssertionError
 
 
-GOOD = {alert: thumbnail(files_of(alert)).png for alert in ALERTS}
+GOOD = {alert: thumbnail(files_of(alert), "ztf").png for alert in ALERTS}
 
 
 @pytest.mark.parametrize("salt", range(4))  # other names: the wrong pack sorts before or after
@@ -102,6 +103,19 @@ def test_a_wrong_thumbnail_is_drawn_again(settings: Settings, salt: int, right_t
     # Merging keeps it so, and so does the event that comes late.
     compact_tables(settings)
     Thumbnails(settings).make(pack.key)
+    assert served(settings) == GOOD
+
+
+def test_thumbnails_that_an_earlier_version_drew_are_turned_north_up(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = stored(open_objects(settings))
+    with monkeypatch.context() as earlier:
+        earlier.setattr("stampede.images.thumbnail.turn_of", lambda axes: NO_TURN)
+        Thumbnails(settings).make(pack.key)
+    as_sent = {alert: thumbnail(files_of(alert)).png for alert in ALERTS}
+    assert served(settings) == as_sent != GOOD
+    scrub_sites(settings)
     assert served(settings) == GOOD
 
 
@@ -134,7 +148,7 @@ def test_alerts_shown_from_another_pack_keep_their_thumbnails(settings: Settings
         drawing.make(key)
         drawing.make(key, again=True)
     shown = set(Table(objects, CUTOUTS).lookup([3])["pack"].to_pylist())
-    right = thumbnail(files_of(3, damaged=other.key in shown)).png
+    right = thumbnail(files_of(3, damaged=other.key in shown), "ztf").png
     assert served(settings)[3] == right
     for key in (*packs, *reversed(packs)):
         drawing.make(key, again=True)

@@ -65,7 +65,7 @@ def check(objects: Objects) -> None:
     table = Table(objects, THUMBNAILS)
     for place in table.lookup([1, 2, 3, 4]).to_pylist():
         png = objects.get(place["pack"], place["offset"], place["length"])
-        assert png == thumbnail(files_of(place["alert_id"])).png
+        assert png == thumbnail(files_of(place["alert_id"]), place["survey"]).png
         assert Image.open(io.BytesIO(png)).size == (193, 63)
         assert place["object_id"] == f"ZTF{place['alert_id']}"
     (run,) = table.runs()

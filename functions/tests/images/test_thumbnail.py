@@ -14,6 +14,7 @@ from PIL import Image
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
 from stampede.functions.decoding import make_batch_decoder
 from stampede.images import fits
+from stampede.images.hdu import Hdu
 from stampede.images.png import BLANK, frame, greys, scaled
 from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
@@ -110,7 +111,7 @@ def test_an_image_in_the_last_hdu_is_drawn_from_head_and_tail() -> None:
     assert len(packed["tail"][0].as_py()) > len(packed["fits"][0].as_py())
     drawn = thumbnails(packed)
     assert drawn.panels == {"image": 3}
-    assert drawn.rows["png"][0].as_py() == thumbnail([file] * 3).png
+    assert drawn.rows["png"][0].as_py() == thumbnail([file] * 3, "ztf").png
 
 
 def test_an_image_cut_off_by_the_edge_keeps_its_shape() -> None:
@@ -165,7 +166,7 @@ def test_a_row_for_every_alert() -> None:
     assert drawn.rows.schema.equals(THUMBNAIL)
     found = {(r["alert_id"], r["survey"]): r for r in drawn.rows.to_pylist()}
     assert set(found) == {(1, "ztf"), (2, "ztf"), (3, "ztf"), (1, "lsst"), (4, "ztf")}
-    assert found[2, "ztf"]["png"] == thumbnail([*files.values()]).png
+    assert found[2, "ztf"]["png"] == thumbnail([*files.values()], "ztf").png
     assert found[2, "ztf"]["object_id"] == "Z2"
     assert found[2, "ztf"]["mjd"] == 59002.0
     assert drawn.panels == {"image": 10, "absent": 4, "damaged": 1}
@@ -191,14 +192,14 @@ def test_real_alerts_take_little_room() -> None:
 def test_a_bad_image_blocks_none_of_its_neighbours(monkeypatch) -> None:
     """Whatever goes wrong with one image, the others are drawn."""
     good, bad = ztf(source()), fits_of(5, 5, -32).replace(b"BITPIX", b"GCOUNT")
-    real = fits.image
+    real = fits.first_image
 
-    def image(file: bytes, limit: int) -> np.ndarray:
+    def first_image(file: bytes, limit: int) -> tuple[np.ndarray, Hdu]:
         if file == b"odd":
             raise ZeroDivisionError
         return real(file, limit)
 
-    monkeypatch.setattr(fits, "image", image)
+    monkeypatch.setattr(fits, "first_image", first_image)
     rows = [row(n, kind, file) for n, file in enumerate((bad, b"odd", good)) for kind in KINDS]
     drawn = thumbnails(pa.Table.from_pylist(rows, CUTOUT))
     assert drawn.panels == {"image": 3, "damaged": 6}

@@ -8,6 +8,7 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
+from stampede.images.png import greys
 from tests.support.fits_files import lsst, source, ztf
 from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 
@@ -83,6 +84,15 @@ def test_a_png_has_the_requested_size(read):
     large = read(f"{SCIENCE}?format=png&size=126&stretch=log&min=1&max=99")
     assert Image.open(BytesIO(large.data)).size == (126, 126)
     assert large.headers["etag"] != got.headers["etag"]
+
+
+def test_a_png_has_north_up_unless_the_surveys_view_is_asked_for(read):
+    north, survey = (
+        np.asarray(Image.open(BytesIO(read(f"{SCIENCE}?format=png{orient}").data)))
+        for orient in ("", "&orient=survey")
+    )
+    np.testing.assert_array_equal(survey, greys(source(seed=0)))
+    np.testing.assert_array_equal(north, survey[::-1])  # of ZTF: see docs/adr/0032-north-up.md
 
 
 def test_an_alert_lists_its_cutouts(read):

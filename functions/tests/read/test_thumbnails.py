@@ -22,7 +22,7 @@ from tests.support.html_page import html
 from tests.support.read_service import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
 
 FILES = [ztf(source(seed=1)), None, lsst(source(30))]
-PNG = thumbnail(FILES).png
+PNG = thumbnail(FILES, "ztf").png
 COVERAGE = Coverage.of({("ztf", 0): [1]})
 DAYS = 30
 TONIGHT = float(int(now_mjd()))

@@ -17,6 +17,7 @@ REQUIRED_FIELDS = (("alertId",), ("measurement.mjdUtc",))
 CUTOUT_FIELDS = {"science": "imageNew", "template": "imageOld", "difference": "imageDiff"}
 HISTORY_FIELDS = ("earlier",)
 IMAGE_MAGIC = FITS_MAGIC
+SKY_AXES = None
 
 _ROW = {"id": "long", "mjdUtc": "double", "filter": "string", "uJy": "float", "uJyErr": "float"}
 

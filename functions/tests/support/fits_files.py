@@ -7,6 +7,8 @@ from io import BytesIO
 import numpy as np
 from astropy.io import fits
 
+from stampede.alerts.surveys.survey import SkyAxes
+
 
 def source(size: int = 63, peak: float = 500.0, seed: int = 1) -> np.ndarray:
     """A Gaussian source on noise of sigma 10, off centre so that a test sees a flip."""
@@ -41,6 +43,18 @@ def lsst(pixels: np.ndarray) -> bytes:
         fits.ImageHDU(np.abs(pixels), name="UNCERT"),
         fits.ImageHDU(np.ones((5, 5), np.float32), name="PSFIMAGE"),
     )
+
+
+def with_sky_axes(file: bytes, axes: SkyAxes) -> bytes:
+    """The file with the cards of a matrix PC, in the room that its first header has left."""
+    names = ("PC1_1", "PC1_2", "PC2_1", "PC2_2")
+    cards = "".join(
+        f"{name:8}= {value:>20.12E}".ljust(80) for name, value in zip(names, axes, strict=True)
+    )
+    end = file.index(b"END".ljust(80))
+    header = (file[:end].decode() + cards + "END".ljust(80)).ljust(2880)
+    assert len(header) == 2880
+    return header.encode() + file[2880:]
 
 
 def fits_of(rows: int, columns: int, bitpix: int) -> bytes:

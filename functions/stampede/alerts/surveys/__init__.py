@@ -35,6 +35,11 @@ def surveys() -> list[Survey]:
     return [_load(module) for module in MODULES.values()]
 
 
+def named(name: str) -> Survey:
+    """The survey of that name. Raises `KeyError` if there is none."""
+    return _load(MODULES[name])
+
+
 @cache
 def _load(module: str) -> Survey:
     return cast(Survey, import_module(module))

@@ -16,7 +16,7 @@ from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION, FLAGS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
-from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
 from stampede.timescale import MJD_TAI_OF_1970
 
 NAME: str = "lsst"
@@ -39,6 +39,7 @@ HISTORY_FIELDS: Sequence[str] = (
 # The first card of a FITS file (FITS standard 4.0, 4.4.1.1), all 30 bytes of it: the search for
 # images takes longer steps the longer this is (docs/adr/0011-one-file-to-decode.md).
 IMAGE_MAGIC: bytes = b"SIMPLE  = %20s" % b"T"
+SKY_AXES: SkyAxes | None = None  # each header has its own
 HEAD = (
     *("diaSourceId", "diaObjectId", "ssObjectId", "midpointMjdTai", "midPointTai"),
     *("band", "filterName", "ra", "dec", "decl", "timeProcessedMjdTai", "time_processed"),

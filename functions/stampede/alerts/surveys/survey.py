@@ -7,13 +7,26 @@ The two framings are standards that any survey may use, so they are not part of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # the read service imports this module for the surveys' names alone
     import pyarrow as pa
 
 FITS_MAGIC = b"SIMPLE  ="
 FITS_BLOCK = 2880
+
+
+class SkyAxes(NamedTuple):
+    """How an image lies on the sky: degrees to the east and to the north, per pixel along x and y.
+
+    This is FITS's matrix PC, times CDELT, of a tangential projection. The pixel with the lowest x
+    and y is the first of the file.
+    """
+
+    x_east: float
+    y_east: float
+    x_north: float
+    y_north: float
 
 
 class NotFits(Exception):
@@ -43,6 +56,8 @@ class Survey(Protocol):
         Top-level fields that hold earlier points of the light curve.
     IMAGE_MAGIC
         The first bytes of every image in a record, as the survey sends it.
+    SKY_AXES
+        How its cutouts lie on the sky if their headers do not say it; None if that is not known.
     """
 
     NAME: str
@@ -51,6 +66,7 @@ class Survey(Protocol):
     CUTOUT_FIELDS: Mapping[str, str]
     HISTORY_FIELDS: Sequence[str]
     IMAGE_MAGIC: bytes
+    SKY_AXES: SkyAxes | None
 
     def built_in_schemas(self) -> Mapping[int, dict]:
         """Avro schemas by Confluent id, oldest first. All others come from the registry."""

@@ -19,7 +19,7 @@ from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin import check_file as check_raw_file
-from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
 from stampede.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
@@ -39,6 +39,8 @@ CUTOUT_FIELDS: Mapping[str, str] = {
 }
 HISTORY_FIELDS: Sequence[str] = ("prv_candidates", "fp_hists")
 IMAGE_MAGIC: bytes = b"\x1f\x8b\x08"  # gzip's magic number and method (RFC 1952, 2.3.1)
+# Stamps have no coordinates. x grows to the west and y to the south: see docs/adr/0032-north-up.md.
+SKY_AXES: SkyAxes | None = SkyAxes(-1.012 / 3600, 0.0, 0.0, -1.012 / 3600)
 HEAD = ("candid", "jd", "fid", "ra", "dec", "programid")
 # Days by which an alert's own measurement counts as later than its copies in later histories.
 OWN_LATER = 1 / 86400
