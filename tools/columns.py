@@ -10,6 +10,7 @@ TABLES = (
     ("A cutout", columns.PACKED_CUTOUT),
     ("A packet", columns.PACKET),
     ("A thumbnail", columns.THUMBNAIL),
+    ("A position", columns.POSITION),
 )
 
 

@@ -16,5 +16,6 @@ __all__ = [
     "groups",
     "image_tokens",
     "packets",
+    "positions",
     "schemas",
 ]

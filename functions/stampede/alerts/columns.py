@@ -10,7 +10,8 @@ An alert becomes rows of these schemas:
 * `DETECTION`, one row per point of a light curve: the alert's own measurement and each row
   of the history in the alert;
 * `PACKET`, one row per alert: the message itself, without its images;
-* `THUMBNAIL`, one row per alert: its cutouts side by side as one small picture.
+* `THUMBNAIL`, one row per alert: its cutouts side by side as one small picture;
+* `POSITION`, one row per object and cell of the sky in which any of its detections lies.
 
 Conventions: fluxes are AB flux densities in nanojansky, so that ``mag = 31.4 - 2.5 log10(flux)``
 (Oke & Gunn 1983; 0 mag = 3631 Jy); times are MJD in TAI; positions are ICRS degrees; ids are
@@ -317,3 +318,28 @@ PACKET_LOCATION = pa.schema(
 )
 PACKET_KEY = ("alert_id", "survey", "crc32")
 PACKET_PRECEDENCE = ("pack", "offset", "row")
+
+# Where objects are: the columns of the table `positions`, derived from `DETECTION`.
+POSITION = pa.schema(
+    [
+        _key(
+            "healpix",
+            pa.int64(),
+            "HEALPix cell of order 16 in the nested scheme (Gorski et al. 2005), 3.2 arcsec wide, "
+            "which holds the position",
+        ),
+        *_OBJECT,
+        _key("ra", pa.float64(), "ICRS right ascension of the latest detection in the cell", "deg"),
+        _key("dec", pa.float64(), "ICRS declination of the latest detection in the cell", "deg"),
+        _key(
+            "detections",
+            pa.int32(),
+            "how many detections in the cell the alerts of one batch had, history included: "
+            "those of the batch with the latest detection",
+        ),
+        _key("first_mjd", pa.float64(), "MJD TAI of the first of these detections", "d"),
+        _key("last_mjd", pa.float64(), "MJD TAI of the latest of these detections", "d"),
+    ]
+)
+POSITION_KEY = ("healpix", "survey", "object_id")
+POSITION_PRECEDENCE = ("last_mjd", "detections")

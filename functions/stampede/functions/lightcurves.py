@@ -2,19 +2,24 @@
 
 It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
 have no column in the table are stored beside it, under the survey's names, and so is the alert as
-it came, its packet: before the points, so that an offset which `detections` holds has its packet.
+it came, its packet, and where its object is: before the points, so that an offset which
+`detections` holds has its packet and its position.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
+import pyarrow as pa
+
+from stampede.alerts.positions import positions_of
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
 from stampede.functions.decoding import in_parts, make_batch_decoder
 from stampede.functions.packets import store_packets
 from stampede.settings import Settings
+from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.raw import write_raw
-from stampede.store.schema import DETECTIONS, PACKETS
+from stampede.store.schema import DETECTIONS, PACKETS, POSITIONS
 from stampede.store.store_clock import StoreClock
 from stampede.store.tables import Table
 
@@ -24,6 +29,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
     packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
+    positions = Table(objects, POSITIONS, threads=1)
     clock = StoreClock(objects)
     decoder = make_batch_decoder(settings, clock.now_mjd)
 
@@ -35,8 +41,11 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         files = [write_raw(alerts) for alerts in decoded.raw]
         stored = sum(len(data) for _, data, _ in files)
         watch.lap("raw")
+        coverage = batch.coverage(decoded.faults)
         with ThreadPoolExecutor(1, "raw") as thread:  # neither waits for the other, points for both
-            puts = [thread.submit(objects.put, *file) for file in files]
+            puts: list[Future] = [thread.submit(objects.put, *file) for file in files]
+            if decoded.rows.num_rows:
+                puts.append(thread.submit(_append_positions, positions, decoded.rows, coverage))
             try:
                 if packets:
                     stored += store_packets(packets, batch, decoded.groups)
@@ -47,8 +56,12 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
                 raise
         watch.lap("packets")
         if decoded.rows.num_rows:
-            table.append(decoded.rows, batch.coverage(decoded.faults))
+            table.append(decoded.rows, coverage)
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
     return in_parts(store_batch, settings)
+
+
+def _append_positions(table: Table, points: pa.Table, coverage: Coverage) -> None:
+    table.append(positions_of(points), coverage)

@@ -17,6 +17,7 @@ from stampede.errors import StampedeError
 from stampede.read import (
     alerts,
     bulk,
+    cone,
     cutouts,
     error_handlers,
     html,
@@ -107,6 +108,7 @@ def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "
 POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
 CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "orient", "survey")
+CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
 ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/", "pages", html.front_page),
@@ -124,6 +126,7 @@ ROUTES = [  # the first that matches; most requests are for cutouts
     ),
     _route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
     _route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
+    _route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
     _route("/v1/ledger", "ledger", ledger.get_ledger),
     _route("/openapi.json", "", openapi.get_openapi),
     Route("/metrics", metrics.endpoint),

@@ -84,7 +84,7 @@ async def _stream(
         held.enter_context(service.bulk_limit.slot(request.state.client))
         await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
         table.note_quarantine()  # the header is sent before any row is read
-        return _SlotResponse(
+        return SlotResponse(
             held.pop_all(),
             streams.stream(ids, read, service.run_bulk, writer),
             headers={"Cache-Control": "no-store"},
@@ -92,7 +92,7 @@ async def _stream(
         )
 
 
-class _SlotResponse(StreamingResponse):
+class SlotResponse(StreamingResponse):
     """A stream that frees what it holds when it ends, also if it fails or the client leaves."""
 
     def __init__(self, held: ExitStack, *args: Any, **kwargs: Any) -> None:
@@ -100,6 +100,7 @@ class _SlotResponse(StreamingResponse):
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
         with self._held:
             await super().__call__(scope, receive, send)
 

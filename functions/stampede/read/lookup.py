@@ -29,7 +29,14 @@ from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.packs import night_of
 from stampede.store.retention import Retention
-from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAILS, TableSpec
+from stampede.store.schema import (
+    CUTOUTS,
+    DETECTIONS,
+    PACKETS,
+    POSITIONS,
+    THUMBNAILS,
+    TableSpec,
+)
 from stampede.store.tables import Table
 
 if TYPE_CHECKING:
@@ -54,24 +61,31 @@ class Lookup:
         self._retention = Retention.of(settings)
         self.packets = Packets(objects, self.images, self._retention)
         self._settings = settings
-        # Six tables share the cache: two in each of the two lookups, and those of thumbnails and
-        # of packets, which only small queries read. A tenth is for the tails of both lookups.
+        # Eight tables share the cache: three in each of the two lookups, and those of thumbnails
+        # and of packets, which only small queries read. The rest is for the tails of both lookups.
         age, stale = settings.refresh_seconds, settings.stale_seconds
 
         def table(spec: TableSpec, miss_age: float | None) -> RefreshingTable:
-            whole = Table(objects, spec, settings.cache_bytes * 3 // 20)
+            whole = Table(objects, spec, settings.cache_bytes * 9 // 80)
             return RefreshingTable(whole, age, miss_age if relist_on_miss else None, stale)
 
         self.cutouts = table(CUTOUTS, 0.0)
         self.detections = table(DETECTIONS, 0.0)
         # Do not relist on a miss: without the thumbnail function every request would list.
         self.thumbnails = table(THUMBNAILS, None)
+        self.positions = table(POSITIONS, None)
         stored = settings.packet_days != 0
         self.packet_locations = table(PACKETS, PACKET_MISS_AGE if stored else None)
 
     def close(self) -> None:
         """Stop the tables' threads."""
-        for each in (self.cutouts, self.detections, self.thumbnails, self.packet_locations):
+        for each in (
+            self.cutouts,
+            self.detections,
+            self.positions,
+            self.thumbnails,
+            self.packet_locations,
+        ):
             each.table.close()
 
     def locations(

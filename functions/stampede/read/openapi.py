@@ -17,9 +17,13 @@ from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
 from stampede.read.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
+from stampede.read.cone_search import FOUND
+from stampede.read.cone_writers import writers
 from stampede.read.cutouts import MAX_SIZE, Hdus, View
 from stampede.read.formats import COLUMNS, FORMATS
 from stampede.read.plot import Axis
+
+CONE_WRITERS = writers(FOUND, {})
 
 
 async def get_openapi(request: Request) -> Response:
@@ -54,6 +58,10 @@ def describe() -> dict[str, Any]:
         "many_cutouts_content": _written(CUTOUT_WRITERS),
         "many_light_curves_formats": [*LIGHT_CURVE_WRITERS],
         "many_light_curves_content": _written(LIGHT_CURVE_WRITERS),
+        "cone_formats": [*CONE_WRITERS],
+        "cone_content": _written(CONE_WRITERS)
+        | {"application/json": {"schema": {"$ref": "#/components/schemas/Cone"}}},
+        "cone_columns": {field.name: _column(field) for field in FOUND},
         "detection_columns": {field.name: _column(field) for field in COLUMNS},
     }
     return _filled(skeleton, values)

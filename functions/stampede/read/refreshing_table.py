@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from stampede.errors import StoreDown
 from stampede.read import notes
+from stampede.store.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables import Table
 
 
@@ -59,6 +60,20 @@ class RefreshingTable:
                 rows = self.table.lookup(values)
         self._note_gaps(values)
         return rows
+
+    def between(self, ranges: Ranges) -> Iterator[pa.Table]:
+        """See `range_lookup.rows_in`; notes what the rows may lack, at the end.
+
+        Also raises `StoreDown` if only too old a listing is known.
+        """
+        old = self.renew(time.monotonic() - self._max_age)
+        empty = True
+        for rows in rows_in(self.table, ranges):
+            empty = False
+            yield rows
+        if empty and old is not None:
+            raise old
+        self._note(lacking(self.table, ranges))
 
     def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
         """List the store as `list_since`, or keep the old listing and note its age.
@@ -130,9 +145,9 @@ class RefreshingTable:
     def _note_gaps(self, values: Sequence) -> None:
         self._note(self.table.lacking(values))
 
-    def _note(self, lacking: Mapping[str, str]) -> None:
-        if lacking:
-            notes.may_lack(f"{len(lacking)} damaged objects of the table {self.table.spec.name}")
+    def _note(self, missing: Mapping[str, str]) -> None:
+        if missing:
+            notes.may_lack(f"{len(missing)} damaged objects of the table {self.table.spec.name}")
 
     def _failed_since(self, moment: float) -> bool:
         """Whether the latest listing failed so recently that no other is tried yet."""

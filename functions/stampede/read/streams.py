@@ -59,9 +59,9 @@ async def stream(
     async for found, not_found in _read_ahead(started):
         missing[done : done + len(not_found)] = not_found
         done += len(not_found)
-        for piece in _pieces(await run(writer.add, found)):
+        for piece in pieces(await run(writer.add, found)):
             yield piece
-    for piece in _pieces(await run(writer.end, _chosen(ids, missing), notes.incomplete())):
+    for piece in pieces(await run(writer.end, _chosen(ids, missing), notes.incomplete())):
         yield piece
 
 
@@ -97,7 +97,8 @@ async def _read_ahead(started: Iterator[Awaitable[T]]) -> AsyncIterator[T]:
             future.cancel()
 
 
-def _pieces(data: bytes) -> Iterator[memoryview]:
+def pieces(data: bytes) -> Iterator[memoryview]:
+    """The bytes in pieces of at most `PIECE`."""
     view = memoryview(data)
     return (view[start : start + PIECE] for start in range(0, len(view), PIECE))
 

@@ -32,6 +32,7 @@ __all__ = [
     "pages",
     "parquet_writer",
     "range_file",
+    "range_lookup",
     "raw",
     "reader",
     "references",
@@ -50,5 +51,6 @@ __all__ = [
     "tables",
     "verification",
     "versions",
+    "xxhash64",
     "zstd",
 ]

@@ -60,11 +60,18 @@ PACKETS = TableSpec(
     columns.PACKET_PRECEDENCE,
     (("offset", "length"),),
 )
+POSITIONS = TableSpec(
+    "positions",
+    columns.POSITION,
+    columns.POSITION_KEY,
+    columns.POSITION_PRECEDENCE,
+)
 
 # The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
 TABLES = {spec.name: spec for spec in (CUTOUTS, DETECTIONS)}
-# `thumbnails` can be computed again; the coverage of `detections` implies that of `packets`.
-ALL_TABLES = TABLES | {spec.name: spec for spec in (THUMBNAILS, PACKETS)}
+# `thumbnails` and `positions` can be computed again; the coverage of `detections` implies that of
+# `packets`.
+ALL_TABLES = TABLES | {spec.name: spec for spec in (THUMBNAILS, PACKETS, POSITIONS)}
 
 
 @dataclass(frozen=True)

@@ -90,19 +90,19 @@ class Sections:
 
     def holding(self, wanted: Wanted) -> Iterator[tuple[int, Wanted]]:
         """Number of each section whose rows may have any of these keys, and which of the keys."""
-        firsts, lasts = self._ends
+        firsts, lasts = self.ends
         for number in overlapping(firsts, lasts, wanted.places).tolist():
             here = between(wanted.places, firsts[number], lasts[number])
             yield number, wanted.part(here)
 
     def span(self, number: int, ends: np.ndarray) -> bool:
         """Whether `holding` names a section for every key between `ends`, which are `sortable`."""
-        firsts, lasts = self._ends
+        firsts, lasts = self.ends
         return bool(firsts[number] <= ends[0] and ends[1] <= lasts[number])
 
     @cached_property
-    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of the keys of each section."""
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of the keys of each section: the least ones, the greatest ones."""
         keys = [section.key for section in self.listed]
         lasts = bounds([*keys[1:], self.last], self.spec, upper=True)
         return bounds(keys, self.spec), lasts

@@ -106,14 +106,14 @@ class TableView:
     def lacking(self, values: Sequence) -> Mapping[str, str]:
         """Objects that may hold rows of `values` (sorted) and are not read: key and reason."""
         found = {}
-        for key, reason, first, last in self._gaps:
+        for key, reason, first, last in self.gaps:
             start = 0 if first is None else bisect_left(values, first)
             if start < len(values) and (last is None or values[start] <= last):
                 found[key] = reason
         return found
 
     @cached_property
-    def _gaps(self) -> list[tuple[str, str, int | str | None, int | str | None]]:
+    def gaps(self) -> list[tuple[str, str, int | str | None, int | str | None]]:
         """Key, reason, and range of leading keys of all that is not read and not held elsewhere."""
         gaps = []
         for fault in self._faults:

@@ -66,7 +66,7 @@ class Table:
         self.reader = RunReader(objects, spec, cache_bytes)
         self._no_rows = spec.schema.empty_table().replace_schema_metadata()
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
-        self._listing = Listing(self.reader, self.map, believe)
+        self.listing = Listing(self.reader, self.map, believe)
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
         """Write `rows` as one run of level 0 and return its key. Durable when this returns.
@@ -87,54 +87,54 @@ class Table:
 
         What cannot be read or verified goes into quarantine. It is read again once it has changed.
         """
-        self._listing.refresh()
+        self.listing.refresh()
 
     def include(self, parts: Sequence[RunInfo]) -> None:
         """Read these parts too, as if listed: they were written or read back just now."""
-        self._listing.include(parts)
+        self.listing.include(parts)
 
     def runs(self) -> list[RunInfo]:
         """The parts of all live runs that can be read: input of no whole run."""
-        return self._listing.view().parts
+        return self.listing.view().parts
 
     def listed(self) -> list[RunInfo]:
         """All parts in the last listing that can be read, live or not."""
-        return self._listing.parts()
+        return self.listing.parts()
 
     def in_quarantine(self, key: str) -> bool:
         """Whether a part is left out as a whole."""
-        return self._listing.quarantine.holds(key)
+        return self.listing.quarantine.holds(key)
 
     def remembered(self) -> list[RunInfo]:
         """What a checkpoint names: all parts whose footer is known, those that are left out too."""
-        return self._listing.remembered()
+        return self.listing.remembered()
 
     def keep_checkpoint(self, grace: timedelta) -> str | None:
         """Write a checkpoint if one is due, and delete those that are older than `grace`.
 
         Two are kept. Returns the key of what was written. Raises `StoreDown`.
         """
-        known = self._listing.checkpoint
+        known = self.listing.checkpoint
         return keep_checkpoint(self.objects, self.spec, self.remembered(), grace, known)
 
     def vanished(self) -> list[RunInfo]:
         """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""
-        return self._listing.vanished()
+        return self.listing.vanished()
 
     def coverage(self) -> Coverage:
         """The offsets that the live runs hold; those of a run that is damaged do not count."""
-        return self._listing.view().coverage
+        return self.listing.view().coverage
 
     def quarantined(self) -> Mapping[str, str]:
         """The objects that are left out or missing, as a whole or in part: key and reason."""
-        return self._listing.quarantined()
+        return self.listing.quarantined()
 
     def lacking(self, values: Sequence) -> Mapping[str, str]:
         """Objects that may hold rows whose leading key is in `values`, but cannot be read.
 
         Key and reason of each. A `lookup` of the same values just before may lack their rows.
         """
-        return self._listing.view().lacking(sorted(set(values)))
+        return self.listing.view().lacking(sorted(set(values)))
 
     def put_into_quarantine(
         self,
@@ -148,7 +148,7 @@ class Table:
         `index` says which keys the row group may have; without it, all those of the part.
         """
         ends = (part.first, part.last) if group is None or index is None else index.ends_of(group)
-        self._listing.add(Fault(part.object, reason, part, group, *ends))
+        self.listing.add(Fault(part.object, reason, part, group, *ends))
 
     def lookup(self, values: Sequence) -> pa.Table:
         """All rows whose leading key is in `values`: sorted by key, one version of each.
@@ -159,11 +159,11 @@ class Table:
         wanted = Wanted.of(values, self.spec)
         for _ in range(_TRIES):
             try:
-                view, faults = self._listing.view(), self._listing.faults_found
+                view, faults = self.listing.view(), self.listing.faults_found
                 rows = self._lookup(wanted, view.spans)
                 # Of a part found damaged on the way the inputs may be there still: read them.
-                found = self._listing.faults_found != faults
-                if not found or self._listing.view().parts == view.parts:
+                found = self.listing.faults_found != faults
+                if not found or self.listing.view().parts == view.parts:
                     return rows
             except (NotFound, ChangedObject):
                 self.refresh()
@@ -171,10 +171,10 @@ class Table:
 
     def cached(self, values: Sequence) -> pa.Table | None:
         """As `lookup`, from the cache alone; None if that needs a request to the store."""
-        if not self._listing.listed:
+        if not self.listing.listed:
             return None
         wanted = Wanted.of(values, self.spec)
-        pieces = list(self._pieces(wanted, self._listing.view().spans))
+        pieces = list(self._pieces(wanted, self.listing.view().spans))
         if not all(self.reader.has_index(piece.run, piece.section) for piece in pieces):
             return None
         fetches = list(self._fetches(pieces))
@@ -222,7 +222,7 @@ class Table:
         pieces = iter(pieces)
         while some := list(itertools.islice(pieces, _TOGETHER)):
             cold = not all(self.reader.has_index(piece.run, piece.section) for piece in some)
-            indexes = self.map(self._index, some) if cold else map(self._index, some)
+            indexes = self.map(self.index, some) if cold else map(self.index, some)
             for piece, index in zip(some, indexes, strict=True):
                 if index is not None:
                     yield from self._fetches_of(piece, index)
@@ -232,14 +232,14 @@ class Table:
         groups = [
             group
             for group in index.groups(wanted.places).tolist()
-            if not self._listing.quarantine.holds(run.key, group)
+            if not self.listing.quarantine.holds(run.key, group)
         ]
         # A filter takes up to 192 KB, which nobody needs while the row groups are read.
         held = replace(index, filter=None) if index.filter else index
         for adjacent in adjacent_groups(index, groups):
             yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
 
-    def _index(self, piece: "Piece") -> RunIndex | None:
+    def index(self, piece: "Piece") -> RunIndex | None:
         """The index of a piece; None if its part is damaged, which is put into quarantine."""
         run, section, _ = piece
         try:
@@ -250,7 +250,7 @@ class Table:
 
     def _matching(self, fetch: "Fetch") -> pa.Table:
         values = fetch.values
-        pieces = [block.between(values[0], values[-1]) for block in self._blocks(fetch)]
+        pieces = [block.between(values[0], values[-1]) for block in self.blocks(fetch)]
         # Joining even one table takes 0.1 ms: Arrow looks at every column.
         rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self._no_rows, *pieces])
         if len(values) == 1:
@@ -258,7 +258,7 @@ class Table:
         leading = rows[self.spec.leading]
         return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
 
-    def _blocks(self, fetch: "Fetch") -> list[Block]:
+    def blocks(self, fetch: "Fetch") -> list[Block]:
         """Row groups of a part; those that are damaged are put into quarantine."""
         try:
             return self.reader.read(fetch.run, fetch.groups, fetch.index)

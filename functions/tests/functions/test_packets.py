@@ -24,7 +24,7 @@ from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.references import check_packs
-from stampede.store.schema import DETECTIONS, PACKET_PACKS, PACKETS
+from stampede.store.schema import DETECTIONS, PACKET_PACKS, PACKETS, POSITIONS
 from stampede.store.tables import Table
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import serving
@@ -92,7 +92,7 @@ def test_each_night_has_its_pack(settings: Settings) -> None:
 
 
 def test_points_are_stored_only_after_their_packets(settings: Settings, monkeypatch) -> None:
-    """Whatever write fails, an offset that `detections` covers has its packet."""
+    """Whatever write fails, an offset that `detections` covers has its packet and its position."""
     objects = open_objects(settings)
     monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
     put, calls = objects.put, []
@@ -104,20 +104,21 @@ def test_points_are_stored_only_after_their_packets(settings: Settings, monkeypa
         put(key, *rest)
 
     monkeypatch.setattr(objects, "put", failing)
-    for failing_at in range(1, 9):
+    for failing_at in range(1, 10):
         calls.clear()
         try:
             store(settings, [alert(failing_at)], failing_at, functions=[lightcurves])
         except StoreDown:
-            assert failing_at <= 4
+            assert failing_at <= 5
         else:
-            assert failing_at > 4
-        points, packets = Table(objects, DETECTIONS), Table(objects, PACKETS)
-        assert not points.coverage() - packets.coverage()
+            assert failing_at > 5
+        points = Table(objects, DETECTIONS).coverage()
+        for before in (PACKETS, POSITIONS):
+            assert not points - Table(objects, before).coverage()
         assert not check_packs(objects, PACKET_PACKS).lost
 
 
-@pytest.mark.parametrize("prefix", ["alerts/", "packets/", "tables/packets/"])
+@pytest.mark.parametrize("prefix", ["alerts/", "packets/", "tables/packets/", "tables/positions/"])
 def test_points_wait_for_every_other_write(settings: Settings, monkeypatch, prefix: str) -> None:
     objects = open_objects(settings)
     monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
@@ -184,8 +185,13 @@ def test_raw_alerts_and_packets_are_stored_at_once(settings: Settings, monkeypat
     monkeypatch.setattr(objects, "put", waiting)
     store(settings, [alert(1)], functions=[lightcurves])
     night = str(TODAY - 2)
-    order = [["packets", night], ["tables", "packets"], ["alerts", "ztf"], ["tables", "detections"]]
-    assert ended == order
+    assert ended == [
+        ["packets", night],
+        ["tables", "packets"],
+        ["alerts", "ztf"],
+        ["tables", "positions"],
+        ["tables", "detections"],
+    ]
 
 
 def test_reconcile_indexes_a_pack_that_a_crash_left_alone(settings: Settings) -> None:

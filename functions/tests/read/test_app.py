@@ -114,6 +114,7 @@ def test_cached_answers_do_not_wait_for_threads():
 
 
 EXAMPLES = {
+    "/v1/cone": "/v1/cone?ra=10&dec=-5&radius=5",
     "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
     "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
     "/v1/alerts/{alert_id}/packet": f"/v1/alerts/{ZTF_ALERT}/packet",

@@ -1,0 +1,84 @@
+"""Where objects are: rows of the table `positions` out of points of light curves.
+
+The sky is divided by HEALPix (Gorski et al. 2005, ApJ 622, 759), in the nested scheme, by which
+cells that lie together have numbers that lie together.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts.columns import POSITION
+
+ORDER = 16
+"""Of the cells: 3.2 arcsec wide, so that the scatter of an object's detections stays in few."""
+CELLS = 12 << 2 * ORDER
+"""Number of cells of the whole sky."""
+
+
+def positions_of(detections: pa.Table) -> pa.Table:
+    """One row of `POSITION` per object and cell in which any of its detections lies.
+
+    Forced photometry, limits, withdrawn points and points without a position do not count. The
+    order of the rows of `detections`, and how often a point is there, does not matter.
+
+    Parameters
+    ----------
+    detections
+        Rows of `DETECTION`.
+    """
+    rows = detections.filter(_located(detections))
+    if not rows.num_rows:
+        return POSITION.empty_table()
+    ra, dec = rows["ra"].to_numpy() % 360.0, rows["dec"].to_numpy()
+    mjd, sources = rows["mjd"].to_numpy(), rows["source_id"].to_numpy()
+    cells, objects = cells_of(ra, dec), object_codes(rows)
+    order = np.lexsort((dec, ra, mjd, sources, objects, cells))
+    cells, objects, sources, mjd = cells[order], objects[order], sources[order], mjd[order]
+    new = np.append(True, (cells[1:] != cells[:-1]) | (objects[1:] != objects[:-1]))
+    starts = np.flatnonzero(new)
+    distinct = new | np.append(True, sources[1:] != sources[:-1])
+    latest = np.maximum.reduceat(mjd, starts)
+    # Of several detections at the latest time the last one in the order above.
+    group = np.cumsum(new) - 1
+    at_latest = np.flatnonzero(mjd == latest[group])
+    chosen = np.empty(len(starts), np.int64)
+    chosen[group[at_latest]] = order[at_latest]
+    taken = pa.array(chosen)
+    return pa.table(
+        {
+            "healpix": cells[starts],
+            "survey": rows["survey"].take(taken),
+            "object_id": rows["object_id"].take(taken),
+            "ra": ra[chosen],
+            "dec": dec[chosen],
+            "detections": np.add.reduceat(distinct, starts, dtype=np.int32),
+            "first_mjd": np.minimum.reduceat(mjd, starts),
+            "last_mjd": latest,
+        },
+        POSITION,
+    )
+
+
+def cells_of(ra: np.ndarray, dec: np.ndarray) -> np.ndarray:
+    """The cell of each position in degrees, int64."""
+    import hpgeom  # only what stores or finds positions needs it
+
+    cells: np.ndarray = hpgeom.angle_to_pixel(1 << ORDER, ra, dec)
+    return cells
+
+
+def object_codes(rows: pa.Table) -> np.ndarray:
+    """A number for each row, equal for rows of one object: of one survey and object id. int64."""
+    ids, surveys = (
+        rows[name].combine_chunks().dictionary_encode() for name in ("object_id", "survey")
+    )
+    codes: np.ndarray = ids.indices.to_numpy().astype(np.int64) * len(surveys.dictionary)
+    return codes + surveys.indices.to_numpy()
+
+
+def _located(detections: pa.Table) -> pa.ChunkedArray:
+    """Which points are detections with a position on the sphere."""
+    unwanted = pc.or_(pc.or_(detections["forced"], detections["limit"]), detections["withdrawn"])
+    placed = pc.and_(pc.is_finite(detections["ra"]), pc.less_equal(pc.abs(detections["dec"]), 90.0))
+    return pc.and_(pc.fill_null(placed, False), pc.invert(unwanted))

@@ -1,0 +1,141 @@
+"""Objects around a position, the nearest first, in bounded memory however many there are."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts.columns import POSITION
+from stampede.alerts.positions import object_codes
+from stampede.read.refreshing_table import RefreshingTable
+from stampede.read.sky import ARCSEC, Place, cells_around, separation
+from stampede.store.xxhash64 import hash_keys
+
+MOST_ROWS = 200_000
+"""Rows of the table that are sorted at once: 30 MB. A cone with more is cut into rings."""
+MARGIN = 7 / ARCSEC
+"""Degrees around a cone in which the cells of its objects are looked for: two cells."""
+_THINNEST = 10 / ARCSEC  # degrees: a ring that is not cut any more
+
+FOUND = pa.schema(
+    [
+        POSITION.field("object_id"),
+        POSITION.field("survey"),
+        *(POSITION.field(name) for name in ("ra", "dec")),
+        pa.field("distance", pa.float64(), False, {"unit": "arcsec", "doc": "from the centre"}),
+        *(POSITION.field(name) for name in ("detections", "first_mjd", "last_mjd")),
+    ]
+)
+"""The columns of an answer."""
+
+
+class Times(NamedTuple):
+    """Objects whose latest detection here is at `start` or later, before `end` (MJD)."""
+
+    start: float = -np.inf
+    end: float = np.inf
+
+
+class Cone(NamedTuple):
+    """All positions within `radius` degrees of `centre`."""
+
+    centre: Place
+    radius: float
+    times: Times = Times()
+
+
+def nearest_first(table: RefreshingTable, cone: Cone) -> Iterator[pa.Table]:
+    """The objects in a cone, rows of `FOUND`, each once, the nearest first.
+
+    Parameters
+    ----------
+    table
+        The table `positions`.
+
+    Raises `StoreDown`.
+    """
+    seen: list[np.ndarray] = []  # hashes of objects in earlier rings, each sorted
+    for rows, inner, outer in _rings(table, cone.centre, 0.0, cone.radius, last=True):
+        found = objects_in(rows, cone, inner, outer)
+        hashes = _hashes(found)
+        new = ~np.logical_or.reduce([np.zeros(len(hashes), bool), *_among(hashes, seen)])
+        seen.append(np.sort(hashes))
+        yield found if new.all() else found.filter(pa.array(new))
+
+
+def objects_in(
+    rows: pa.Table, cone: Cone, inner: float = 0.0, outer: float | None = None
+) -> pa.Table:
+    """Of rows of `positions` the objects of which any lies in a cone: rows of `FOUND`.
+
+    An object has the position and the distance of the nearest row, and the detections of all.
+
+    Parameters
+    ----------
+    inner, outer
+        Only objects whose distance is in ``[inner, outer)`` degrees; None is the whole cone.
+    """
+    if not rows.num_rows:
+        return FOUND.empty_table()
+    away = separation(cone.centre, rows["ra"].to_numpy(), rows["dec"].to_numpy())
+    codes = object_codes(rows)
+    order = np.lexsort((away, codes))
+    starts = np.flatnonzero(np.append(True, np.diff(codes[order]) != 0))
+    nearest, distance = order[starts], away[order[starts]]
+    last = np.maximum.reduceat(rows["last_mjd"].to_numpy()[order], starts)
+    inside = (distance >= inner) & (distance <= cone.radius)
+    if outer is not None:
+        inside &= distance < outer
+    inside &= (last >= cone.times.start) & (last < cone.times.end)
+    chosen = np.flatnonzero(inside)
+    chosen = chosen[np.argsort(distance[chosen], kind="stable")]
+    taken = rows.select(["object_id", "survey", "ra", "dec"]).take(pa.array(nearest[chosen]))
+    detections = np.add.reduceat(rows["detections"].to_numpy()[order], starts)
+    first = np.minimum.reduceat(rows["first_mjd"].to_numpy()[order], starts)
+    columns = distance * ARCSEC, detections.astype(np.int32), first, last
+    return pa.table([*taken.columns, *(column[chosen] for column in columns)], FOUND)
+
+
+def _rings(
+    table: RefreshingTable, centre: Place, inner: float, outer: float, last: bool
+) -> Iterator[tuple[pa.Table, float, float | None]]:
+    """Rows around each ring of a cone, from the centre on, and the ring's radii in degrees.
+
+    A ring with more than `MOST_ROWS` is cut into two of equal areas.
+    """
+    cells = cells_around(centre, max(0.0, inner - MARGIN), outer + MARGIN)
+    found, count = [POSITION.empty_table().replace_schema_metadata()], 0
+    for rows in table.between(cells):
+        away = separation(centre, rows["ra"].to_numpy(), rows["dec"].to_numpy())
+        near = (away >= inner - MARGIN) & (away <= outer + MARGIN)
+        found.append(rows.filter(pa.array(near)))
+        count += found[-1].num_rows
+        if count > MOST_ROWS and outer - inner > _THINNEST:
+            break
+    else:
+        yield pa.concat_tables(found), inner, None if last else outer
+        return
+    found.clear()
+    middle = _halfway(inner, outer)
+    yield from _rings(table, centre, inner, middle, last=False)
+    yield from _rings(table, centre, middle, outer, last)
+
+
+def _halfway(inner: float, outer: float) -> float:
+    """The radius that cuts a ring into two of equal areas: sin^2(r/2) is the area of a cap."""
+    caps = np.sin(np.radians([inner, outer]) / 2) ** 2
+    return float(np.degrees(2 * np.arcsin(np.sqrt(caps.mean()))))
+
+
+def _hashes(found: pa.Table) -> np.ndarray:
+    names = pc.binary_join_element_wise(found["survey"], found["object_id"], "/")
+    return hash_keys(names.combine_chunks()) if len(names) else np.empty(0, np.uint64)
+
+
+def _among(hashes: np.ndarray, seen: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Whether each of `hashes` is in each of the sorted arrays."""
+    for known in seen:
+        if len(known):
+            yield known[known.searchsorted(hashes).clip(max=len(known) - 1)] == hashes
