@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-up e2e-down simulate faults fuzz bench release format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ fuzz: $(VENV)-fuzz/ready ## fuzz what strangers can send; SECONDS=60 for each ta
 bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md
 	$(BIN)/stampede bench
 
+docs: $(VENV)/stampede $(VENV)-docs/ready ## the documentation as a site: build/site; a dead link fails
+	@rm -rf build/docs build/site
+	@$(BIN)/python -m tools.docs build/docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict --config-file build/docs/mkdocs.yml
+	@echo "open build/site/index.html"
+
 release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; the same commit, the same bytes
 	@$(BIN)/python tools/release
 
@@ -75,7 +81,7 @@ lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.tx
 	tools/lock $(BIN)
 
 clean: ## delete the environment, the demo's data and results
-	rm -rf $(VENV) $(VENV)-fuzz .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-docs .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@tools/need python3-venv
@@ -94,6 +100,13 @@ $(VENV)-fuzz/ready: requirements-fuzz.txt pyproject.toml
 	@$(PYTHON) -m venv $(VENV)-fuzz
 	@$(VENV)-fuzz/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet --require-hashes --requirement requirements-fuzz.txt
 	@$(VENV)-fuzz/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)-docs/ready: requirements-docs.txt
+	@tools/need python3-venv
+	@echo "making a Python environment for the site, pinned and hashed (about 20 s)"
+	@$(PYTHON) -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet --require-hashes --requirement requirements-docs.txt
 	@touch $@
 
 $(VENV)/dev: requirements-dev.txt pyproject.toml | $(BIN)/python

@@ -1,0 +1,107 @@
+"""The documentation as a site: what it consists of, and that `make docs` makes it."""
+
+import re
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tools.docs import commands, http, settings
+from tools.docs.markdown import rewritten
+from tools.docs.site import all_pages, files, navigation, place_of
+
+from stampede.cli.settings import variable_of
+from stampede.read.openapi import describe
+from stampede.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PLACES = {
+    "docs/store.md": "store.md",
+    "docs/how-to/close-read.md": "how-to/close-read.md",
+    "x/README.md": "ref/x.md",
+}
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return all_pages()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](../store.md#rows)", "[a](../store.md#rows)"),
+        ("[a](../../x)", "[a](../ref/x.md)"),
+        ("[a](../../x/README.md)", "[a](../ref/x.md)"),
+        ("[`code`](../../functions/stampede/app.py)", "`code`"),
+        ("[a](https://example.org/x.md)", "[a](https://example.org/x.md)"),
+        ("[a](#here)", "[a](#here)"),
+        ("Look:\n- a\n- b\n", "Look:\n\n- a\n- b\n"),
+        ("- a\n  and more\n- b\n", "- a\n  and more\n- b\n"),
+        ("- a\n- b\n", "- a\n- b\n"),
+        ("```\n[a](../../x)\n```", "```\n[a](../../x)\n```"),
+    ],
+)
+def test_a_page_is_rewritten_for_the_site(text: str, expected: str) -> None:
+    assert rewritten(text, "docs/how-to/close-read.md", "how-to/close-read.md", PLACES) == expected
+
+
+def test_every_command_setting_and_route_has_its_entry() -> None:
+    shown = commands.page()
+    assert all(f"\n## stampede {' '.join(words)}\n" in shown for words in commands.commands())
+    shown = settings.page()
+    assert all(f"| `{variable_of(name)}` |" in shown for name in Settings.model_fields)
+    assert str(ROOT) not in shown
+    routes = re.findall(r"^## ([A-Z]+) `(.+)`$", http.page(), re.MULTILINE)
+    assert {path for _, path in routes} == set(describe()["paths"])
+
+
+def test_every_page_is_in_the_navigation_once(pages: dict[str, str]) -> None:
+    def leaves(entries: list) -> list[str]:
+        found = []
+        for entry in entries:
+            (value,) = entry.values()
+            found += [value] if isinstance(value, str) else leaves(value)
+        return found
+
+    assert sorted(leaves(navigation(pages))) == sorted(pages)
+
+
+def test_every_page_of_docs_is_on_the_site(pages: dict[str, str]) -> None:
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert place_of(str(path.relative_to(ROOT))) in pages
+
+
+class Assets(HTMLParser):
+    """What a browser loads for a page by itself, as opposed to what a reader may click."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in ("script", "img", "iframe", "source", "video", "audio"):
+            self.urls += filter(None, (values.get("src"), values.get("srcset")))
+        if tag == "link" and values.get("rel") not in ("canonical", "prev", "next"):
+            self.urls += filter(None, (values.get("href"),))
+
+
+@pytest.mark.integration
+def test_make_docs_makes_a_site_that_loads_nothing_from_elsewhere(pages: dict[str, str]) -> None:
+    made = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert made.returncode == 0, made.stdout + made.stderr
+    site = ROOT / "build" / "site"
+    for place in pages:
+        page = (site / place).with_suffix(".html")
+        assets = Assets()
+        assets.feed(page.read_text())
+        assert assets.urls
+        for url in assets.urls:
+            assert not re.match(r"[a-z]*:?//", url), f"{page}: {url}"
+            assert (page.parent / url.partition("?")[0]).exists(), f"{page}: {url}"
+    for sheet in site.rglob("*.css"):
+        loaded = re.findall(r"url\([\"']?([^)\"']+)", sheet.read_text())
+        assert not [url for url in loaded if re.match(r"(https?:)?//", url)], sheet
+    for file in files():
+        assert (site / file.relative_to(ROOT / "docs")).exists()
