@@ -24,8 +24,8 @@ check: lint units ## quick checks: format, lint, types, unit tests, the chart
 test: units servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
 
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check functions e2e tools charts
-	$(BIN)/ruff check functions e2e tools charts
+	$(BIN)/ruff format --check functions e2e tools charts client
+	$(BIN)/ruff check functions e2e tools charts client
 	$(BIN)/mypy
 
 units: $(VENV)/dev
@@ -36,7 +36,7 @@ units: $(VENV)/dev
 servers: $(VENV)/dev
 	@tools/need chromium
 	@tools/need gcc
-	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests
+	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium
@@ -73,8 +73,8 @@ release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; t
 
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
 	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
-	$(BIN)/ruff format functions e2e tools charts
-	$(BIN)/ruff check --fix functions e2e tools charts
+	$(BIN)/ruff format functions e2e tools charts client
+	$(BIN)/ruff check --fix functions e2e tools charts client
 
 lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.txt
 	$(PIP) --quiet pip-tools

@@ -1,0 +1,38 @@
+"""Reads a Stampede server from Python: cutouts and light curves as astropy objects.
+
+``connect`` and ``connect_async`` give a client with the same methods. Every error is a
+`StampedeClientError` whose message says what to do.
+"""
+
+from stampede_client.async_client import AsyncClient, connect_async
+from stampede_client.client import Client, connect
+from stampede_client.cutouts import Cutouts
+from stampede_client.errors import (
+    AccessDenied,
+    BadInput,
+    Damaged,
+    Gone,
+    NotFound,
+    StampedeClientError,
+    Unavailable,
+    UnexpectedAnswer,
+)
+from stampede_client.light_curve import LightCurve
+
+__version__ = "0.1.0"
+__all__ = [
+    "AccessDenied",
+    "AsyncClient",
+    "BadInput",
+    "Client",
+    "Cutouts",
+    "Damaged",
+    "Gone",
+    "LightCurve",
+    "NotFound",
+    "StampedeClientError",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "connect",
+    "connect_async",
+]

@@ -1,0 +1,88 @@
+"""The client for asyncio: the methods of `Client`, to be awaited."""
+
+import asyncio
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from stampede_client import queries
+from stampede_client.connection import Attempts, answer_of, arguments, options
+from stampede_client.cutouts import Cutouts
+from stampede_client.exchange import Answer, Plan, Request
+from stampede_client.light_curve import LightCurve
+
+T = TypeVar("T")
+
+
+def connect_async(url: str, token: str | None = None, timeout: float = 60.0) -> "AsyncClient":
+    """As `stampede_client.connect`; use it as ``async with connect_async(url) as st:``."""
+    return AsyncClient(url, token, timeout)
+
+
+class AsyncClient:
+    """As `stampede_client.Client`; each method is to be awaited."""
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+        self._url = url
+        self._http = httpx.AsyncClient(**options(url, token, timeout))
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """See `Client.close`."""
+        await self._http.aclose()
+
+    async def alert(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
+        """See `Client.alert`."""
+        return await self._run(queries.alert(alert_id, survey))
+
+    async def cutouts(self, alert_id: int | str, survey: str | None = None) -> Cutouts:
+        """See `Client.cutouts`."""
+        return await self._run(queries.cutouts(alert_id, survey))
+
+    async def packet(self, alert_id: int | str, survey: str | None = None) -> bytes:
+        """See `Client.packet`."""
+        return await self._run(queries.packet(alert_id, survey))
+
+    async def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
+        """See `Client.thumbnail`."""
+        return await self._run(queries.thumbnail(alert_id, survey))
+
+    async def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
+        """See `Client.lightcurve`."""
+        return await self._run(queries.light_curve(object_id, magnitudes))
+
+    async def ledger(self) -> dict[str, Any]:
+        """See `Client.ledger`."""
+        return await self._run(queries.ledger())
+
+    async def _run(self, plan: Plan[T]) -> T:
+        try:
+            request = next(plan)
+            while True:
+                request = plan.send(await self._answer(request))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    async def _answer(self, request: Request) -> Answer:
+        attempts = Attempts(self._url)
+        while True:
+            try:
+                answer = answer_of(await self._http.request(**arguments(request)))
+                seconds = attempts.after_answer(answer)
+            except httpx.TransportError as error:
+                seconds = attempts.after_failure(error)
+            if seconds is None:
+                return answer
+            await asyncio.sleep(seconds)

@@ -1,0 +1,108 @@
+"""The client that waits for each answer."""
+
+import time
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from stampede_client import queries
+from stampede_client.connection import Attempts, answer_of, arguments, options
+from stampede_client.cutouts import Cutouts
+from stampede_client.exchange import Answer, Plan, Request
+from stampede_client.light_curve import LightCurve
+
+T = TypeVar("T")
+
+
+def connect(url: str, token: str | None = None, timeout: float = 60.0) -> "Client":
+    """A client of the server at `url`. No request is sent yet.
+
+    Parameters
+    ----------
+    url
+        Such as ``http://127.0.0.1:8080``.
+    token
+        Bearer token, if the server demands one.
+    timeout
+        Seconds without a byte after which an attempt has failed.
+
+    Raises
+    ------
+    BadInput
+        If `url` is none.
+    """
+    return Client(url, token, timeout)
+
+
+class Client:
+    """Sends queries to a server; may be used in a ``with`` block, which closes its connections.
+
+    All methods raise `StampedeClientError`. An alert id is a diaSourceId or candid, an object id a
+    diaObjectId, ssObjectId or ZTF's objectId; each may be int or str. `survey` (lsst or ztf) is
+    needed only for an alert id that more than one survey has.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+        self._url = url
+        self._http = httpx.Client(**options(url, token, timeout))
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def alert(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
+        """What is stored of an alert, and all its fields as the survey sent them."""
+        return self._run(queries.alert(alert_id, survey))
+
+    def cutouts(self, alert_id: int | str, survey: str | None = None) -> Cutouts:
+        """The images of an alert."""
+        return self._run(queries.cutouts(alert_id, survey))
+
+    def packet(self, alert_id: int | str, survey: str | None = None) -> bytes:
+        """The Avro message as the survey sent it, byte for byte."""
+        return self._run(queries.packet(alert_id, survey))
+
+    def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
+        """A PNG of the three cutouts side by side."""
+        return self._run(queries.thumbnail(alert_id, survey))
+
+    def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
+        """The light curve of an object, with columns ``mag`` and ``mag_err`` if asked for."""
+        return self._run(queries.light_curve(object_id, magnitudes))
+
+    def ledger(self) -> dict[str, Any]:
+        """The offsets that are stored, dead-lettered and missing, by table and partition."""
+        return self._run(queries.ledger())
+
+    def _run(self, plan: Plan[T]) -> T:
+        try:
+            request = next(plan)
+            while True:
+                request = plan.send(self._answer(request))
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _answer(self, request: Request) -> Answer:
+        attempts = Attempts(self._url)
+        while True:
+            try:
+                answer = answer_of(self._http.request(**arguments(request)))
+                seconds = attempts.after_answer(answer)
+            except httpx.TransportError as error:
+                seconds = attempts.after_failure(error)
+            if seconds is None:
+                return answer
+            time.sleep(seconds)

@@ -1,0 +1,86 @@
+"""What the two drivers share: headers, the URL of a request, and how a plan goes on."""
+
+import random
+import socket
+import ssl
+import time
+from typing import Any
+
+import httpx
+
+from stampede_client.errors import BadInput, Unavailable
+from stampede_client.exchange import Answer, Request, raise_for
+from stampede_client.retries import is_temporary, wait
+
+
+def options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
+    """The arguments of an httpx client. Raises `BadInput`."""
+    parsed = httpx.URL(url) if "://" in url else httpx.URL("")
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise BadInput(f"{url!r} is no URL of a server; give one like http://127.0.0.1:8080")
+    headers = {"User-Agent": "stampede-client"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return {"base_url": url, "headers": headers, "timeout": timeout}
+
+
+def arguments(request: Request) -> dict[str, Any]:
+    """The arguments of httpx's `request`."""
+    method = "GET" if request.json is None else "POST"
+    return {
+        "method": method,
+        "url": request.path,
+        "params": dict(request.query),
+        "json": request.json,
+    }
+
+
+def answer_of(response: httpx.Response) -> Answer:
+    """The answer in a response that has been read."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Answer(str(response.url), response.status_code, headers, response.content)
+
+
+class Attempts:
+    """The attempts of one request: says whether to wait and try again.
+
+    Both methods return the seconds to wait, and raise `Unavailable` to give up.
+    """
+
+    def __init__(self, base: str) -> None:
+        self._base, self._failed = base, 0
+
+    def after_answer(self, answer: Answer) -> float | None:
+        """After an answer; None if it is final."""
+        if not is_temporary(answer):
+            return None
+        seconds = self._wait(answer.headers.get("retry-after"))
+        if seconds is None:
+            raise_for(answer)
+        return seconds
+
+    def after_failure(self, error: httpx.TransportError) -> float:
+        """After a connection that failed or was cut."""
+        seconds = None if _is_permanent(error) else self._wait(None)
+        if seconds is None:
+            raise Unavailable(
+                f"no answer from {self._base}: {error or type(error).__name__};"
+                " check the URL and that the server runs"
+            ) from error
+        return seconds
+
+    def _wait(self, retry_after: str | None) -> float | None:
+        self._failed += 1
+        return wait(self._failed, retry_after, time.time(), random.random())
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Whether every attempt would fail: an unknown host, or a certificate that is not trusted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(cause, socket.gaierror):
+            return cause.errno == socket.EAI_NONAME
+        cause = cause.__cause__ or cause.__context__
+    return False

@@ -1,0 +1,95 @@
+"""One request and its answer, as data: nothing here uses the network.
+
+A *plan* is a generator that yields requests, is sent their answers, and returns the result. The
+drivers, `stampede_client.client` and `stampede_client.async_client`, run plans: so each
+query is written once.
+"""
+
+import json
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeAlias, TypeVar
+
+from stampede_client.errors import (
+    AccessDenied,
+    BadInput,
+    Damaged,
+    Gone,
+    NotFound,
+    StampedeClientError,
+    Unavailable,
+    UnexpectedAnswer,
+)
+
+T = TypeVar("T")
+_PREFIX = "urn:stampede:problem:"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request; `path` is relative to the URL of the server."""
+
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    json: Mapping[str, object] | None = None
+    """The body of a POST; None for a GET."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer; names of `headers` are in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Plan: TypeAlias = Generator[Request, Answer, T]
+
+
+def ask(request: Request) -> Plan[bytes]:
+    """The body of a successful answer. Raises `StampedeClientError`."""
+    answer = yield request
+    if answer.status == 200:
+        return answer.body
+    raise_for(answer)
+
+
+def problem_of(answer: Answer) -> dict[str, object]:
+    """The problem document of an answer (RFC 9457); empty if it has none."""
+    if not answer.headers.get("content-type", "").startswith("application/problem+json"):
+        return {}
+    try:
+        problem = json.loads(answer.body)
+    except ValueError:
+        return {}
+    return problem if isinstance(problem, dict) else {}
+
+
+def raise_for(answer: Answer) -> NoReturn:
+    """Raise the error that an unsuccessful answer stands for."""
+    problem = problem_of(answer)
+    name = str(problem.get("type", "")).removeprefix(_PREFIX)
+    if not problem:
+        text = f"{answer.url} answered {answer.status} without saying why"
+        if answer.status in _KINDS and answer.status not in (404, 502):
+            kind, advice = _KINDS[answer.status]
+            raise kind(f"{text}; {advice}")
+        raise UnexpectedAnswer(f"{text}; check that this is the URL of a Stampede server")
+    kind, advice = _KINDS.get(answer.status, (StampedeClientError, "see the server's log"))
+    raise kind(f"{problem.get('detail')} ({answer.url}); {advice}", name)
+
+
+_KINDS: dict[int, tuple[type[StampedeClientError], str]] = {
+    400: (BadInput, "correct the argument"),
+    401: (AccessDenied, 'give a token: connect(url, token="...")'),
+    403: (AccessDenied, "ask the operator for a token with this scope"),
+    404: (NotFound, "check the id; an alert of this minute may come later"),
+    410: (Gone, "the image cannot be had from this server any more"),
+    413: (BadInput, "ask for fewer ids at a time"),
+    429: (Unavailable, "try again later or ask the operator for a larger allowance"),
+    502: (Damaged, "report the id to the operator; other ids are not affected"),
+    503: (Unavailable, "try again later"),
+    504: (Unavailable, "try again later"),
+}

@@ -1,0 +1,104 @@
+"""The queries, as plans: which requests to send, and what their answers mean."""
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from stampede_client.cutouts import KINDS, Cutouts
+from stampede_client.errors import BadInput, NotFound, UnexpectedAnswer
+from stampede_client.exchange import Plan, Request, ask
+from stampede_client.light_curve import LightCurve
+
+PNG = {"format": "png", "size": "200"}
+"""A cutout in a notebook: its longer side has 200 pixels."""
+
+_ALERT = re.compile(r"[1-9][0-9]{0,18}")
+_OBJECT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+
+
+def alert(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any]]:
+    """What is stored of an alert."""
+    return _json((yield from ask(Request(_alert(alert_id), _of(survey)))))
+
+
+def cutouts(alert_id: int | str, survey: str | None = None) -> Plan[Cutouts]:
+    """All cutouts of an alert. Raises `NotFound` if there is no such alert."""
+    files, pictures = {}, {}
+    for kind in KINDS:
+        path = f"{_alert(alert_id)}/cutouts/{kind}"
+        try:
+            files[kind] = yield from ask(Request(path, _of(survey)))
+        except NotFound as error:
+            if error.problem != "no-such-cutout":
+                raise
+            continue
+        pictures[kind] = yield from ask(Request(path, {**_of(survey), **PNG}))
+    return Cutouts(str(alert_id), files, pictures)
+
+
+def packet(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
+    """The message as the survey sent it."""
+    return (yield from ask(Request(f"{_alert(alert_id)}/packet", _of(survey))))
+
+
+def thumbnail(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
+    """A PNG of the three cutouts side by side."""
+    return (yield from ask(Request(f"{_alert(alert_id)}/thumbnail", _of(survey))))
+
+
+def light_curve(object_id: int | str, magnitudes: bool = False) -> Plan[LightCurve]:
+    """The light curve of an object."""
+    query = {"format": "arrow", **({"magnitudes": "true"} if magnitudes else {})}
+    body = yield from ask(Request(f"/v1/objects/{checked_object(object_id)}/lightcurve", query))
+    return LightCurve.from_arrow(arrow_rows(body))
+
+
+def ledger() -> Plan[dict[str, Any]]:
+    """The completeness ledger."""
+    return _json((yield from ask(Request("/v1/ledger"))))
+
+
+def checked_alert(alert_id: int | str) -> str:
+    """The text of an alert id. Raises `BadInput`."""
+    if isinstance(alert_id, bool) or not _ALERT.fullmatch(text := str(alert_id)):
+        raise BadInput(
+            f"{alert_id!r:.60} is no alert id; give a diaSourceId or candid as int or str"
+        )
+    return text
+
+
+def checked_object(object_id: int | str) -> str:
+    """The text of an object id. Raises `BadInput`."""
+    if isinstance(object_id, bool) or not _OBJECT.fullmatch(text := str(object_id)):
+        raise BadInput(
+            f"{object_id!r:.60} is no object id; give a diaObjectId, ssObjectId or objectId"
+        )
+    return text
+
+
+def arrow_rows(body: bytes) -> pa.Table:
+    """The rows of an Arrow stream. Raises `UnexpectedAnswer`."""
+    try:
+        return pa.ipc.open_stream(body).read_all()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
+
+
+def _alert(alert_id: int | str) -> str:
+    return f"/v1/alerts/{checked_alert(alert_id)}"
+
+
+def _of(survey: str | None) -> dict[str, str]:
+    return {} if survey is None else {"survey": survey}
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UnexpectedAnswer("the answer is no JSON object; check the URL of the server")
+    return found

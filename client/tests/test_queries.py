@@ -1,0 +1,142 @@
+"""The client gives what the server stores, on a real server."""
+
+import inspect
+
+import numpy as np
+import pytest
+from astropy.units import Unit
+
+import stampede_client
+from stampede_client import AsyncClient, Client
+from tests.support.fits_files import source
+from tests.support.read_service import (
+    BOTH,
+    LSST_ALERT,
+    LSST_OBJECT,
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    sample_cutouts,
+    sample_points,
+)
+
+
+def test_a_light_curve_is_a_time_series_in_tai(st: Client) -> None:
+    curve = st.lightcurve(ZTF_OBJECT)
+    assert curve.time.scale == "tai"
+    assert list(curve.time.mjd) == [59398.0, 59399.0, 59400.0, 59401.0]
+    assert curve["flux"].unit == Unit("nJy")
+    assert curve["ra"].unit == Unit("deg")
+    assert np.array_equal(curve["flux"].value, [np.nan, -50.0, 1234.5, np.nan], equal_nan=True)
+    assert list(curve["limit"]) == [True, False, False, False]
+    assert list(curve["source_id"]) == [2, 3, ZTF_ALERT, 4]
+    assert curve["visit"][0] is np.ma.masked
+    assert list(curve["band"]) == ["g", "g", "r", "r"]
+
+
+def test_its_columns_are_those_of_the_server(st: Client) -> None:
+    names = {"time" if name == "mjd" else name for name in sample_points()[0]}
+    assert names <= set(st.lightcurve(ZTF_OBJECT).colnames)
+
+
+def test_magnitudes_on_request(st: Client) -> None:
+    curve = st.lightcurve(LSST_OBJECT, magnitudes=True)
+    expected = 31.4 - 2.5 * np.log10(curve["flux"].value)
+    assert np.allclose(curve["mag"].value, expected, atol=1e-4)
+
+
+def test_object_ids_may_be_numbers(st: Client) -> None:
+    assert len(st.lightcurve(int(LSST_OBJECT))) == 2
+
+
+def test_cutouts_are_the_files_as_the_survey_made_them(st: Client) -> None:
+    sent = {
+        row["kind"]: row["fits"]
+        for row in sample_cutouts()
+        if row["alert_id"] == LSST_ALERT and row["fits"]
+    }
+    got = st.cutouts(LSST_ALERT)
+    assert set(got.kinds) == {"science", "difference"}
+    assert {kind: got.bytes(kind) for kind in got.kinds} == sent
+
+
+def test_a_cutout_is_a_ccd(st: Client) -> None:
+    ccd = st.cutouts(str(ZTF_ALERT)).ccd("science")
+    assert np.array_equal(ccd.data, source(seed=0))
+    assert ccd.unit == Unit("adu")
+    with st.cutouts(LSST_ALERT).hdus("science") as hdus:
+        assert len(hdus) == 3
+
+
+def test_cutouts_show_themselves_in_a_notebook(st: Client) -> None:
+    cutouts = st.cutouts(LSST_ALERT)
+    page = cutouts._repr_html_()
+    assert page.count("data:image/png;base64,") == 2
+    assert "not sent" in page
+    assert cutouts._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_cutout_that_was_not_sent_names_the_others(st: Client) -> None:
+    with pytest.raises(stampede_client.NotFound, match="use science, difference"):
+        st.cutouts(LSST_ALERT).bytes("template")
+    with pytest.raises(stampede_client.BadInput, match="'psf' is no kind"):
+        st.cutouts(LSST_ALERT).bytes("psf")
+
+
+def test_alert_packet_ledger(st: Client) -> None:
+    assert st.alert(ZTF_ALERT)["object_id"] == ZTF_OBJECT
+    assert st.packet(ZTF_ALERT).startswith(b"Obj\x01")
+    assert {entry["table"] for entry in st.ledger()["ledger"]} == {"cutouts", "detections"}
+
+
+def test_an_alert_of_two_surveys_needs_the_survey(st: Client) -> None:
+    with pytest.raises(stampede_client.BadInput, match="in more than one survey") as caught:
+        st.alert(BOTH)
+    assert caught.value.problem == "ambiguous-alert"
+    assert st.alert(BOTH, survey="ztf")["object_id"] == "ZTF00both"
+    assert st.thumbnail(BOTH, survey="ztf").startswith(b"\x89PNG")
+    assert st.cutouts(BOTH, survey="lsst").kinds == ("science", "template", "difference")
+
+
+def test_an_id_that_is_not_stored_is_named(st: Client) -> None:
+    with pytest.raises(stampede_client.NotFound, match=r"no alert 12345 .*check the id") as caught:
+        st.cutouts(12345)
+    assert caught.value.problem == "unknown-alert"
+    with pytest.raises(stampede_client.NotFound, match="ZTF18nothere"):
+        st.lightcurve("ZTF18nothere")
+
+
+@pytest.mark.parametrize("bad", [0, -5, "007", "abc", "1/../2", True, 1.5, None, "1" * 20])
+def test_what_is_no_alert_id_is_never_sent(bad: object) -> None:
+    nowhere = stampede_client.connect("http://127.0.0.1:9")
+    with pytest.raises(stampede_client.BadInput, match="is no alert id"):
+        nowhere.alert(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["", "a/b", "../x", True, "x" * 65, "é"])
+def test_what_is_no_object_id_is_never_sent(bad: object) -> None:
+    nowhere = stampede_client.connect("http://127.0.0.1:9")
+    with pytest.raises(stampede_client.BadInput, match="is no object id"):
+        nowhere.lightcurve(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["", "127.0.0.1:8080", "ftp://host", "http://"])
+def test_what_is_no_url_is_refused(bad: str) -> None:
+    with pytest.raises(stampede_client.BadInput, match="is no URL of a server"):
+        stampede_client.connect(bad)
+
+
+@pytest.mark.anyio
+async def test_the_same_methods_can_be_awaited(url: str) -> None:
+    async with stampede_client.connect_async(url) as st:
+        assert len(await st.lightcurve(ZTF_OBJECT)) == 4
+        assert (await st.cutouts(LSST_ALERT)).kinds == ("science", "difference")
+        with pytest.raises(stampede_client.NotFound, match="no alert 12345"):
+            await st.alert(12345)
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    def methods(client: type) -> dict[str, object]:
+        public = (name for name in vars(client) if not name.startswith("_"))
+        return {name: inspect.signature(getattr(client, name)).parameters for name in public}
+
+    assert methods(Client) == methods(AsyncClient)

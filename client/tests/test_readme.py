@@ -1,0 +1,32 @@
+"""The README's Python code, run as one script."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_every_block_runs(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code = "\n".join(blocks).replace("http://127.0.0.1:8080", url)
+    exec(compile(code, "README.md", "exec"), {"ALERT": ZTF_ALERT, "OBJECT": ZTF_OBJECT})
+    printed = capsys.readouterr().out
+    assert "nJy" in printed
+    assert "('science', 'template', 'difference') (63, 63) adu" in printed
+    assert printed.endswith("\n4\n")
+
+
+def test_the_client_never_imports_the_server() -> None:
+    package = Path(__file__).parents[1] / "stampede_client"
+    modules = [*package.glob("*.py")]
+    assert len(modules) > 5
+    for module in modules:
+        imported = re.findall(r"^\s*(?:from|import) (stampede\w*)", module.read_text(), re.M)
+        assert set(imported) <= {"stampede_client"}, module
