@@ -210,7 +210,7 @@ class Settings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "retention,restore,packs,thumbnails,replica,leftovers,checkpoints",
+        "retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
         description="steps of reconcile, comma-separated; they run in this order",
     )
     reconcile_days: float = Field(

@@ -10,6 +10,7 @@ from stampede import metrics
 KINDS = (
     "unindexed",
     "without-thumbnails",
+    "without-positions",
     "not-replicated",
     "expired",
     "superseded",

@@ -18,6 +18,7 @@ from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeE
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
 from stampede.functions.night_rounds import DECISIVE, NightRounds, Portion
+from stampede.functions.position_check import derive_positions
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
 from stampede.functions.restore import Restorer
@@ -30,13 +31,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.pack_index_check import PackIndexCheck, index
 from stampede.store.packs import night_of
 from stampede.store.retention import Retention
-from stampede.store.schema import (
-    CUTOUT_PACKS,
-    PACK_SPECS,
-    PACKET_PACKS,
-    THUMBNAILS,
-    PackSpec,
-)
+from stampede.store.schema import CUTOUT_PACKS, PACK_SPECS, PACKET_PACKS, THUMBNAILS, PackSpec
 from stampede.store.sweep import unneeded_at_second_site
 
 log = get_logger()
@@ -81,6 +76,7 @@ class Reconciler:
             "restore": self._restore,
             "packs": self._index_packs,
             "thumbnails": self._request_thumbnails,
+            "positions": self._derive_positions,
             "replica": self._copy_to_replica,
             "leftovers": self._delete_leftovers,
             "checkpoints": self._keep_checkpoints,
@@ -174,6 +170,11 @@ class Reconciler:
             self._findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
+
+    def _derive_positions(self) -> None:
+        """Derive the positions of points that were stored without them."""
+        for key, derived in derive_positions(self._objects, self._repair):
+            self._findings.add("without-positions", key, derived)
 
     def _restore(self) -> None:
         """Restore what one site lost or has damaged from the other."""

@@ -433,7 +433,7 @@ def test_without_notifications_everything_is_repaired(serve, sites: Settings) ->
     assert lost.key in places["pack"].to_pylist()
     metrics = served.http.request("GET", f"{served.url}/metrics").data.decode()
     assert 'stampede_reconcile_found_objects{what="unindexed"} 1.0' in metrics
-    assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 11.0' in metrics
+    assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 14.0' in metrics
 
 
 def test_with_the_second_site_down_the_first_is_repaired(serve, bucket: Settings) -> None:
