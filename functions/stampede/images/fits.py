@@ -65,7 +65,6 @@ def image(data: Bytes, limit: int = MAX_BYTES) -> np.ndarray:
     return first_image(data, limit)[0]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
 def first_image(data: Bytes, limit: int = MAX_BYTES) -> tuple[np.ndarray, Hdu]:
     """The first image of a FITS file, gzipped or not, of at most `limit` bytes.
 
@@ -84,6 +83,22 @@ def first_image(data: Bytes, limit: int = MAX_BYTES) -> tuple[np.ndarray, Hdu]:
     """
     fits = unpack(data, limit)
     hdu = _first_image(fits)
+    return pixels_of(fits, hdu), hdu
+
+
+def hdus(fits: Bytes) -> list[Hdu]:
+    """The header and data units of an unpacked FITS file, in order. Raises `BadImage`."""
+    found: list[Hdu] = []
+    at = 0
+    while at < len(fits):
+        found.append(hdu_at(fits, at))
+        at = found[-1].stop + -found[-1].stop % BLOCK
+    return found
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
+def pixels_of(fits: Bytes, hdu: Hdu) -> np.ndarray:
+    """The pixels of an HDU that is an image, as `first_image` returns them. Raises `BadImage`."""
     if prod(hdu.shape) > MOST_PIXELS:
         raise BadImage(f"the image has {prod(hdu.shape):,} pixels, {MOST_PIXELS:,} can be shown")
     raw = np.frombuffer(fits, hdu.dtype, hdu.shape[0] * hdu.shape[1], hdu.data).reshape(hdu.shape)
@@ -97,7 +112,7 @@ def first_image(data: Bytes, limit: int = MAX_BYTES) -> tuple[np.ndarray, Hdu]:
         pixels = pixels * scale + zero
     if none.any():
         pixels[none] = np.nan
-    return pixels, hdu
+    return pixels
 
 
 def trim(data: bytes) -> bytes:

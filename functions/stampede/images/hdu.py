@@ -54,6 +54,10 @@ class Hdu(NamedTuple):
         image = _text(self.header, b"XTENSION") in (None, "IMAGE")
         return image and len(self.shape) == 2 and min(self.shape) > 0
 
+    def text(self, key: bytes) -> str:
+        """Value of a card as text, without quotes; empty if the header does not have it."""
+        return _text(self.header, key) or ""
+
     def number(self, key: bytes, default: float) -> float:
         """Value of a numeric card. Raises `BadImage` if it is not a number."""
         value = _text(self.header, key)

@@ -20,6 +20,7 @@ def png(
     high: float | None = None,
     size: int | None = None,
     turn: Turn = NO_TURN,
+    within: tuple[float, float] | None = None,
 ) -> bytes:
     """A grey 8-bit PNG of an image.
 
@@ -27,7 +28,7 @@ def png(
     ----------
     image
         Shape (rows, columns), row 0 at the bottom as in FITS.
-    kind, low, high
+    kind, low, high, within
         As in `stampede.images.stretch.stretch`.
     size
         Pixels along the longer side. Scaling is by nearest neighbour, so each pixel of the
@@ -35,7 +36,7 @@ def png(
     turn
         From the survey's orientation to that of the PNG.
     """
-    picture = turned(greys(image, kind, low, high), turn, size, BLANK)
+    picture = turned(greys(image, kind, low, high, within), turn, size, BLANK)
     return encode(scaled(picture, size) if size else picture)
 
 
@@ -44,9 +45,10 @@ def greys(
     kind: Stretch = Stretch.ASINH,
     low: float | None = None,
     high: float | None = None,
+    within: tuple[float, float] | None = None,
 ) -> np.ndarray:
     """The picture of an image: uint8 of the same shape, row 0 at the top."""
-    bright = np.rint(stretch(image, kind, low, high) * 255)
+    bright = np.rint(stretch(image, kind, low, high, within) * 255)
     blank = np.isnan(bright)
     if blank.any():
         bright[blank] = BLANK

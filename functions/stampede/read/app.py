@@ -107,7 +107,10 @@ def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "
 
 POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
-CUTOUT = ("format", "hdus", "stretch", "min", "max", "size", "orient", "survey")
+CUTOUT = (
+    *("format", "hdus", "hdu", "stretch", "limits", "min", "max", "vmin", "vmax", "size"),
+    *("orient", "survey"),
+)
 CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
 ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),

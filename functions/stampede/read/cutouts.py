@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import isal
+import numpy as np
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.images import fits
+from stampede.images.fits import MOST_VALUE
+from stampede.images.hdu import Hdu
 from stampede.images.npy import npy
 from stampede.images.orientation import NO_TURN, Orientation, sky_axes, turn_of
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
+from stampede.images.stretch import limits as value_limits
 from stampede.read import parameters
 from stampede.read.conditional import Representation, etag, preferred
 from stampede.read.errors import BadParameter
@@ -22,6 +27,8 @@ from stampede.read.service import service_of
 from stampede.store import zstd
 
 MAX_SIZE = 1024
+MOST_HDU = 99
+VALUES = ("vmin", "vmax")
 
 # Content codings, the preferred one first, each with the version of the library that determines its
 # bytes. gzip comes first because ZTF's files are gzipped as sent.
@@ -39,6 +46,16 @@ class View(StrEnum):
     NPY = "npy"
 
 
+class Limits(StrEnum):
+    """Whose pixels decide what is black and what is white: the image's own or the science image's.
+
+    With those of the science image the three cutouts of an alert have one stretch.
+    """
+
+    OWN = "own"
+    SCIENCE = "science"
+
+
 class Hdus(StrEnum):
     """Which HDUs of the FITS file: all that the survey sent, or the first image alone."""
 
@@ -53,8 +70,11 @@ async def get_cutout(request: Request) -> Response:
     view = parameters.choice(query, "format", View, View.FITS)
     hdus = parameters.choice(query, "hdus", Hdus, Hdus.ALL)
     options = _png_options(query)
-    location = of_kind(await locations(request), kind)
-    cutout, convert = _representation(request, location, view, hdus, options)
+    found = await locations(request)
+    location = of_kind(found, kind)
+    model = of_kind(found, "science") if options["limits"] == Limits.SCIENCE else None
+    read_model = None if model is None else partial(service.lookup.images.fits, model)
+    cutout, convert = _representation(request, location, view, hdus, options, read_model)
     if not_modified := cutout.not_modified(request):
         return not_modified
     file = await service.quick_images.image(location)
@@ -68,19 +88,29 @@ async def get_cutout(request: Request) -> Response:
 
 
 def _representation(
-    request: Request, location: CutoutLocation, view: View, hdus: Hdus, options: dict[str, Any]
+    request: Request,
+    location: CutoutLocation,
+    view: View,
+    hdus: Hdus,
+    options: dict[str, Any],
+    read_model: Callable[[], bytes] | None,
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
-    """What to send, and the function that makes it from the file as sent."""
+    """What to send, and the function that makes it from the file as sent.
+
+    `read_model` reads the file whose limits a PNG gets.
+    """
     name = f"{location.alert_id}-{location.kind}.{view}"
     headers = {"Content-Disposition": f'inline; filename="{name}"'}
     identity = (location.pack, location.page_offset, location.start, view)
     if view == View.PNG:
         tag = etag(*identity, *options.values())
         image = Representation(tag, "image/png", headers)
-        return image, lambda file: _picture(file, location.survey, **options)
+        return image, lambda file: _picture(file, location.survey, read_model, **options)
     if view == View.NPY:
-        array = Representation(etag(*identity), "application/octet-stream", headers)
-        return array, lambda file: npy(fits.image(file))
+        number = options["hdu"]
+        tag = etag(*identity) if number is None else etag(*identity, number)
+        array = Representation(tag, "application/octet-stream", headers)
+        return array, lambda file: npy(_image(file, number)[0])
     headers["Vary"] = "Accept-Encoding"
     if hdus == Hdus.FIRST:
         return Representation(etag(*identity, hdus), "application/fits", headers), fits.trim
@@ -92,11 +122,40 @@ def _representation(
     return Representation(etag(*identity, coding, version), "application/fits", headers), encode
 
 
-def _picture(file: bytes, survey: str, orient: Orientation, **options: Any) -> bytes:
-    """The PNG of the first image of a file."""
-    image, hdu = fits.first_image(file)
-    north = orient == Orientation.NORTH
-    return png(image, turn=turn_of(sky_axes(hdu, survey)) if north else NO_TURN, **options)
+def _picture(
+    file: bytes,
+    survey: str,
+    read_model: Callable[[], bytes] | None,
+    *,
+    kind: Stretch,
+    low: float | None,
+    high: float | None,
+    black: float | None,
+    white: float | None,
+    size: int | None,
+    orient: Orientation,
+    hdu: int | None,
+    limits: Limits,
+) -> bytes:
+    """The PNG of an image of a file."""
+    image, first = _image(file, hdu)
+    turn = turn_of(sky_axes(first, survey)) if orient == Orientation.NORTH else NO_TURN
+    model = image if read_model is None else _image(read_model(), hdu)[0]
+    lowest, highest = value_limits(model, low, high, kind)
+    within = lowest if black is None else black, highest if white is None else white
+    return png(image, kind, size=size, turn=turn, within=within)
+
+
+def _image(file: bytes, number: int | None) -> tuple[np.ndarray, Hdu]:
+    """The pixels of the first image, or of the HDU of that number; and the first image's header."""
+    image, first = fits.first_image(file)
+    if number is None:
+        return image, first
+    whole = fits.unpack(file)
+    hdus = fits.hdus(whole)
+    if number >= len(hdus) or not hdus[number].is_image:
+        raise BadParameter("hdu", f"the file has {len(hdus)} HDUs, and number {number} is no image")
+    return fits.pixels_of(whole, hdus[number]), first
 
 
 async def locations(request: Request) -> list[CutoutLocation]:
@@ -115,11 +174,19 @@ def _png_options(query: QueryParams) -> dict[str, Any]:
     high = parameters.number(query, "max", 0, 100)
     if low is not None and high is not None and low >= high:
         raise BadParameter("min", f"must be less than max: {low:g} is not less than {high:g}")
+    black, white = (parameters.number(query, name, -MOST_VALUE, MOST_VALUE) for name in VALUES)
+    if black is not None and white is not None and black >= white:
+        raise BadParameter("vmin", f"must be less than vmax: {black:g} is not less than {white:g}")
     size = parameters.number(query, "size", 1, MAX_SIZE)
+    hdu = parameters.number(query, "hdu", 0, MOST_HDU)
     return {
         "kind": parameters.choice(query, "stretch", Stretch, Stretch.ASINH),
         "low": low,
         "high": high,
+        "black": black,
+        "white": white,
         "size": None if size is None else int(size),
         "orient": parameters.choice(query, "orient", Orientation, Orientation.NORTH),
+        "hdu": None if hdu is None else int(hdu),
+        "limits": parameters.choice(query, "limits", Limits, Limits.OWN),
     }

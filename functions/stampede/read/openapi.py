@@ -19,7 +19,7 @@ from stampede.images.thumbnail import SHAPE
 from stampede.read.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.cone_search import FOUND
 from stampede.read.cone_writers import writers
-from stampede.read.cutouts import MAX_SIZE, Hdus, View
+from stampede.read.cutouts import MAX_SIZE, Hdus, Limits, View
 from stampede.read.formats import COLUMNS, FORMATS
 from stampede.read.plot import Axis
 
@@ -47,6 +47,7 @@ def describe() -> dict[str, Any]:
         "views": [*map(str, View)],
         "hdus": [*map(str, Hdus)],
         "stretches": [*map(str, Stretch)],
+        "limits": [*map(str, Limits)],
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
         "max_size": MAX_SIZE,

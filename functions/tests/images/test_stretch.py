@@ -6,6 +6,7 @@ from astropy.visualization import (
     LogStretch,
     ManualInterval,
     PercentileInterval,
+    ZScaleInterval,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ ORACLE = {
     Stretch.ASINH: AsinhStretch(0.1),
     Stretch.LINEAR: LinearStretch(),
     Stretch.LOG: LogStretch(1000),
+    Stretch.ZSCALE: LinearStretch(),
 }
 
 
@@ -46,6 +48,18 @@ def test_the_limits_of_the_noise_are_as_documented():
     )
     want = (AsinhStretch(0.1) + ManualInterval(*limits(image)))(image)
     np.testing.assert_allclose(stretch(image), want, atol=1e-12)
+
+
+@pytest.mark.parametrize("peak", [0, 100, 5000])
+@pytest.mark.parametrize("size", [3, 30, 63])
+def test_zscale_is_astropys(peak, size):
+    image = source(size, peak)
+    want = ZScaleInterval(n_samples=image.size).get_limits(image)
+    assert limits(image, kind=Stretch.ZSCALE) == pytest.approx(want, rel=1e-6)
+
+
+def test_zscale_of_a_constant_image_is_its_value():
+    assert limits(np.full((9, 9), 7.0), kind=Stretch.ZSCALE) == (7, 7)
 
 
 @pytest.mark.parametrize("peak", [100, 1000, 100_000])

@@ -9,6 +9,7 @@ from astropy.io import fits
 from PIL import Image
 
 from stampede.images.png import greys
+from stampede.images.stretch import Stretch, limits
 from tests.support.fits_files import lsst, source, ztf
 from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 
@@ -93,6 +94,38 @@ def test_a_png_has_north_up_unless_the_surveys_view_is_asked_for(read):
     )
     np.testing.assert_array_equal(survey, greys(source(seed=0)))
     np.testing.assert_array_equal(north, survey[::-1])  # of ZTF: see docs/adr/0032-north-up.md
+
+
+def shown(read, path: str) -> np.ndarray:
+    return np.asarray(Image.open(BytesIO(read(path).data)))
+
+
+def test_the_cutouts_of_an_alert_can_have_one_stretch(read):
+    own, shared = (
+        shown(read, f"{SCIENCE.replace('science', 'difference')}?format=png{query}")
+        for query in ("", "&limits=science")
+    )
+    image = source(seed=2)
+    np.testing.assert_array_equal(own, greys(image)[::-1])
+    within = limits(source(seed=0))
+    np.testing.assert_array_equal(shared, greys(image, within=within)[::-1])
+
+
+def test_a_png_between_two_values(read):
+    got = shown(read, f"{SCIENCE}?format=png&stretch=linear&vmin=-20&vmax=80.5")
+    np.testing.assert_array_equal(
+        got, greys(source(seed=0), Stretch.LINEAR, within=(-20, 80.5))[::-1]
+    )
+    assert read(f"{SCIENCE}?format=png&vmin=2&vmax=1").json()["parameter"] == "vmin"
+
+
+def test_any_hdu_can_be_seen(read):
+    path = f"/v1/alerts/{LSST_ALERT}/cutouts/science"
+    variance = np.load(BytesIO(read(f"{path}?format=npy&hdu=1").data))
+    np.testing.assert_array_equal(variance, np.abs(source(30, seed=0)))
+    assert shown(read, f"{path}?format=png&hdu=2&size=50").shape == (50, 50)
+    got = read(f"{path}?format=png&hdu=3").json()
+    assert (got["parameter"], got["status"]) == ("hdu", 400)
 
 
 def test_an_alert_lists_its_cutouts(read):
