@@ -2,6 +2,7 @@
 
 import os
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
@@ -36,7 +37,21 @@ def rewritten(text: str, source: str, place: str, places: Mapping[str, str]) -> 
         relative = os.path.relpath(to, PurePosixPath(place).parent)
         return f"{image}[{label}]({relative}{hash_sign}{anchor})"
 
-    return outside_of_code(text, lambda part: LIST.sub(r"\1\n\n", LINK.sub(link, part)))
+    linked = outside_of_code(text, lambda part: LIST.sub(r"\1\n\n", LINK.sub(link, part)))
+    return folded_diagrams(linked)
+
+
+def folded_diagrams(text: str) -> str:
+    """A text whose Mermaid diagrams are folded: drawing them takes megabytes of JavaScript."""
+    return re.sub(
+        r"^```mermaid\n(.*?)^```$",
+        lambda found: (
+            '??? note "The diagram, as its source (Mermaid)"\n\n'
+            + textwrap.indent(f"```text\n{found[1]}```", "    ")
+        ),
+        text,
+        flags=re.DOTALL | re.MULTILINE,
+    )
 
 
 def outside_of_code(text: str, change: Callable[[str], str]) -> str:

@@ -43,6 +43,14 @@ REFERENCE = (
 )
 EXPLANATION = ("architecture.md", "explanation/*", "scale.md", "benchmarks.md")
 PROJECT = "project/*"
+TITLES = {
+    "index.md": "Home",
+    "project/readme.md": "README",
+    "reference.md": "Python packages",
+    "runbooks/index.md": "All alert rules",
+    "adr/index.md": "All records",
+}
+"""Titles in the navigation of pages whose headings say too little there."""
 
 
 def write_site(folder: Path) -> None:
@@ -126,11 +134,11 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
             found = [page for page in sorted(pages, key=order) if star and page.startswith(folder)]
             for page in found or [pattern]:
                 if page in pages:
-                    named.append({title_of(pages[page]): page})
+                    named.append({TITLES.get(page) or title_of(pages[page]): page})
         return named
 
     return [
-        {"Home": "index.md"},
+        *entries("index.md"),
         {"Tutorial": entries("tutorial/*")},
         {"How to": [*entries("how-to/*"), {"Runbooks": entries("runbooks/*")}]},
         {"Reference": entries(*REFERENCE)},
