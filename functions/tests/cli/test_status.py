@@ -1,6 +1,7 @@
 """`stampede status`, of a store and of processes that answer or do not."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,6 +78,14 @@ def test_a_process_that_is_not_ready_is_not_well(
     assert result.exit_code == shown.exit_code == 1
     assert json.loads(result.stdout)["processes"] == {"cutouts": "not ready"}
     assert "cutouts is not ready" in shown.stdout
+
+
+def test_the_page_describes_every_field(store: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "audit-in-a-program.md").read_text()
+    cells = re.findall(r"^\| (`.+?) \|", page.partition("## Status")[2], re.MULTILINE)
+    described = re.findall(r"`(\w+)`", " ".join(cells))
+    document = json.loads(status("--json").stdout)
+    assert sorted(described) == sorted([*document, *document["functions"][0]])
 
 
 def test_missing_alerts_are_not_well(store: Path) -> None:
