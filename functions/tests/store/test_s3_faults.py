@@ -12,7 +12,7 @@ from stampede.store.address import StoreAddress
 from stampede.store.open import open_store
 from stampede.store.s3_faults import ADVICE
 from stampede_local.tls import make_certificate
-from tests.support.faulty_s3 import error, faulty_s3, stalled
+from tests.support.faulty_s3 import answer, error, faulty_s3, stalled
 
 Request = Callable[[s3.S3Objects], object]
 REQUESTS: dict[str, Request] = {
@@ -34,6 +34,14 @@ def test_a_refusal_says_what_to_do_and_is_asked_once(request_: Request, code: st
     with faulty_s3(error("403 Forbidden", code)) as server, refused as caught:
         request_(objects_at(f"http://{server.host}/bucket"))
     assert caught.value.message.endswith(ADVICE[code])
+    assert len(server.requests) == 1
+
+
+def test_up_with_a_wrong_key_is_refused_at_once() -> None:
+    """The answer to a HEAD has no body, so no code."""
+    with faulty_s3(answer("403 Forbidden")) as server, pytest.raises(StoreRefused) as caught:
+        objects_at(f"http://{server.host}/bucket").ensure_bucket()
+    assert "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY" in caught.value.message
     assert len(server.requests) == 1
 
 
