@@ -80,5 +80,6 @@ def test_tutorial(tmp_path: Path) -> None:
     assert words(printed["stampede ingest alerts"])[-4:] == words(shown[1])
     assert "nothing is missing" in printed["stampede audit"]
     assert len((tmp_path / "lightcurve.csv").read_text().splitlines()) > 40
+    assert "ZTF25aaaaaab" in (tmp_path / "cone.csv").read_text()
     assert Image.open(tmp_path / "science.png").size == (63, 63)
     assert (tmp_path / "science.fits").read_bytes()[:6] == b"SIMPLE"
