@@ -79,6 +79,13 @@ def turn_of(axes: SkyAxes | None) -> Turn:
     return Turn(mirrored, round(90 - north) % 360)
 
 
+def turned_size(shape: tuple[int, ...], turn: Turn) -> tuple[float, float]:
+    """Rows and columns that a turned picture of `shape` (rows, columns) takes, in its pixels."""
+    height, width = shape
+    cos, sin = (abs(ratio(math.radians(turn.degrees))) for ratio in (math.cos, math.sin))
+    return height * cos + width * sin, width * cos + height * sin
+
+
 def turned(picture: np.ndarray, turn: Turn, size: int | None, blank: int) -> np.ndarray:
     """The whole picture, turned: uint8, row 0 at the top, as `picture`.
 
@@ -93,9 +100,7 @@ def turned(picture: np.ndarray, turn: Turn, size: int | None, blank: int) -> np.
     picture, degrees = quarter_turned(picture, turn)
     if not degrees:
         return picture
-    height, width = picture.shape
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    rows, columns = height * cos + width * sin, width * cos + height * sin
+    rows, columns = turned_size(picture.shape, Turn(False, degrees))
     longer = max(rows, columns)
     scale = (size or min(ENLARGED * longer, max(longer, LARGEST))) / longer
     shape = (max(1, round(rows * scale)), max(1, round(columns * scale)))

@@ -15,9 +15,11 @@ from starlette.types import ASGIApp
 from stampede import metrics
 from stampede.errors import StampedeError
 from stampede.read import (
+    alert_page,
     alerts,
     bulk,
     cone,
+    cone_page,
     cutouts,
     error_handlers,
     html,
@@ -115,9 +117,10 @@ CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
 ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/", "pages", html.front_page),
+    _route("/cone", "pages", cone_page.cone_page, "ra", "dec", "radius"),
     _route("/find", "pages", html.find, "id"),
-    _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert"),
-    _route("/alerts/{alert_id}", "pages", html.alert_page, "survey"),
+    _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert", "alerts"),
+    _route("/alerts/{alert_id}", "pages", alert_page.alert_page, "survey", "stretch", "limits"),
     _route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
     _route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
     _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),

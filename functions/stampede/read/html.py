@@ -1,11 +1,13 @@
 """Routes of the HTML pages."""
 
-from urllib.parse import quote
+import re
+from enum import StrEnum
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from stampede.errors import NotFound
 from stampede.read import pages, parameters
@@ -16,15 +18,31 @@ from stampede.read.plot import Axis
 from stampede.read.points import PointFilter
 from stampede.read.service import service_of
 
-SHOWN, EXAMINED = 6, 60
-"""Alerts on the page of an object, and number of its latest detections that may be these alerts."""
+_ANGLE = re.compile(r"[-+]?[0-9.][0-9.:°'′\"″a-z]*")
+RADIUS = "5"
+"""Arcseconds around a position that is typed without a radius."""
+EXAMINED = 5
+"""Detections that are looked for in the table of cutouts, for each alert to show: not every
+detection came with an alert."""
+
+
+class Shown(StrEnum):
+    """How many alerts and points of an object its page shows."""
+
+    LATEST = "latest"
+    ALL = "all"
+
+    @property
+    def most(self) -> int:
+        """The number: a page of more alerts would take seconds."""
+        return 12 if self == Shown.LATEST else 2000
 
 
 async def front_page(request: Request) -> Response:
     """`/`: what is stored, and a form to find it."""
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
-    return _html(pages.front_page(page.entries, page.asked))
+    return pages.html(pages.front_page(page.entries, page.asked))
 
 
 async def object_page(request: Request) -> Response:
@@ -33,69 +51,76 @@ async def object_page(request: Request) -> Response:
     object_id = parameters.object_id(request.path_params["object_id"])
     axis = parameters.choice(query, "axis", Axis, Axis.FLUX)
     chosen = parameters.alert_id(query["alert"], "alert") if "alert" in query else None
-    return _html(await service.run(_object_page, service.lookup, object_id, axis, chosen))
+    shown = parameters.choice(query, "alerts", Shown, Shown.LATEST)
+    page = await service.run(_object_page, service.lookup, object_id, axis, chosen, shown)
+    return pages.html(page)
 
 
-def _object_page(lookup: Lookup, object_id: str, axis: Axis, chosen: int | None) -> str:
+def _object_page(
+    lookup: Lookup, object_id: str, axis: Axis, chosen: int | None, shown: Shown
+) -> str:
     detections = PointFilter().apply(lookup.light_curve(object_id))
     if not detections.num_rows:
         raise UnknownObject(f"the survey has withdrawn every detection of object {object_id}")
-    alerts = latest_alerts(lookup, object_id, detections, chosen)
+    alerts = latest_alerts(lookup, object_id, detections, chosen, shown.most)
     thumbnails = lookup.thumbnail_locations([locations[0].alert_id for locations in alerts])
     with_thumbnail = {(location.alert_id, location.survey) for location in thumbnails}
     packets = lookup.with_packet([locations[0].alert_id for locations in alerts])
-    return pages.object_page(object_id, detections, alerts, axis, chosen, with_thumbnail, packets)
+    return pages.object_page(
+        object_id, detections, alerts, axis, chosen, with_thumbnail, packets, shown.most
+    )
 
 
 def latest_alerts(
-    lookup: Lookup, object_id: str, detections: pa.Table, chosen: int | None
+    lookup: Lookup, object_id: str, detections: pa.Table, chosen: int | None, most: int
 ) -> list[list[CutoutLocation]]:
-    """The cutouts of the latest alerts of an object, and of the alert `chosen`."""
+    """The cutouts of the latest alerts of an object, `most` of them, and of the alert `chosen`."""
     measured = detections.filter(pc.invert(pc.or_(detections["forced"], detections["limit"])))
-    alert_ids = measured["source_id"].to_pylist()[-EXAMINED:]
+    alert_ids = measured["source_id"].to_pylist()[-EXAMINED * most :]
     found: dict[int, list[CutoutLocation]] = {}
     for location in lookup.locations([*alert_ids, chosen] if chosen else alert_ids):
         if location.object_id == object_id:
             found.setdefault(location.alert_id, []).append(location)
     latest = sorted(found.values(), key=lambda locations: -locations[0].mjd)
-    shown = latest[:SHOWN]
+    shown = latest[:most]
     if chosen in found and found[chosen] not in shown:
         shown[-1] = found[chosen]
     return [by_kind(locations) for locations in shown]
 
 
-async def alert_page(request: Request) -> Response:
-    """`/alerts/{id}`: redirects to the alert on its object's page."""
-    service = service_of(request)
-    alert_id = parameters.alert_id(request.path_params["alert_id"])
-    survey = parameters.survey(request.query_params)
-    locations = await service.run(service.lookup.alert, alert_id, survey)
-    return RedirectResponse(_url(locations[0]), 302)
-
-
 async def find(request: Request) -> Response:
-    """`/find?id=`: redirects to an object's page, or to an alert on it."""
+    """`/find?id=`: redirects to the page of an object, of an alert, or of a position."""
     service = service_of(request)
-    text = parameters.object_id(request.query_params.get("id", "").strip(), "id")
-    return RedirectResponse(await service.run(_find, service.lookup, text), 302)
+    text = request.query_params.get("id", "").strip()
+    if position := _position(text):
+        return RedirectResponse(f"/cone?{urlencode(position)}", 302)
+    wanted = parameters.object_id(text, "id")
+    return RedirectResponse(await service.run(_find, service.lookup, wanted), 302)
+
+
+def _position(text: str) -> dict[str, str] | None:
+    """The parameters of `/cone` in what was typed; None if it is an id.
+
+    A position is two words, or six of sexagesimal parts; one more is a radius.
+    """
+    words = text.replace(",", " ").split()
+    if len(words) in (6, 7):
+        words = [":".join(words[:3]), ":".join(words[3:6]), *words[6:]]
+    if len(words) not in (2, 3) or not all(map(_ANGLE.fullmatch, words)):
+        return None
+    return dict(zip(("ra", "dec", "radius"), [*words, RADIUS], strict=False))
 
 
 def _find(lookup: Lookup, text: str) -> str:
     """The URL of the object or alert of that id. Raises `NotFound`."""
-    if lookup.detections.lookup([text]).num_rows:
-        return f"/objects/{text}"
+    # ZTF writes its ids as ZTF21abiuvdk, whatever a reader types.
+    spellings = dict.fromkeys((text, text[:3].upper() + text[3:].lower(), text.upper()))
+    stored = set(lookup.detections.lookup([*spellings])["object_id"].to_pylist())
+    for name in spellings:
+        if name in stored:
+            return f"/objects/{quote(name, safe='')}"
     if text.isdigit():
         locations = lookup.locations([parameters.alert_id(text, "id")])
         if locations:
-            return _url(locations[0])
+            return f"/alerts/{text}"
     raise NotFound(f"no object and no alert {text} is stored")
-
-
-def _url(alert: CutoutLocation) -> str:
-    page = f"/objects/{quote(alert.object_id, safe='')}"
-    return f"{page}?alert={alert.alert_id}#alert-{alert.alert_id}"
-
-
-def _html(text: str) -> Response:
-    headers = {"Content-Security-Policy": pages.POLICY, "Cache-Control": "no-cache"}
-    return HTMLResponse(text, headers=headers)

@@ -21,6 +21,7 @@ from stampede.read.cone_search import FOUND
 from stampede.read.cone_writers import writers
 from stampede.read.cutouts import MAX_SIZE, Hdus, Limits, View
 from stampede.read.formats import COLUMNS, FORMATS
+from stampede.read.html import Shown
 from stampede.read.plot import Axis
 
 CONE_WRITERS = writers(FOUND, {})
@@ -50,6 +51,7 @@ def describe() -> dict[str, Any]:
         "limits": [*map(str, Limits)],
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
+        "shown": [*map(str, Shown)],
         "max_size": MAX_SIZE,
         "thumbnail_width": SHAPE[1],
         "thumbnail_height": SHAPE[0],

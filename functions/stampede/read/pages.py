@@ -7,16 +7,18 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+from starlette.responses import HTMLResponse, Response
 
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
 from stampede.read import notes
 from stampede.read.formats import FORMATS, with_magnitudes
 from stampede.read.locations import CutoutLocation
-from stampede.read.plot import Axis, light_curve_svg
+from stampede.read.plot import Axis, light_curve_svg, mark
 from stampede.read.points import BANDS
 from stampede.read.ticks import date_of
 from stampede.store.coverage import topic_key
@@ -30,8 +32,6 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 """Content-Security-Policy of every page: no script runs, even if a value were not escaped."""
-MOST_ROWS = 50
-"""Most rows of the table of detections; the page links to a download of all."""
 
 _AXES = {Axis.FLUX: "flux", Axis.MAG: "magnitudes"}
 
@@ -53,6 +53,8 @@ def _environment() -> "Environment":
     )
     environment.filters |= {"date": date_of, "number": _number}
     environment.globals |= {
+        "zip": zip,
+        "mark": lambda kind, band: Markup(mark(kind, band, 6, 6, 4.2)),
         "style": Markup((here / "page.css").read_text()),
         "kinds": KINDS,
         "thumbnail_shape": SHAPE,
@@ -60,7 +62,8 @@ def _environment() -> "Environment":
     return environment
 
 
-def _page(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
+    """The page that a template makes of these values."""
     return _environment().get_template(template).render(incomplete=notes.incomplete(), **values)
 
 
@@ -71,9 +74,15 @@ def _number(value: float | None, form: str) -> str:
     return format(value, form).replace("-", "−")
 
 
+def html(text: str) -> Response:
+    """The answer that holds a page."""
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+    return HTMLResponse(text, headers=headers)
+
+
 def problem_page(title: str, detail: str) -> str:
     """The page of an error."""
-    return _page("problem.html", title=title, detail=detail)
+    return page("problem.html", title=title, detail=detail)
 
 
 class Totals(NamedTuple):
@@ -112,7 +121,7 @@ def front_page(entries: Sequence[Entry], asked: Collection[str] = ()) -> str:
         )
         for (topic, topic_id, table), group in sorted(by_topic.items())
     ]
-    return _page("front.html", totals=totals, kafka_asked=bool(asked))
+    return page("front.html", totals=totals, kafka_asked=bool(asked))
 
 
 class ShownAlert(NamedTuple):
@@ -136,6 +145,7 @@ def object_page(
     chosen: int | None = None,
     with_thumbnail: Collection[tuple[int, str]] = (),
     with_packet: Collection[tuple[int, str]] = (),
+    most: int = 12,
 ) -> str:
     """The page of one object.
 
@@ -151,6 +161,8 @@ def object_page(
         Id and survey of the alerts that have a thumbnail. The page shows the cutouts of the others.
     with_packet
         Those of the alerts whose message is stored as it came. The page links to it.
+    most
+        How many alerts and detections to show.
     """
     rows = with_magnitudes(detections).to_pylist()
     measured = [row for row in rows if not (row["forced"] or row["limit"])]
@@ -171,7 +183,7 @@ def object_page(
                 chosen=first.alert_id == chosen,
             )
         )
-    return _page(
+    return page(
         "object.html",
         object_id=object_id,
         survey=rows[0]["survey"].upper(),
@@ -182,10 +194,54 @@ def object_page(
         other_axis=other_axis,
         other_axis_name=_AXES[other_axis],
         alerts=shown,
-        rows=measured[::-1][:MOST_ROWS],
-        most_rows=MOST_ROWS,
+        axis=axis,
+        rows=measured[::-1][:most],
+        measured=len(measured),
+        most=most,
+        linked={alert.alert_id for alert in shown},
+        links=_links(object_id, rows[0]["survey"], detections),
         formats=FORMATS.values(),
     )
+
+
+def _links(object_id: str, survey: str, detections: pa.Table) -> dict[str, str]:
+    """Pages of other services about an object and its last position, by their names."""
+    name = quote(object_id, safe="")
+    links: dict[str, str] = {}
+    if survey == "ztf":
+        links |= {
+            "ALeRCE": f"https://alerce.online/object/{name}",
+            "Fink": f"https://ztf.fink-portal.org/{name}",
+            "Lasair": f"https://lasair-ztf.lsst.ac.uk/objects/{name}/",
+        }
+    elif survey == "lsst":
+        links |= {
+            "Fink": f"https://lsst.fink-portal.org/{name}",
+            "Lasair": f"https://lasair.lsst.ac.uk/objects/{name}/",
+        }
+    position = _position(detections)
+    if position is None:
+        return links
+    ra, dec = (f"{value:.6f}" for value in position)
+    signed = quote(f"{position[1]:+.6f}")
+    return links | {
+        "SIMBAD": "https://simbad.cds.unistra.fr/simbad/sim-coo"
+        f"?Coord={ra}d{signed}d&Radius=5&Radius.unit=arcsec",
+        "NED": "https://ned.ipac.caltech.edu/conesearch?search_type=Near%20Position%20Search"
+        f"&in_csys=Equatorial&in_equinox=J2000&ra={ra}&dec={signed}&radius=0.1",
+        "TNS": f"https://www.wis-tns.org/search?ra={ra}&decl={dec}&radius=5&coords_unit=arcsec",
+        "Legacy Survey": "https://www.legacysurvey.org/viewer"
+        f"?ra={ra}&dec={dec}&layer=ls-dr10&zoom=16&mark={ra},{dec}",
+    }
+
+
+def _position(detections: pa.Table) -> tuple[float, float] | None:
+    """The last known position, ra and dec in degrees."""
+    ra, dec = (
+        detections[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in ("ra", "dec")
+    )
+    known = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
+    return (float(ra[known[-1]]), float(dec[known[-1]])) if len(known) else None
 
 
 def _facts(detections: pa.Table, rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -196,13 +252,8 @@ def _facts(detections: pa.Table, rows: list[dict[str, Any]]) -> dict[str, str]:
         facts["forced points"] = f"{forced:,}"
     if limits:
         facts["limits"] = f"{limits:,}"
-    ra, dec = (
-        detections[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in ("ra", "dec")
-    )
-    known = np.flatnonzero(np.isfinite(ra) & np.isfinite(dec))
-    if len(known):
-        last = known[-1]
-        facts["last position (ICRS)"] = f"{ra[last]:.6f}° {dec[last]:+.6f}°"
+    if position := _position(detections):
+        facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
     facts["first seen"] = date_of(rows[0]["mjd"])
     facts["last seen"] = date_of(rows[-1]["mjd"])
     return facts

@@ -15,6 +15,14 @@ from stampede.read.ticks import FIRST, LAST, date_ticks, nice_ticks
 
 WIDTH, HEIGHT = 960, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 34, 50
+# Corners of the marks of a band, right of and below its point, of the radius of a circle's area.
+SHAPES = {
+    "u": ((0, -1.4), (1.25, 0.85), (-1.25, 0.85)),
+    "g": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    "i": ((0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)),
+    "z": ((-1, -1), (1, -1), (0, 0), (1, 1), (-1, 1), (0, 0)),
+    "y": ((-1.2, -0.5), (0, -1.3), (1.2, -0.5), (0.75, 1.05), (-0.75, 1.05)),
+}
 LEAST_SNR = 3.0
 """Least signal to noise of a magnitude that is plotted."""
 
@@ -65,8 +73,8 @@ def points(detections: pa.Table, axis: Axis) -> Points:
 def light_curve_svg(detections: pa.Table, axis: Axis = Axis.FLUX) -> str:
     """The plot of a light curve, ``<svg>…</svg>``.
 
-    Detections are filled circles, forced photometry is open circles, 5 sigma limits are
-    triangles. Error bars are 1 sigma. Every mark has a title, which browsers show on hover.
+    Detections are filled marks, forced photometry is open marks, 5 sigma limits are triangles.
+    Error bars are 1 sigma. Every mark has a title, which browsers show on hover.
     """
     drawn = points(detections, axis)
     if not len(drawn.mjd):
@@ -163,7 +171,7 @@ def _marks(drawn: Points, x: _Scale, y: _Scale, axis: Axis) -> Iterator[str]:
     at_x, at_y = x(drawn.mjd), y(drawn.y)
     bar = np.abs(y(drawn.y + drawn.error) - at_y)
     at_y = np.where(drawn.kind == "limit", np.maximum(at_y, TOP + 6), at_y)
-    radius = 4.0 if len(drawn.mjd) < 400 else 3.0
+    radius = 4.2 if len(drawn.mjd) < 400 else 3.2
     for kind in ("limit", "forced", "detection"):
         for band in np.unique(drawn.band[drawn.kind == kind]):
             chosen = np.flatnonzero((drawn.kind == kind) & (drawn.band == band)).tolist()
@@ -176,13 +184,20 @@ def _marks(drawn: Points, x: _Scale, y: _Scale, axis: Axis) -> Iterator[str]:
                 if kind == "limit":
                     text = f"{band} limit {drawn.y[i]:.4g} {unit} (5 sigma)"
                 title = f"<title>{escape(text)}, MJD {drawn.mjd[i]:.4f}</title>"
-                yield _mark(kind, at_x[i], at_y[i], radius, title)
+                yield mark(kind, str(band), at_x[i], at_y[i], radius, title)
             yield "</g>"
 
 
-def _mark(kind: str, x: float, y: float, radius: float, title: str) -> str:
+def mark(kind: str, band: str, x: float, y: float, radius: float, title: str = "") -> str:
+    """The mark of a point: a limit is a triangle; else each band has its own shape.
+
+    So bands can be told apart without their colours. Open and smaller marks are forced photometry.
+    """
     if kind == "limit":
         return f'<path d="M{x - 4:.1f} {y - 3:.1f}h8l-4 7z">{title}</path>'
     if kind == "forced":
-        radius *= 0.7
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
+        radius *= 0.75
+    if band not in SHAPES:
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
+    corners = (f"{x + radius * right:.1f} {y + radius * down:.1f}" for right, down in SHAPES[band])
+    return f'<path class="shape" d="M{"L".join(corners)}z">{title}</path>'

@@ -122,6 +122,7 @@ EXAMPLES = {
     "/v1/objects/{object_id}/lightcurve": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
     "/objects/{object_id}": f"/objects/{LSST_OBJECT}",
     "/alerts/{alert_id}": f"/alerts/{ZTF_ALERT}",
+    "/cone": "/cone?ra=10&dec=-5&radius=5",
     "/find": f"/find?id={ZTF_OBJECT}",
     "/v1/cutouts": "/v1/cutouts",
     "/v1/lightcurves": "/v1/lightcurves",

@@ -15,7 +15,7 @@ from tests.support.watched_objects import Watched
 PATHS = {
     "/": 200,
     f"/objects/{ZTF_OBJECT}": 200,
-    f"/alerts/{ZTF_ALERT}": 302,
+    f"/alerts/{ZTF_ALERT}": 200,
     f"/v1/alerts/{ZTF_ALERT}": 200,
     f"/v1/alerts/{ZTF_ALERT}/cutouts/science?format=png": 200,
     "/v1/alerts/5": 404,

@@ -143,7 +143,7 @@ def test_magnitudes_of_many_light_curves(read):
 
 
 def test_no_redirect_to_the_host_that_a_request_names(read):
-    for path in (f"/alerts/{ZTF_ALERT}", f"/find?id={ZTF_OBJECT}", "/v1/ledger/", "//evil.test/"):
+    for path in (f"/find?id={ZTF_OBJECT}", "/v1/ledger/", "//evil.test/"):
         got, _ = ask(read, path, headers=[("Host", "evil.test")])
         assert "evil" not in got.headers.get("location", "")
         assert got.status in (302, 404)
@@ -207,9 +207,9 @@ def test_an_odd_name_is_escaped_in_every_link(odd, number):
     name = ODD_NAMES[number - 100]
     page = json.loads(body)["page"]
     assert page == f"/objects/{quote(name, safe='')}?alert={number}"
-    got, _ = ask(odd, f"/alerts/{number}")
-    assert got.status == 302
-    assert got.headers["location"].startswith(f"{page}#")
+    got, body = ask(odd, f"/alerts/{number}")
+    assert got.status == 200
+    assert f'href="{page}#'.encode() in body
     assert ask(odd, page)[0].status in (200, 400, 404)
 
 

@@ -8,18 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.alerts.columns import DETECTION
+from stampede.alerts.columns import DETECTION, KINDS
+from stampede.read import plot
+from stampede.read.app import make_app
 from stampede.read.pages import object_page
 from stampede.read.plot import Axis, light_curve_svg
+from stampede.read.points import BANDS
 from stampede.read.ticks import date_of, date_ticks, nice_ticks
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from tests.support.fits_files import ztf_source
 from tests.support.html_page import Page, html
 from tests.support.read_service import (
     LSST_ALERT,
     LSST_OBJECT,
     ZTF_ALERT,
     ZTF_OBJECT,
+    cutout,
+    fill,
     point,
     sample_points,
+    serving,
 )
 
 CHROMIUM = shutil.which("chromium")
@@ -50,10 +60,7 @@ def test_a_page_names_the_cutouts_that_were_not_sent(read):
 
 
 def test_the_requested_alert_is_marked(read):
-    got = read(f"/alerts/{ZTF_ALERT}")
-    assert got.status == 302
-    assert got.headers["location"] == f"{OBJECT_PAGE}?alert={ZTF_ALERT}#alert-{ZTF_ALERT}"
-    page, _ = html(read(got.headers["location"].partition("#")[0]))
+    page, _ = html(read(f"{OBJECT_PAGE}?alert={ZTF_ALERT}"))
     (marked,) = (div for div in page.all("div") if "chosen" in div.get("class", ""))
     assert marked["id"] == f"alert-{ZTF_ALERT}"
 
@@ -65,7 +72,12 @@ def test_magnitudes_can_be_plotted(read):
 FINDS = {
     ZTF_OBJECT: OBJECT_PAGE,
     LSST_OBJECT: f"/objects/{LSST_OBJECT}",
-    str(LSST_ALERT): f"/objects/{LSST_OBJECT}?alert={LSST_ALERT}#alert-{LSST_ALERT}",
+    str(LSST_ALERT): f"/alerts/{LSST_ALERT}",
+    ZTF_OBJECT.lower(): OBJECT_PAGE,
+    ZTF_OBJECT.upper(): OBJECT_PAGE,
+    "10.1+-5.2": "/cone?ra=10.1&dec=-5.2&radius=5",
+    "00:03:15.4,%2B16:08:44+9": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=9",
+    "00+03+15.4+%2B16+08+44": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=5",
     f"+{ZTF_OBJECT}+": OBJECT_PAGE,
 }
 
@@ -98,6 +110,83 @@ def test_a_browser_gets_a_page_about_the_problem_without_scripts(read, path, sta
     assert page.all("img") == []
     assert "<script" not in text
     assert read(path).headers["content-type"] == "application/problem+json"
+
+
+def test_the_page_of_an_alert_shows_each_cutout_and_its_hdus(read):
+    page, text = html(read(f"/alerts/{LSST_ALERT}?stretch=zscale&limits=science"))
+    pictures = [image["src"] for image in page.all("img")]
+    assert len(pictures) == 2
+    assert all("stretch=zscale" in src and "limits=science" in src for src in pictures)
+    assert "not sent" in text
+    assert "PSFIMAGE</a> 5 x 5" in text
+    assert f"/objects/{LSST_OBJECT}?alert={LSST_ALERT}" in text
+    links = [a["href"] for a in page.all("a") if a["href"].startswith("/")]
+    for link in [*pictures, *links]:
+        assert read(link).status == 200, link
+
+
+def test_the_page_of_an_alert_says_where_north_is_and_lists_its_fields(read):
+    page, text = html(read(f"/alerts/{ZTF_ALERT}"))
+    assert "north is up, east is left" in text
+    # Of 63 pixels of 1.012 arcsec, 5 arcsec are 7.84 percent, drawn from 5 on.
+    assert text.count("M5 94H12.84") == len(page.all("img")) == 3
+    assert "<dt>candid</dt>" in text
+    assert "north is up" not in html(read(f"/alerts/{LSST_ALERT}"))[1]  # a file without a matrix
+
+
+def test_the_pages_of_alerts_lead_to_the_alerts_before_and_after():
+    objects = MemoryObjects()
+    cutouts = [
+        cutout(number, "ztf", kind, "ZTF1", 59000.0 + number, ztf_source(1))
+        for number in (1, 2, 4)
+        for kind in KINDS
+    ]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in (1, 2, 3, 4)]
+    fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
+    for read in serving(make_app(Settings(), objects)):
+        neighbours = {
+            number: [
+                (a["rel"], a["href"])
+                for a in html(read(f"/alerts/{number}"))[0].all("a")
+                if "rel" in a
+            ]
+            for number in (1, 2, 4)
+        }
+    before, after = ("prev", "/alerts/{}?survey=ztf"), ("next", "/alerts/{}?survey=ztf")
+    assert neighbours == {
+        1: [(after[0], after[1].format(2))],
+        2: [(before[0], before[1].format(1)), (after[0], after[1].format(4))],
+        4: [(before[0], before[1].format(2))],  # of detection 3 no alert is stored
+    }
+
+
+def test_all_alerts_of_an_object_are_shown_on_demand():
+    objects = MemoryObjects()
+    numbers = range(1, 41)
+    cutouts = [
+        cutout(number, "ztf", "science", "ZTF1", 59000.0 + number, ztf_source(1))
+        for number in numbers
+    ]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in numbers]
+    fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
+    for read in serving(make_app(Settings(), objects)):
+        latest, text = html(read("/objects/ZTF1"))
+        everything, _ = html(read("/objects/ZTF1?alerts=all"))
+    assert "the latest 12 of 40" in text
+    assert [len(page.all("img")) for page in (latest, everything)] == [12, 40]
+    assert [len(page.all("tr")) for page in (latest, everything)] == [13, 41]
+
+
+def test_bands_have_shapes_of_their_own():
+    drawn = {plot.mark("detection", band, 0, 0, 4) for band in (*BANDS, "none")}
+    assert len(drawn) == len(BANDS)  # of r and of no band it is a circle
+
+
+def test_one_unit_for_plot_and_table(read):
+    for axis, unit in (("flux", "µJy"), ("mag", "AB mag")):
+        _, text = html(read(f"{OBJECT_PAGE}?axis={axis}"))
+        assert text.count("<th>flux (µJy)</th>") == (unit == "µJy")
+        assert text.count("<th>AB mag</th>") == (unit == "AB mag")
 
 
 def test_values_from_a_survey_are_escaped():
@@ -200,19 +289,21 @@ def test_a_browser_shows_the_page_without_errors(read):
         page.goto(read.url + "/")
         page.fill("input[name=id]", str(ZTF_ALERT))
         page.click("button")
+        page.wait_for_url(f"**/alerts/{ZTF_ALERT}")
+        page.click(f"a[href^='{OBJECT_PAGE}']")
         page.wait_for_selector(f"#alert-{ZTF_ALERT}.chosen")
         page.wait_for_load_state("networkidle")
         images = page.locator("img")
         widths = images.evaluate_all("all => all.map(image => image.naturalWidth)")
-        plot = page.locator("svg.plot").bounding_box()
-        marks = page.locator("svg.plot .detection circle").count()
+        box = page.locator("svg.plot").bounding_box()
+        marks = page.locator("svg.plot .detection :is(circle, .shape)").count()
         colour = page.locator("svg.plot .band-r circle").first.evaluate(
             "mark => getComputedStyle(mark).fill"
         )
         browser.close()
     assert errors == []
     assert widths == [63, 63, 63]
-    assert plot["width"] > 600
-    assert plot["height"] > 250
+    assert box["width"] > 600
+    assert box["height"] > 250
     assert marks == 2
     assert colour not in ("rgb(0, 0, 0)", "none")

@@ -1,0 +1,41 @@
+"""Route of the page of a position: the objects around it."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.read import pages, sky
+from stampede.read.cone import wanted_cone
+from stampede.read.cone_search import Cone, nearest_first
+from stampede.read.lookup import Lookup
+from stampede.read.service import service_of
+
+MOST = 200
+"""Objects on the page; it links to all of them."""
+
+
+async def cone_page(request: Request) -> Response:
+    """`/cone?ra=&dec=&radius=`: the objects around a position, the nearest first."""
+    service = service_of(request)
+    cone = wanted_cone(request)
+    return pages.html(await service.run(_page, service.lookup, cone))
+
+
+def _page(lookup: Lookup, cone: Cone) -> str:
+    rows: list[dict] = []
+    for table in nearest_first(lookup.positions, cone):
+        rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
+        if len(rows) > MOST:
+            break
+    ra, dec = f"{cone.centre.ra:.6f}", f"{cone.centre.dec:+.6f}"
+    radius = f"{cone.radius * sky.ARCSEC:g}"
+    return pages.page(
+        "cone.html",
+        centre=f"{ra}° {dec.replace('-', '−')}°",
+        ra=ra,
+        dec=f"{cone.centre.dec:.6f}",
+        radius=radius,
+        rows=rows[:MOST],
+        more=len(rows) > MOST,
+        most=MOST,
+        api=f"/v1/cone?ra={ra}&dec={cone.centre.dec:.6f}&radius={radius}",
+    )
