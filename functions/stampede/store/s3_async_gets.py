@@ -3,6 +3,7 @@
 import asyncio
 import re
 import ssl
+import time
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -10,10 +11,17 @@ from minio.credentials import Credentials
 from minio.signer import sign_v4_s3
 
 from stampede.connections import Connections
+from stampede.logs import get_logger
 from stampede.store.address import StoreAddress
+
+log = get_logger()
 
 AT_ONCE = 32
 """Most GETs under way; others wait."""
+# So many GETs without an answer, one after the other, and none is tried for a while: `S3Gets` would
+# answer, but only after each of them has waited in vain.
+_MOST_FAILURES = 3
+_PAUSE_SECONDS = 30.0
 # The store closes an idle connection after 65 s (Ceph's `request_timeout_ms`).
 _IDLE_SECONDS = 30.0
 _NO_BODY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of nothing
@@ -44,6 +52,8 @@ class S3AsyncGets:
         read_seconds: float,
     ) -> None:
         self._seconds = connect_seconds + read_seconds
+        self._failures = 0
+        self._paused_until = 0.0  # by the monotonic clock
         self._base = f"{endpoint}/{bucket}/"
         self._host = urlsplit(endpoint).netloc
         self._region = address.region
@@ -57,7 +67,7 @@ class S3AsyncGets:
 
     async def get(self, key: str, start: int, length: int) -> bytes | None:
         """Bytes ``[start, start + length)`` of an object; None if they did not come."""
-        if not length or not _PLAIN.fullmatch(key):
+        if not length or not _PLAIN.fullmatch(key) or time.monotonic() < self._paused_until:
             return None
         url, stop = self._base + key, start + length
         try:
@@ -66,12 +76,24 @@ class S3AsyncGets:
                 # One byte more than there should be tells an answer that is too long.
                 headers = self._headers(url, start, stop)
                 answer = await self._connections.get(url, headers, length + 1)
-        except (OSError, ValueError):
+        except OSError as error:
+            self._failed(error)
             return None
+        except ValueError:
+            return None
+        self._failures = 0
         expected = f"bytes {start}-{stop - 1}/"
         if answer.status != 206 or not (answer.content_range or "").startswith(expected):
             return None
         return answer.detail if len(answer.detail) == length else None
+
+    def _failed(self, error: OSError) -> None:
+        """Count a GET without an answer; after several in a row, pause."""
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            self._failures = 0
+            self._paused_until = time.monotonic() + _PAUSE_SECONDS
+            log.warning("store does not answer; blocking GETs for a while", error=repr(error))
 
     async def close(self) -> None:
         """Abort the GETs that are under way, and close the connections."""

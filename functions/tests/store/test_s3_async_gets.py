@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stampede.settings import Settings
-from stampede.store import s3
+from stampede.store import s3, s3_async_gets
 from stampede.store.address import StoreAddress
 from stampede.store.open import open_objects
 from stampede.store.s3 import S3Objects
@@ -152,6 +153,22 @@ async def test_so_many_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) ->
         assert server.connections <= AT_ONCE
         assert await asyncio.gather(*waiting) == len(waiting) * [None]
         assert server.connections > AT_ONCE
+
+
+async def test_after_some_in_a_row_without_an_answer_none_is_tried_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(s3_async_gets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with faulty_s3(closed, closed, FOUR, closed, closed, closed, FOUR) as server:
+        gets = gets_of(server)
+        expected = [None, None, b"4567", None, None, None]  # an answer begins the count anew
+        assert [await gets.get(KEY, 4, 4) for _ in range(6)] == expected
+        asked = len(server.requests)
+        assert await gets.get(KEY, 4, 4) is None
+        assert len(server.requests) == asked
+        clock[0] += 31
+        assert await gets.get(KEY, 4, 4) == b"4567"
 
 
 async def test_a_byte_now_and_then_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
