@@ -30,6 +30,7 @@ lint: $(VENV)/dev
 
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
+	@tools/promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
 	$(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 

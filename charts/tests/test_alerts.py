@@ -1,0 +1,243 @@
+"""Each alert rule fires when it should, and only then, as Prometheus' own promtool evaluates it."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from rendering import CHART, ROOT, objects, rendered
+
+# Series in promtool's notation: a value each minute; `_` is none, `0+5x9` counts up by 5.
+Series = dict[str, str]
+
+
+class Case(NamedTuple):
+    """Series at which a rule fires at some minute, and others at which it does not."""
+
+    fires: Series
+    silent: Series
+    minute: int
+
+
+def source(metric: str, pod: str = "one", **labels: str) -> str:
+    """The name of a series of a pod."""
+    labels = {"namespace": "sky", "pod": pod, **labels}
+    pairs = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"{metric}{{{pairs}}}"
+
+
+EVENTS, LAG = "stampede_events_total", "stampede_source_lag_events"
+READY, ACCEPTED = "stampede_source_ready", "stampede_source_events_total"
+READS = "stampede_read_seconds_count"
+NIGHTS = "stampede_reconcile_round_age_seconds"
+FOUND = "stampede_reconcile_found_objects"
+DAY = 86400
+
+
+def letters(values: str) -> Series:
+    """Dead letters that a pod has written."""
+    return {source(EVENTS, function="deadletters", outcome="stored"): values}
+
+
+def buckets(metric: str, bounds: dict[str, int], **labels: str) -> Series:
+    """A histogram that counts so many observations a minute."""
+    return {source(metric, le=le, **labels): f"0+{step}x60" for le, step in bounds.items()}
+
+
+def sources(*values: str) -> Series:
+    """Whether each of some sources is ready."""
+    return {source(READY, pod=str(number)): each for number, each in enumerate(values)}
+
+
+def ages(old: bool) -> Series:
+    """Ages of alerts: half of them beyond ten minutes, or none."""
+    bounds = {"600": 10 if old else 100, "1800": 100, "+Inf": 100}
+    return buckets("stampede_alert_age_seconds_bucket", bounds, function="cutouts")
+
+
+CASES = {
+    "StampedeAlertsOld": Case(ages(True), ages(False), 20),
+    "StampedeClockWrong": Case(
+        {source("stampede_clock_difference_seconds", site="first"): "-700x60"},
+        {source("stampede_clock_difference_seconds", site="first"): "20x60"},
+        5,
+    ),
+    "StampedeDamaged": Case(
+        {source("stampede_damaged_parts", table="cutouts"): "1x60"},
+        {source("stampede_damaged_parts", table="cutouts"): "0x60"},
+        5,
+    ),
+    "StampedeDeadLetters": Case(letters("3x10"), letters("3x60"), 5),
+    "StampedeEventStuck": Case(
+        {source("stampede_source_stuck_events", sink="sink"): "1x60"},
+        {source("stampede_source_stuck_events", sink="sink"): "1x5 0x60"},
+        15,
+    ),
+    "StampedeFallsBehind": Case(
+        {source(LAG, topic="a", partition="0"): "1000000x90"},
+        {source(LAG, topic="a", partition="0"): "1000000-10000x90"},
+        45,
+    ),
+    "StampedeFunctionDown": Case(
+        {
+            source("stampede_source_in_flight_events"): "300x60",
+            source(ACCEPTED, outcome="accepted"): "700x60",
+        },
+        {
+            source("stampede_source_in_flight_events"): "300x60",
+            source(ACCEPTED, outcome="accepted"): "700+1x60",
+        },
+        30,
+    ),
+    "StampedeNightsWait": Case({source(NIGHTS): f"{61 * DAY}x9"}, {source(NIGHTS): "0x9"}, 5),
+    "StampedeNoBucketNotifications": Case(
+        {source(EVENTS, function="notifications", outcome="broker-down"): "0+9x60"},
+        {source(EVENTS, function="notifications", outcome="stored"): "0+9x60"},
+        30,
+    ),
+    "StampedeNotCompacted": Case(
+        {source("stampede_runs", table="cutouts", level="0"): "300x99"},
+        {source("stampede_runs", table="cutouts", level="0"): "20x99"},
+        60,
+    ),
+    "StampedeNotReconciled": Case(
+        {source("stampede_reconcile_passes_total", outcome="failed"): "0+1x200"},
+        {source("stampede_reconcile_passes_total", outcome="done"): "0+1x200"},
+        150,
+    ),
+    "StampedeNotScrubbed": Case(
+        {
+            source("stampede_scrub_round_age_seconds", site="first"): f"{20 * DAY}x60",
+            source("stampede_scrub_interval_seconds"): f"{7 * DAY}x60",
+        },
+        {
+            source("stampede_scrub_round_age_seconds", site="first"): f"{6 * DAY}x60",
+            source("stampede_scrub_interval_seconds"): f"{7 * DAY}x60",
+        },
+        5,
+    ),
+    "StampedeOverloaded": Case(
+        {source(EVENTS, function="cutouts", outcome="overloaded"): "0+600x60"},
+        {source(EVENTS, function="cutouts", outcome="overloaded"): "0+6x60"},
+        40,
+    ),
+    "StampedeReadFails": Case(
+        {
+            source(READS, route="get_cutout", status="502"): "0+9x60",
+            source(READS, route="get_cutout", status="200"): "0+99x60",
+        },
+        {
+            source(READS, route="get_cutout", status="404"): "0+9x60",
+            source(READS, route="get_cutout", status="200"): "0+99x60",
+        },
+        30,
+    ),
+    "StampedeReadSlow": Case(
+        buckets("stampede_read_seconds_bucket", {"1": 9, "5": 99, "+Inf": 99}, route="get_cutout"),
+        buckets("stampede_read_seconds_bucket", {"1": 9, "5": 99, "+Inf": 99}, route="post_many"),
+        40,
+    ),
+    "StampedeSecondSiteBehind": Case(
+        {source(FOUND, what="not-replicated"): "5x120"},
+        {source(FOUND, what="not-replicated"): "5x60 0 5x60"},
+        100,
+    ),
+    "StampedeSourceDown": Case(
+        sources(*5 * ["1x60"], "1x20 0x40"),
+        sources(*6 * ["1x60"]),  # two pods for one topic and one for the other, per function
+        40,
+    ),
+    "StampedeStoreDown": Case(
+        {source(EVENTS, function="cutouts", outcome="store-down"): "0+9x60"},
+        {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
+        20,
+    ),
+    "StampedeWorkersDie": Case(
+        {source("stampede_worker_deaths_total", function="cutouts"): "0+1x90"},
+        {source("stampede_worker_deaths_total", function="cutouts"): "0x30 1x60"},
+        60,
+    ),
+}
+# Another way to fire: what should report is gone.
+GONE = {
+    "StampedeNotCompacted": 120,
+    "StampedeNotReconciled": 180,
+    "StampedeNotScrubbed": 180,
+    "StampedeSourceDown": 10,
+}
+
+
+@cache
+def promtool() -> str:
+    """Path of promtool, taken out of Debian's package if missing."""
+    done = subprocess.run([ROOT / "tools" / "promtool"], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, "promtool cannot be had: see above"
+    return done.stdout.strip()
+
+
+def run(folder: Path, *arguments: str) -> None:
+    done = subprocess.run([promtool(), *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(alert: str, series: Series, minute: int, expected: bool) -> dict[str, Any]:
+    """A test in promtool's form: whether an alert fires at a minute."""
+    query = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}} == 1) > bool 0 or vector(0)'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": query,
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": "{}", "value": int(expected)}],
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """A folder with the rules that the chart makes."""
+    (made,) = objects("full", "PrometheusRule").values()
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(made["spec"]))
+    return tmp_path
+
+
+def test_promtool_accepts_the_rules(rules: Path) -> None:
+    run(rules, "check", "rules", "rules.yaml")
+
+
+def test_each_rule_has_a_case() -> None:
+    assert set(CASES) == {path.stem for path in (CHART / "files" / "alerts").glob("*.yaml")}
+
+
+def test_rules_fire_when_they_should_and_only_then(rules: Path) -> None:
+    tests = []
+    for alert, case in CASES.items():
+        tests.append(firing(alert, case.fires, case.minute, True))
+        silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
+        tests.append(firing(alert, case.silent, silent, False))
+    tests += [firing(alert, {}, minute, True) for alert, minute in GONE.items()]
+    tests += [firing(alert, {}, 180, False) for alert in CASES.keys() - GONE.keys()]
+    (rules / "tests.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
+    )
+    run(rules, "test", "rules", "tests.yaml")
+
+
+def test_a_site_that_only_reads_fires_nothing(tmp_path: Path) -> None:
+    """Without sources and without the functions that write, no metric of theirs is missing."""
+    names = ("cutouts", "lightcurves", "compact", "reconcile", "scrub", "thumbnails")
+    off = [f"functions.{name}.enabled=false" for name in names]
+    none = ["sources.lsst=null", "sources.ztf=null", "ledger.source="]
+    made = rendered("full", "--set", ",".join(none + off))
+    (only,) = (each for each in made if each["kind"] == "PrometheusRule")
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(only["spec"]))
+    tests = [firing(alert, {}, 180, False) for alert in CASES]
+    (tmp_path / "tests.yaml").write_text(
+        yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
+    )
+    run(tmp_path, "test", "rules", "tests.yaml")
