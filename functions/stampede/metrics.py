@@ -13,6 +13,13 @@ EVENT_SECONDS = Histogram(
     ["function"],
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+ALERT_AGE = Histogram(
+    "stampede_alert_age_seconds",
+    "From an alert's Kafka timestamp until the function has stored it; that of a dead letter or of "
+    "an alert without a timestamp does not count",
+    ["function"],
+    buckets=(0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600, 1800, 3600, 6 * 3600, 86400),
+)
 FLUSHES = Counter("stampede_flushes_total", "Batches stored", ["function"])
 FLUSH_SECONDS = Counter(
     "stampede_flush_stage_seconds_total",
@@ -66,6 +73,13 @@ SOURCE_IN_FLIGHT_BYTES = Gauge(
 )
 SOURCE_LAG = Gauge(
     "stampede_source_lag_events", "Events in Kafka and not delivered", ["topic", "partition"]
+)
+SOURCE_READY = Gauge(
+    "stampede_source_ready",
+    "1 while the source is in its consumer group and connected to the brokers of its partitions",
+)
+SOURCE_LAST_POLL = Gauge(
+    "stampede_source_last_poll_seconds", "Time since the Kafka client was last asked for events"
 )
 SOURCE_STUCK = Gauge(
     "stampede_source_stuck_events",

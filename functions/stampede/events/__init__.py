@@ -3,6 +3,7 @@
 __all__ = [
     "ALERT_FUNCTIONS",
     "access",
+    "alert_age",
     "answer",
     "batching",
     "body_protocol",

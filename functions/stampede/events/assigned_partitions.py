@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from stampede import metrics
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka_options import is_cooperative
+from stampede.events.source_health import SourceHealth
 from stampede.events.topic_ids import TopicIds, commit_note, committed_elsewhere
 from stampede.logs import get_logger
 from stampede.settings import Settings
@@ -34,6 +35,8 @@ class AssignedPartitions:
         Returns whether the sink is down. Then waiting for deliveries is useless.
     cancel
         Cancels the deliveries of partitions that were given up.
+    health
+        Knows offsets before the first delivery; told which topics there are not.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class AssignedPartitions:
         in_flight: RecordsInFlight,
         down: Callable[[], bool],
         cancel: Callable[[list[AssignedPartition]], None],
+        health: SourceHealth,
     ) -> None:
+        self._health = health
         self._settings = settings
         self._in_flight = in_flight
         self._down = down
@@ -50,6 +55,7 @@ class AssignedPartitions:
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()
         self._topic_ids = TopicIds(settings)
+        self._topics = [topic.strip() for topic in settings.topics.split(",")]
 
     def of(self, message: confluent_kafka.Message) -> AssignedPartition | None:
         """The partition of a message; None if it was given up after the client returned it."""
@@ -58,7 +64,7 @@ class AssignedPartitions:
     def subscribe(self, consumer: confluent_kafka.Consumer) -> None:
         """Subscribe to the topics of the settings."""
         consumer.subscribe(
-            [topic.strip() for topic in self._settings.topics.split(",")],
+            self._topics,
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
@@ -76,7 +82,8 @@ class AssignedPartitions:
 
     def ask_topic_ids(self) -> None:
         """Ask Kafka for the ids of the topics; `restart_new_topics` finds the answer."""
-        self._topic_ids.ask({topic for topic, _ in self._partitions})
+        named = {topic for topic in self._topics if not topic.startswith("^")}  # else a pattern
+        self._topic_ids.ask(named | {topic for topic, _ in self._partitions})
 
     def pause_or_resume(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
         """Pause all partitions while there is no room for more records; else go on."""
@@ -98,6 +105,7 @@ class AssignedPartitions:
         was made anew and before this was noticed are sent again, now with the right id.
         """
         topic_ids = self._topic_ids.answer()
+        self._health.missing = self._topic_ids.missing
         for (topic, number), partition in list(self._partitions.items()):
             topic_id = topic_ids.get(topic)
             if topic_id is None or topic_id == partition.topic_id:
@@ -206,6 +214,8 @@ class AssignedPartitions:
         for key, partition in list(self._partitions.items()):
             _, high = consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
             position = partition.offsets.position
+            if position is None and key in self._health.waiting:
+                position, high = self._health.waiting[key]
             if high >= 0 and position is not None:
                 topic, number = key
                 metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))

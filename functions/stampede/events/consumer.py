@@ -18,6 +18,7 @@ from stampede.events.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
 from stampede.events.sink import Abandoned
+from stampede.events.source_health import SourceHealth
 from stampede.logs import get_logger
 from stampede.settings import Settings
 
@@ -45,6 +46,8 @@ class Consumer:
         Returns once a record is durable elsewhere; raises `Abandoned` if the source stops first.
     down
         Returns whether the sink is down. Then waiting for deliveries is useless.
+    health
+        Told what the Kafka client does.
     """
 
     def __init__(
@@ -52,13 +55,17 @@ class Consumer:
         settings: Settings,
         deliver: Callable[[Record], Coroutine[Any, Any, None]],
         down: Callable[[], bool],
+        health: SourceHealth,
     ) -> None:
+        self._health = health
         self._settings = settings
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._in_flight = RecordsInFlight(settings.in_flight, settings.in_flight_bytes)
         self._failure: BaseException | None = None
-        self._assigned = AssignedPartitions(settings, self._in_flight, down, self._cancel_soon)
+        self._assigned = AssignedPartitions(
+            settings, self._in_flight, down, self._cancel_soon, health
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take records until `stop` is set; then wait for those in flight, and commit.
@@ -85,7 +92,11 @@ class Consumer:
     def _consume(self) -> None:
         """Take records until `run` stops; then drain and commit. Raises `SetupError`."""
         try:
-            options = consumer_options(self._settings, on_commit=self._assigned.committed)
+            options = consumer_options(
+                self._settings,
+                on_commit=self._assigned.committed,
+                on_statistics=self._health.told,
+            )
             consumer = confluent_kafka.Consumer(options)
         except KafkaException as error:
             raise SetupError(f"Kafka options: {error.args[0].str()}") from None
@@ -100,6 +111,7 @@ class Consumer:
     def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
         committed = reported = asked = time.monotonic()
         while not self._in_flight.stopping:
+            self._health.polled()
             most = self._in_flight.wait_for_room(PAUSE_SECONDS)
             self._assigned.pause_or_resume(consumer, full=most == 0)
             self._take(consumer, most or 1)  # poll even without room: it runs the callbacks

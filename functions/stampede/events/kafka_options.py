@@ -5,6 +5,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
+from stampede.events.source_health import STATISTICS_SECONDS
 from stampede.settings import Settings
 
 DEFAULTS = {
@@ -26,10 +27,12 @@ def is_cooperative(settings: Settings) -> bool:
 def consumer_options(
     settings: Settings,
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
+    on_statistics: Callable[[str], None],
 ) -> dict[str, Any]:
     """Options of a `confluent_kafka.Consumer`; `settings.kafka_options` replace the defaults.
 
-    Nothing replaces the last two: the consumer alone commits, and only what is delivered.
+    Nothing replaces the last four: the consumer alone commits, and only what is delivered; the
+    source's health comes from the statistics.
     """
     return {
         **DEFAULTS,
@@ -39,4 +42,6 @@ def consumer_options(
         **settings.kafka_options,
         "enable.auto.commit": False,
         "on_commit": on_commit,
+        "statistics.interval.ms": round(STATISTICS_SECONDS * 1000),
+        "stats_cb": on_statistics,
     }

@@ -19,6 +19,7 @@ from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record
 from stampede.events.sink import Sink
+from stampede.events.source_health import SourceHealth
 from stampede.events.status_server import status_server
 from stampede.interrupts import run_until_stopped
 from stampede.logs import get_logger
@@ -68,8 +69,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 headers = event_headers.headers(bare)
             await delivery.deliver(headers, record)
 
-        async with status_server(settings):
-            await Consumer(settings, deliver, lambda: delivery.down).run(stop)
+        health = SourceHealth()
+        async with status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready):
+            await Consumer(settings, deliver, lambda: delivery.down, health).run(stop)
 
 
 def main(settings: Settings) -> None:

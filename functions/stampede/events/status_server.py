@@ -10,13 +10,17 @@ from starlette.applications import Starlette
 
 from stampede.errors import SetupError
 from stampede.events.http_protocol import bounded_protocol
-from stampede.events.status_routes import status_routes
+from stampede.events.status_routes import Fault, status_routes
 from stampede.settings import Settings
 
 
 @asynccontextmanager
-async def status_server(settings: Settings, port: int | None = None) -> AsyncIterator[None]:
+async def status_server(
+    settings: Settings, port: int | None = None, **faults: Fault
+) -> AsyncIterator[None]:
     """Serve `/metrics` and `/health/…` on `port`, else on the setting `port`.
+
+    `faults` are those of `status_routes`.
 
     Raises `SetupError` if the port cannot be had.
     """
@@ -26,7 +30,7 @@ async def status_server(settings: Settings, port: int | None = None) -> AsyncIte
     except OSError as error:
         raise SetupError(f"cannot listen on {settings.host}:{port}: {error.strerror}") from None
     config = uvicorn.Config(
-        Starlette(routes=status_routes()),
+        Starlette(routes=status_routes(**faults)),
         access_log=False,
         log_config=None,
         lifespan="off",

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stampede.logs import get_logger
@@ -58,6 +58,8 @@ class TopicIds:
         }
         self._admin: AdminClient | None = None
         self._pending: dict[str, Future[Any]] = {}
+        self.missing: frozenset[str] = frozenset()
+        """Of the topics that were last asked for, those that Kafka does not have."""
 
     def ask(self, topics: Collection[str]) -> None:
         """Begin a request for these topics, unless one is under way; `answer` has the result."""
@@ -75,17 +77,22 @@ class TopicIds:
         """The ids of the topics that `ask` asked for, by name; empty until all have come."""
         if not all(future.done() for future in self._pending.values()):
             return {}
+        if not self._pending:
+            return {}
         pending, self._pending = self._pending, {}
-        ids = {}
+        ids, missing = {}, set()
         for topic, future in pending.items():
             try:
                 # The client writes standard base64; Kafka's own tools write the URL-safe form.
                 topic_id = str(future.result().topic_id).translate(str.maketrans("+/", "-_"))
             except KafkaException as error:
                 log.warning("topic id is not known", topic=topic, reason=error.args[0].str())
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.add(topic)
                 continue
             if topic_id != UNKNOWN:
                 ids[topic] = topic_id
+        self.missing = frozenset(missing)
         return ids
 
     def wait(self, topics: Collection[str], seconds: float = ANSWER_SECONDS) -> dict[str, str]:

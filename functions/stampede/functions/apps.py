@@ -40,6 +40,7 @@ def make_app(name: str, settings: Settings) -> ASGIApp:
 
 def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
     """`cutouts` and `lightcurves`: worker processes store alerts in batches."""
+    from stampede.events.alert_age import observing_age
     from stampede.events.event_endpoint import EventEndpoint
     from stampede.events.workers import Workers
 
@@ -47,7 +48,8 @@ def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
     module = import_module(f"stampede.functions.{name}")
     workers = Workers(name, module.make_batch_storer, settings)
     batcher = make_batcher(settings, workers.store_batch, concurrency=settings.workers)
-    return EventEndpoint.of(name, batcher.add, settings, [workers, batcher])
+    add = observing_age(name, batcher.add)
+    return EventEndpoint.of(name, add, settings, [workers, batcher])
 
 
 def deadletters_app(name: str, settings: Settings) -> "EventEndpoint":

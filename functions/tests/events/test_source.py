@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,8 +29,9 @@ from stampede.errors import SetupError
 from stampede.events.consumer import Consumer
 from stampede.events.record import Record
 from stampede.events.source import check, overrides, status_server
+from stampede.events.source_health import SourceHealth
 from stampede.settings import Settings
-from stampede_local.kafka import LocalKafka
+from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
 from stampede_local.process import Process
 from tests.support import waiting
@@ -405,7 +407,8 @@ def test_metrics_and_health(start, produce, topic):
             "stampede_source_in_flight_events 0.0",
         }
         eventually(lambda: lines <= set(page("/metrics").splitlines()))
-        assert page("/health/liveness") == page("/health/readiness") == "ok\n"
+        assert page("/health/liveness") == "ok\n"
+        eventually(lambda: readiness(source) == (200, "ok\n"))
 
 
 @pytest.mark.anyio
@@ -420,7 +423,7 @@ async def test_a_bug_ends_the_source_and_commits_nothing_after_it(
         await asyncio.sleep(0)
 
     settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
-    consumer = Consumer(settings, deliver, down=lambda: False)
+    consumer = Consumer(settings, deliver, lambda: False, SourceHealth())
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(consumer.run(asyncio.Event()), 120)
     assert all(offset <= 2 for offset in committed().values())
@@ -505,3 +508,74 @@ def test_a_time_in_microseconds_stops_nothing(start, produce, committed, topic, 
     assert source.status == 0
     times = ["ce-time" in event.headers for event in sink.requests if event.place[1] == 1]
     assert times == [False] * 4
+
+
+def readiness(source: Process) -> tuple[int, str]:
+    """Status and text of a source's readiness."""
+    url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/health/readiness"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+def test_a_source_that_kafka_refuses_is_not_ready(start) -> None:
+    with Receiver() as sink:
+        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        login = {"sasl.username": "night", "sasl.password": "wrong"}
+        source = start(sink, STAMPEDE_KAFKA_OPTIONS=json.dumps(options | login))
+        eventually(lambda: readiness(source)[1].startswith("no connection to Kafka"))
+        assert readiness(source)[0] == 503
+        assert source.running
+
+
+def test_a_source_of_a_topic_that_is_not_there_is_not_ready_until_it_is(
+    start, topic, kafka
+) -> None:
+    with Receiver() as sink:
+        source = start(sink, STAMPEDE_TOPICS=f"{topic}-later")
+        eventually(lambda: readiness(source) == (503, f"Kafka has no topic {topic}-later\n"))
+        make_topics(kafka.bootstrap, [f"{topic}-later"], 1)
+        eventually(lambda: readiness(source) == (200, "ok\n"))
+
+
+def test_a_source_without_partitions_is_ready_if_others_have_them_all(start, kafka, topic) -> None:
+    with Receiver() as sink:
+        sources = [start(sink) for _ in range(PARTITIONS + 1)]
+        eventually(lambda: all(readiness(source)[0] == 200 for source in sources))
+
+
+def test_a_source_is_not_ready_while_kafka_is_down_and_recovers(start, tmp_path) -> None:
+    with LocalKafka(tmp_path / "kafka", free_port(2)) as kafka, Receiver() as sink:
+        make_topics(kafka.bootstrap, ["alerts"], 1)
+        source = start(sink, STAMPEDE_KAFKA=kafka.bootstrap, STAMPEDE_TOPICS="alerts")
+        eventually(lambda: readiness(source)[0] == 200)
+        kafka.stop()
+        begin = time.monotonic()
+        eventually(lambda: readiness(source)[0] == 503)
+        assert time.monotonic() - begin < 30
+        assert "no connection" in readiness(source)[1]
+        kafka.start()
+        eventually(lambda: readiness(source)[0] == 200)
+
+
+def test_lag_is_known_before_the_first_delivery(start, produce) -> None:
+    made = produce(40)
+    with Receiver(lambda event, times: (503, b"", {})) as sink:
+        source = start(sink, STAMPEDE_IN_FLIGHT="1")
+        url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
+
+        def lag() -> float:
+            with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+                return sum(
+                    float(line.split()[-1])
+                    for line in lines
+                    if line.startswith("stampede_source_lag_events{")
+                )
+            return -1
+
+        eventually(lambda: lag() == len(made))
