@@ -1,7 +1,7 @@
 """Reads a Stampede server from Python: cutouts and light curves as astropy objects.
 
-``connect`` and ``connect_async`` give a client with the same methods. Every error is a
-`StampedeClientError` whose message says what to do.
+``connect`` and ``connect_async`` give a client with the same methods; ``detections`` reads a bucket
+without the server. Every error is a `StampedeClientError` whose message says what to do.
 """
 
 from stampede_client.async_client import AsyncClient, connect_async
@@ -18,6 +18,7 @@ from stampede_client.errors import (
     UnexpectedAnswer,
 )
 from stampede_client.light_curve import LightCurve
+from stampede_client.store import Detections, detections
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Client",
     "Cutouts",
     "Damaged",
+    "Detections",
     "Gone",
     "LightCurve",
     "NotFound",
@@ -35,4 +37,5 @@ __all__ = [
     "UnexpectedAnswer",
     "connect",
     "connect_async",
+    "detections",
 ]

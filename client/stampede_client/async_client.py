@@ -5,12 +5,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
+from astropy.table import Table
 
 from stampede_client import queries
 from stampede_client.connection import Attempts, answer_of, arguments, options
 from stampede_client.cutouts import Cutouts
 from stampede_client.exchange import Answer, Plan, Request
 from stampede_client.light_curve import LightCurve
+from stampede_client.sky import Position, Radius
 
 T = TypeVar("T")
 
@@ -61,6 +63,10 @@ class AsyncClient:
     async def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
         """See `Client.lightcurve`."""
         return await self._run(queries.light_curve(object_id, magnitudes))
+
+    async def cone(self, position: Position, radius: Radius) -> Table:
+        """See `Client.cone`."""
+        return await self._run(queries.cone(position, radius))
 
     async def ledger(self) -> dict[str, Any]:
         """See `Client.ledger`."""

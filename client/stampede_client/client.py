@@ -5,12 +5,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
+from astropy.table import Table
 
 from stampede_client import queries
 from stampede_client.connection import Attempts, answer_of, arguments, options
 from stampede_client.cutouts import Cutouts
 from stampede_client.exchange import Answer, Plan, Request
 from stampede_client.light_curve import LightCurve
+from stampede_client.sky import Position, Radius
 
 T = TypeVar("T")
 
@@ -81,6 +83,24 @@ class Client:
     def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
         """The light curve of an object, with columns ``mag`` and ``mag_err`` if asked for."""
         return self._run(queries.light_curve(object_id, magnitudes))
+
+    def cone(self, position: Position, radius: Radius) -> Table:
+        """The objects around a position, the nearest first.
+
+        Parameters
+        ----------
+        position
+            SkyCoord, or text such as ``00:03:15.4 +16:08:44`` or ``0.814167 16.145556`` (ICRS).
+        radius
+            arcsec, or an astropy Quantity.
+
+        Returns
+        -------
+        astropy.table.Table
+            Columns object_id, survey, ra, dec (deg), distance (arcsec), detections, first_mjd,
+            last_mjd.
+        """
+        return self._run(queries.cone(position, radius))
 
     def ledger(self) -> dict[str, Any]:
         """The offsets that are stored, dead-lettered and missing, by table and partition."""

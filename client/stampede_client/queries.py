@@ -2,14 +2,18 @@
 
 import json
 import re
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from astropy.table import Table
 
 from stampede_client.cutouts import KINDS, Cutouts
 from stampede_client.errors import BadInput, NotFound, UnexpectedAnswer
 from stampede_client.exchange import Plan, Request, ask
 from stampede_client.light_curve import LightCurve
+from stampede_client.sky import Position, Radius, cone_query, table_of
 
 PNG = {"format": "png", "size": "200"}
 """A cutout in a notebook: its longer side has 200 pixels."""
@@ -53,6 +57,17 @@ def light_curve(object_id: int | str, magnitudes: bool = False) -> Plan[LightCur
     query = {"format": "arrow", **({"magnitudes": "true"} if magnitudes else {})}
     body = yield from ask(Request(f"/v1/objects/{checked_object(object_id)}/lightcurve", query))
     return LightCurve.from_arrow(arrow_rows(body))
+
+
+def cone(position: Position, radius: Radius) -> Plan[Table]:
+    """The objects around a position, the nearest first."""
+    query = {**cone_query(position, radius), "format": "parquet"}
+    body = yield from ask(Request("/v1/cone", query))
+    try:
+        rows = pq.read_table(BytesIO(body))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
+    return table_of(rows)
 
 
 def ledger() -> Plan[dict[str, Any]]:

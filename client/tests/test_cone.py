@@ -1,0 +1,72 @@
+"""Objects around a position, on a real server."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from astropy import units
+from astropy.coordinates import SkyCoord
+
+import stampede_client
+from stampede.alerts.columns import DETECTION
+from stampede.alerts.positions import positions_of
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.schema import POSITIONS
+from stampede.store.tables import Table
+from tests.support.read_service import point, serving
+
+RA, DEC = 0.814167, 16.145556  # 00:03:15.4 +16:08:44
+
+
+@pytest.fixture(scope="module")
+def sky() -> Iterator[stampede_client.Client]:
+    objects = MemoryObjects()
+    points = [
+        point("ZTF21next", "ztf", 2, 59005.0, ra=RA, dec=DEC + 3 / 3600),
+        point("ZTF21near", "ztf", 1, 59000.0, ra=RA, dec=DEC + 1 / 3600),
+        point("ZTF21far", "ztf", 3, 59005.0, ra=RA, dec=DEC + 1),
+    ]
+    table = Table(objects, POSITIONS)
+    rows = pa.Table.from_pylist(points, DETECTION)
+    table.append(positions_of(rows), Coverage.of({("t", 0): [1]}))
+    table.close()
+    for read in serving(make_app(Settings(), objects)):
+        with stampede_client.connect(read.url) as st:
+            yield st
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["00:03:15.4 +16:08:44", "0h3m15.4s 16d8m44s", f"{RA} {DEC}", SkyCoord(RA, DEC, unit="deg")],
+)
+@pytest.mark.parametrize("radius", [5, 5 * units.arcsec, (5 / 3600) * units.deg])
+def test_the_nearest_object_comes_first(sky, position, radius) -> None:
+    found = sky.cone(position, radius)
+    assert list(found["object_id"]) == ["ZTF21near", "ZTF21next"]
+    assert found["distance"].unit == units.arcsec
+    assert found["ra"].unit == units.deg
+    assert found["distance"][0] == pytest.approx(1, abs=0.3)
+
+
+def test_nothing_there_is_an_empty_table(sky) -> None:
+    found = sky.cone("12:00:00 -45:00:00", 5)
+    assert len(found) == 0
+    assert "object_id" in found.colnames
+
+
+@pytest.mark.parametrize(
+    ("position", "radius", "fault"),
+    [
+        ("somewhere", 5, "is no position"),
+        ("1 95", 5, "is no position"),
+        ("1 1", -1, "is no radius"),
+        ("1 1", 5 * units.m, "is no radius"),
+        ("1 1", 181 * units.deg, "is no radius"),
+    ],
+)
+def test_what_is_no_cone_is_never_sent(position: str, radius, fault: str) -> None:
+    with pytest.raises(stampede_client.BadInput, match=fault):
+        stampede_client.connect("http://127.0.0.1:9").cone(position, radius)
