@@ -1,6 +1,7 @@
 """Routes of the HTML pages."""
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from urllib.parse import quote, urlencode
 
@@ -12,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from stampede.errors import NotFound
 from stampede.read import pages, parameters
 from stampede.read.errors import UnknownObject
+from stampede.read.latest_alerts import LatestAlert
 from stampede.read.locations import CutoutLocation, by_kind
 from stampede.read.lookup import Lookup
 from stampede.read.plot import Axis
@@ -39,10 +41,19 @@ class Shown(StrEnum):
 
 
 async def front_page(request: Request) -> Response:
-    """`/`: what is stored, and a form to find it."""
+    """`/`: a form to find what is stored, the latest alerts, and the ledger."""
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
-    return pages.html(pages.front_page(page.entries, page.asked))
+    latest = await service.run_ledger(service.latest.alerts)
+    alerts = await service.run(_shown_latest, service.lookup, latest)
+    return pages.html(pages.front_page(page.entries, page.asked, alerts))
+
+
+def _shown_latest(lookup: Lookup, latest: Sequence[LatestAlert]) -> list[pages.ShownAlert]:
+    ids = [locations[0].alert_id for locations, _ in latest]
+    thumbnails = {(one.alert_id, one.survey) for one in lookup.thumbnail_locations(ids)}
+    packets = lookup.with_packet(ids)
+    return [pages.ShownAlert.of(locations, band, thumbnails, packets) for locations, band in latest]
 
 
 async def object_page(request: Request) -> Response:

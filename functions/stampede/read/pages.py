@@ -99,7 +99,9 @@ class Totals(NamedTuple):
     in_flight: int | None
 
 
-def front_page(entries: Sequence[Entry], asked: Collection[str] = ()) -> str:
+def front_page(
+    entries: Sequence[Entry], asked: Collection[str] = (), latest: Sequence["ShownAlert"] = ()
+) -> str:
     """What is stored, and a form to find it; Kafka was `asked` about these topics."""
     by_topic: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in entries:
@@ -121,11 +123,14 @@ def front_page(entries: Sequence[Entry], asked: Collection[str] = ()) -> str:
         )
         for (topic, topic_id, table), group in sorted(by_topic.items())
     ]
-    return page("front.html", totals=totals, kafka_asked=bool(asked))
+    missing = any(total.missing for total in totals)
+    return page(
+        "front.html", totals=totals, kafka_asked=bool(asked), latest=latest, missing=missing
+    )
 
 
 class ShownAlert(NamedTuple):
-    """An alert on the page of its object; `sent` are the kinds of cutout that the survey sent."""
+    """An alert on a page; `sent` are the kinds of cutout that the survey sent."""
 
     alert_id: int
     survey: str
@@ -135,6 +140,30 @@ class ShownAlert(NamedTuple):
     has_thumbnail: bool
     has_packet: bool
     chosen: bool
+    object_id: str
+
+    @classmethod
+    def of(
+        cls,
+        locations: Sequence[CutoutLocation],
+        band: str | None,
+        with_thumbnail: Collection[tuple[int, str]],
+        with_packet: Collection[tuple[int, str]],
+        chosen: int | None = None,
+    ) -> "ShownAlert":
+        """An alert by its cutouts; the other arguments are those of `object_page`."""
+        first = locations[0]
+        return cls(
+            first.alert_id,
+            first.survey,
+            band or "none",
+            first.mjd,
+            sent={location.kind for location in locations if location.pack},
+            has_thumbnail=(first.alert_id, first.survey) in with_thumbnail,
+            has_packet=(first.alert_id, first.survey) in with_packet,
+            chosen=first.alert_id == chosen,
+            object_id=first.object_id,
+        )
 
 
 def object_page(
@@ -168,21 +197,12 @@ def object_page(
     measured = [row for row in rows if not (row["forced"] or row["limit"])]
     bands = {row["source_id"]: row["band"] for row in measured}
     other_axis = Axis.FLUX if axis == Axis.MAG else Axis.MAG
-    shown = []
-    for locations in alerts:
-        first = locations[0]
-        shown.append(
-            ShownAlert(
-                first.alert_id,
-                first.survey,
-                bands.get(first.alert_id) or "none",
-                first.mjd,
-                sent={location.kind for location in locations if location.pack},
-                has_thumbnail=(first.alert_id, first.survey) in with_thumbnail,
-                has_packet=(first.alert_id, first.survey) in with_packet,
-                chosen=first.alert_id == chosen,
-            )
+    shown = [
+        ShownAlert.of(
+            locations, bands.get(locations[0].alert_id), with_thumbnail, with_packet, chosen
         )
+        for locations in alerts
+    ]
     return page(
         "object.html",
         object_id=object_id,

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from stampede.events.budget import Budget
 from stampede.read.access import Access
 from stampede.read.errors import TooManyQueries
+from stampede.read.latest_alerts import LatestAlerts
 from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
 from stampede.read.quick_images import QuickImages
@@ -108,6 +109,7 @@ class ReadService:
     bulk_bytes: Budget
     parsing: asyncio.Lock
     ledger: LedgerCache
+    latest: LatestAlerts
     run_ledger: ThreadRunner
 
     @classmethod
@@ -127,6 +129,7 @@ class ReadService:
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
             LedgerCache(lookup, settings),
+            LatestAlerts(lookup),
             ThreadRunner(1, "ledger"),
         )
 
