@@ -7,6 +7,7 @@ without the server. Every error is a `StampedeClientError` whose message says wh
 from stampede_client.async_client import AsyncClient, connect_async
 from stampede_client.client import Client, connect
 from stampede_client.cutouts import Cutouts
+from stampede_client.downloads import Fetched
 from stampede_client.errors import (
     AccessDenied,
     BadInput,
@@ -29,6 +30,7 @@ __all__ = [
     "Cutouts",
     "Damaged",
     "Detections",
+    "Fetched",
     "Gone",
     "LightCurve",
     "NotFound",

@@ -1,6 +1,8 @@
 """The client for asyncio: the methods of `Client`, to be awaited."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ from astropy.table import Table
 from stampede_client import queries
 from stampede_client.connection import Attempts, answer_of, arguments, options
 from stampede_client.cutouts import Cutouts
+from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Answer, Plan, Request
 from stampede_client.light_curve import LightCurve
 from stampede_client.sky import Position, Radius
@@ -67,6 +70,23 @@ class AsyncClient:
     async def cone(self, position: Position, radius: Radius) -> Table:
         """See `Client.cone`."""
         return await self._run(queries.cone(position, radius))
+
+    async def fetch_cutouts(
+        self, ids: Iterable[int | str], folder: str | Path, progress: Progress | None = None
+    ) -> Fetched:
+        """See `Client.fetch_cutouts`."""
+        download = Download(map(queries.checked_alert, ids), Path(folder), progress)
+        for batch in download.batches():
+            download.keep(await self._run(queries.cutout_files(batch)))
+        return download.result
+
+    async def lightcurves(self, ids: Iterable[int | str]) -> AsyncIterator[LightCurve]:
+        """See `Client.lightcurves`; use it with ``async for``."""
+        names = list(dict.fromkeys(map(queries.checked_object, ids)))
+        for start in range(0, len(names), BATCH):
+            batch = names[start : start + BATCH]
+            for curve in await self._run(queries.light_curves(batch)):
+                yield curve
 
     async def ledger(self) -> dict[str, Any]:
         """See `Client.ledger`."""

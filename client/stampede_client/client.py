@@ -1,6 +1,8 @@
 """The client that waits for each answer."""
 
 import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ from astropy.table import Table
 from stampede_client import queries
 from stampede_client.connection import Attempts, answer_of, arguments, options
 from stampede_client.cutouts import Cutouts
+from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Answer, Plan, Request
 from stampede_client.light_curve import LightCurve
 from stampede_client.sky import Position, Radius
@@ -101,6 +104,29 @@ class Client:
             last_mjd.
         """
         return self._run(queries.cone(position, radius))
+
+    def fetch_cutouts(
+        self, ids: Iterable[int | str], folder: str | Path, progress: Progress | None = None
+    ) -> Fetched:
+        """Write the cutouts of many alerts to ``<folder>/<alert id>/<kind>.fits.gz``.
+
+        A second call continues: it skips the alerts that are there. `progress` is called with the
+        number of alerts that are done, and of all. Ids that the server does not have are no error.
+        """
+        download = Download(map(queries.checked_alert, ids), Path(folder), progress)
+        for batch in download.batches():
+            download.keep(self._run(queries.cutout_files(batch)))
+        return download.result
+
+    def lightcurves(self, ids: Iterable[int | str]) -> Iterator[LightCurve]:
+        """The light curves of many objects, one after the other, each id once.
+
+        Objects that the server does not have are left out. Some are read ahead, never all.
+        """
+        names = list(dict.fromkeys(map(queries.checked_object, ids)))
+        for start in range(0, len(names), BATCH):
+            batch = names[start : start + BATCH]
+            yield from self._run(queries.light_curves(batch))
 
     def ledger(self) -> dict[str, Any]:
         """The offsets that are stored, dead-lettered and missing, by table and partition."""

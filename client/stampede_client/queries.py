@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from astropy.table import Table
 
@@ -68,6 +69,19 @@ def cone(position: Position, radius: Radius) -> Plan[Table]:
     except (pa.ArrowInvalid, OSError) as error:
         raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
     return table_of(rows)
+
+
+def cutout_files(ids: list[str]) -> Plan[bytes]:
+    """A tar of all cutouts of these alerts."""
+    return (yield from ask(Request("/v1/cutouts", {"format": "tar"}, {"ids": ids})))
+
+
+def light_curves(ids: list[str]) -> Plan[list[LightCurve]]:
+    """The light curves of these objects, by id, without those that the server does not have."""
+    request = Request("/v1/lightcurves", {"format": "arrow"}, {"ids": ids})
+    rows = arrow_rows((yield from ask(request)))
+    names = rows["object_id"].unique().sort()
+    return [LightCurve.from_arrow(rows.filter(pc.equal(rows["object_id"], n))) for n in names]
 
 
 def ledger() -> Plan[dict[str, Any]]:

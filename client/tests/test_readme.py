@@ -20,6 +20,7 @@ def test_every_block_runs(
     printed = capsys.readouterr().out
     assert "nJy" in printed
     assert "('science', 'template', 'difference') (63, 63) adu" in printed
+    assert "\n1 0 []\nZTF21abiuvdk 4\n" in printed
     assert printed.endswith("\n4\n")
 
 
