@@ -66,7 +66,7 @@ class Sent:
         points = stored_alerts.assert_light_curves(read, simulator)
         for alert in self.sample:
             picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
-            assert picture == thumbnail([alert.fits[kind] for kind in KINDS]).png
+            assert picture == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
         return f"{images:,} images and {points:,} points as they were sent"
 
 

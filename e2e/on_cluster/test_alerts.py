@@ -110,7 +110,7 @@ def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
     until(lambda: not lacking(), 180, 3)
     for alert in good(sent)[::8]:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
-        assert picture == thumbnail([alert.fits[kind] for kind in KINDS]).png
+        assert picture == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
 
 
 def test_the_second_site_is_complete(release: Release, sent: list) -> None:

@@ -137,4 +137,4 @@ def assert_sample_is_stored(read: str, sent: Sent, simulator: Simulator) -> None
     assert stored_alerts.assert_light_curves(read, simulator, simulator.object_ids[::20])
     for alert in sent.sample:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
-        assert picture == thumbnail([alert.fits[kind] for kind in KINDS]).png
+        assert picture == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png

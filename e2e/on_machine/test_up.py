@@ -91,7 +91,7 @@ def test_every_alert_gets_its_thumbnail(first: StampedeUp, alerts: list[Simulate
     for alert in alerts:
         url = f"{first.url}/v1/alerts/{alert.alert_id}/thumbnail"
         until(partial(exists, url), STORED_SECONDS)
-        assert get(url) == thumbnail([alert.fits[kind] for kind in KINDS]).png
+        assert get(url) == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
 
 
 def exists(url: str) -> bool:
