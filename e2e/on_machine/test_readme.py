@@ -161,6 +161,11 @@ def run_curl_commands(reader: Reader) -> None:
     curve = json.loads(reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve"))
     assert str(alert.alert_id) in {row["source_id"] for row in curve["detections"]}
     reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve?format=votable")
+    point = next(row for row in curve["detections"] if row["source_id"] == str(alert.alert_id))
+    here_instead = f"ra={point['ra']}&dec={point['dec']}"
+    reader.places["ra=00:03:15.4&dec=16:08:44"] = here_instead
+    cone = json.loads(reader.run("curl 'http://127.0.0.1:8080/v1/cone"))
+    assert alert.object_id in {found["object_id"] for found in cone["objects"]}
     table = votable.parse_single_table(str(here / "lightcurve.vot"))
     assert len(table.array) == len(curve["detections"])
     reader.run("curl http://127.0.0.1:8080/v1/lightcurves")

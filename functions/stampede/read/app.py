@@ -20,6 +20,7 @@ from stampede.read import (
     bulk,
     cone,
     cone_page,
+    cross_match,
     cutouts,
     error_handlers,
     html,
@@ -27,6 +28,7 @@ from stampede.read import (
     lightcurves,
     openapi,
     parameters,
+    scs,
     thumbnails,
 )
 from stampede.read.cors import Cors
@@ -94,14 +96,17 @@ async def readiness(request: Request) -> Response:
     return JSONResponse({"status": "ready"}, headers={"Cache-Control": "no-store"})
 
 
-def _route(path: str, scope: str, handler: Handler, *known: str, method: str = "GET") -> Route:
-    """A route of a scope; it refuses query parameters that are not `known`."""
+def _route(
+    path: str, scope: str, handler: Handler, *known: str, method: str = "GET", others: bool = False
+) -> Route:
+    """A route of a scope; it refuses query parameters that are not `known`, unless `others`."""
 
     @wraps(handler)
     async def checked(request: Request) -> Response:
         access = service_of(request).access
         request.state.client = await access.check(request, scope)
-        parameters.check_names(request.query_params, known)
+        if not others:
+            parameters.check_names(request.query_params, known)
         return access.mark(await handler(request), scope)
 
     return Route(path, checked, methods=[method])
@@ -133,6 +138,8 @@ ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
     _route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
     _route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
+    _route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
+    _route("/v1/scs", "lightcurves", scs.get_cone, others=True),
     _route("/v1/ledger", "ledger", ledger.get_ledger),
     _route("/openapi.json", "", openapi.get_openapi),
     Route("/metrics", metrics.endpoint),

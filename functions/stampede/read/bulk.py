@@ -49,7 +49,7 @@ async def post_cutouts(request: Request) -> Response:
     """All cutouts of the alerts in the body."""
     lookup = service_of(request).bulk_lookup
     read = partial(streams.read_cutouts, lookup)
-    return await _stream(request, id_list.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
+    return await stream_of(request, id_list.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
 
 
 async def post_light_curves(request: Request) -> Response:
@@ -59,7 +59,7 @@ async def post_light_curves(request: Request) -> Response:
     writers = LIGHT_CURVE_WRITERS
     if parameters.flag(request.query_params, "magnitudes"):
         read, writers = partial(_with_magnitudes, read), light_curve_writers(pa.schema(COLUMNS))
-    return await _stream(request, id_list.object_ids, lookup.detections, read, writers)
+    return await stream_of(request, id_list.object_ids, lookup.detections, read, writers)
 
 
 def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> tuple[pa.Table, set]:
@@ -67,13 +67,17 @@ def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> tuple[pa.Ta
     return with_magnitudes(rows), known
 
 
-async def _stream(
+async def stream_of(
     request: Request,
     parse: Callable[[bytearray, int], Ids],
     table: RefreshingTable,
     read: streams.Read,
     writers: Writers,
 ) -> Response:
+    """The stream of what `read` finds for the ids in the body, which `parse` reads.
+
+    Raises `BadParameter`, `TooLarge`, `TooManyQueries`, `Overloaded`, `StoreDown`.
+    """
     service = service_of(request)
     media_types = {name: writer().media_type for name, writer in writers.items()}
     writer = writers[parameters.wanted_format(request, media_types)]()

@@ -19,29 +19,33 @@ from stampede.read.service import ThreadRunner, service_of
 from stampede.read.stream_writers import Writer
 from stampede.read.streams import pieces
 
-EXTENSIONS = {"json": "json", "csv": "csv", "parquet": "parquet"}
+EXTENSIONS = {"votable": "vot"}
 MJD = 0.0, 1e6
 
 
 async def get_cone(request: Request) -> Response:
     """The objects around a position, the nearest first."""
-    service = service_of(request)
     cone = wanted_cone(request)
     arcsec = cone.radius * sky.ARCSEC
     made = writers(FOUND, {"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
     types = {name: make().media_type for name, make in made.items()}
     format = parameters.wanted_format(request, types)
-    writer = made[format]()
+    return await answer(request, cone, made[format](), EXTENSIONS.get(format, format))
+
+
+async def answer(request: Request, cone: Cone, writer: Writer, extension: str) -> Response:
+    """What a writer makes of the objects in a cone: whole, or as a stream if they are many.
+
+    Raises `StoreDown`, `TooManyQueries`.
+    """
+    service = service_of(request)
     found = nearest_first(service.lookup.positions, cone)
     first = await service.run(lambda: list(islice(found, 2)))
-    headers = {
-        "Vary": "Accept",
-        "Content-Disposition": f'inline; filename="cone.{EXTENSIONS[format]}"',
-    }
+    headers = {"Vary": "Accept", "Content-Disposition": f'inline; filename="cone.{extension}"'}
     if len(first) < 2:
         body = await service.run(_whole, writer, first)
-        answer = Representation(etag(body), writer.media_type, headers, REVALIDATE)
-        return answer.not_modified(request) or answer.respond(request, body)
+        whole = Representation(etag(body), writer.media_type, headers, REVALIDATE)
+        return whole.not_modified(request) or whole.respond(request, body)
     service.lookup.positions.note_quarantine()  # the header is sent before all rows are read
     with ExitStack() as held:
         held.enter_context(service.bulk_limit.slot(request.state.client))
@@ -60,10 +64,11 @@ def wanted_cone(request: Request) -> Cone:
         if name not in query:
             raise BadParameter(name, f"{name} is missing: say for example ?ra=10.5&dec=-5&radius=5")
     centre = sky.place(query["ra"], query["dec"])
-    return Cone(centre, sky.radius(query["radius"]), _times(request))
+    return Cone(centre, sky.radius(query["radius"]), wanted_times(request))
 
 
-def _times(request: Request) -> Times:
+def wanted_times(request: Request) -> Times:
+    """The times that the parameters `since` and `nights` name. Raises `BadParameter`."""
     query = request.query_params
     since = parameters.number(query, "since", *MJD)
     if "nights" not in query:

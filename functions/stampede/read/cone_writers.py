@@ -10,6 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from stampede.read.cone_votable import VOTableWriter
 from stampede.read.formats import plain_values
 from stampede.read.stream_writers import CsvWriter, ParquetWriter, Writer
 
@@ -45,4 +46,5 @@ def writers(schema: pa.Schema, head: dict[str, float]) -> dict[str, Callable[[],
         "json": partial(JsonWriter, head),
         "csv": partial(CsvWriter, schema),
         "parquet": partial(ParquetWriter, schema),
+        "votable": partial(VOTableWriter, schema),
     }

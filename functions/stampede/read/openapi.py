@@ -19,6 +19,7 @@ from stampede.images.thumbnail import SHAPE
 from stampede.read.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.cone_search import FOUND
 from stampede.read.cone_writers import writers
+from stampede.read.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.cutouts import MAX_SIZE, Hdus, Limits, View
 from stampede.read.formats import COLUMNS, FORMATS
 from stampede.read.html import Shown
@@ -64,6 +65,8 @@ def describe() -> dict[str, Any]:
         "cone_formats": [*CONE_WRITERS],
         "cone_content": _written(CONE_WRITERS)
         | {"application/json": {"schema": {"$ref": "#/components/schemas/Cone"}}},
+        "match_formats": [*MATCH_WRITERS],
+        "match_content": _written(MATCH_WRITERS),
         "cone_columns": {field.name: _column(field) for field in FOUND},
         "detection_columns": {field.name: _column(field) for field in COLUMNS},
     }

@@ -37,6 +37,13 @@ class Place(NamedTuple):
     dec: float
 
 
+class Places(NamedTuple):
+    """Many positions in ICRS degrees: arrays of one shape."""
+
+    ra: np.ndarray
+    dec: np.ndarray
+
+
 def place(ra: str, dec: str) -> Place:
     """A position as a query writes it: degrees, or ``00:03:15.4``, ``0h3m15.4s``, ``+16:08:44``.
 
@@ -79,8 +86,11 @@ def radius(text: str) -> float:
     return value
 
 
-def separation(centre: Place, ra: np.ndarray, dec: np.ndarray) -> np.ndarray:
-    """Degrees between a position and others, by Vincenty's formula: exact at all distances."""
+def separation(centre: Place | Places, ra: np.ndarray, dec: np.ndarray) -> np.ndarray:
+    """Degrees between a position, or each of many, and others.
+
+    By Vincenty's formula, which is exact at all distances.
+    """
     east = np.radians(ra - centre.ra)
     there, here = np.radians(dec), np.radians(centre.dec)
     across = np.cos(there) * np.sin(east)
@@ -100,16 +110,45 @@ def cells_around(centre: Place, inner: float, outer: float) -> Ranges:
     if outer >= _LARGE:
         order, cells = 6, np.arange(CELLS >> 2 * (ORDER - 6))
     else:
-        # A cell of order n is about 58.6 / 2^n degrees wide (sqrt(pi / 3) radians / 2^n).
-        width = max(outer / _CELLS_OF_RADIUS, 1e-9)
-        order = int(np.clip(np.floor(np.log2(58.6 / width)), 0, ORDER))
+        order = _order(max(outer / _CELLS_OF_RADIUS, 1e-9))
         cells = hpgeom.query_circle(1 << order, *centre, max(outer, 1e-7), inclusive=True)
     if inner or outer >= _LARGE:
         away = separation(centre, *hpgeom.pixel_to_angle(1 << order, cells))
         size = hpgeom.max_pixel_radius(1 << order)
         cells = cells[(away >= inner - size) & (away <= outer + size)]
-    cells = np.sort(cells.astype(np.int64))
+    return ranges_of(np.sort(cells.astype(np.int64)), order)
+
+
+def cells_around_each(
+    ra: np.ndarray, dec: np.ndarray, radius: float
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """Cells with every position within `radius` degrees of each of many positions.
+
+    They are a cell and its neighbours, of at least four times the radius: no cell is so distorted
+    that its neighbours begin nearer.
+
+    Returns
+    -------
+    The order of the cells; then for each pair of a position and a cell the number of the position
+    and the cell, arrays of one shape.
+    """
+    import hpgeom
+
+    order = _order(4 * radius)
+    own = hpgeom.angle_to_pixel(1 << order, ra, dec)
+    cells = np.column_stack([own, hpgeom.neighbors(1 << order, own)]).ravel()
+    there = cells >= 0  # some have seven neighbours
+    return order, np.repeat(np.arange(len(ra)), 9)[there], cells[there]
+
+
+def ranges_of(cells: np.ndarray, order: int) -> Ranges:
+    """Ranges of cells of order `ORDER` in these cells of another order, ascending, distinct."""
     first = np.append(True, np.diff(cells) > 1) if len(cells) else np.empty(0, bool)
     last = np.append(first[1:], True) if len(cells) else first
     shift = 2 * (ORDER - order)
     return Ranges(cells[first] << shift, (cells[last] + 1) << shift)
+
+
+def _order(width: float) -> int:
+    """The order of cells of about so many degrees: sqrt(pi / 3) radians / 2^order wide."""
+    return int(np.clip(np.floor(np.log2(58.6 / width)), 0, ORDER))
