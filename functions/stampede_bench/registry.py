@@ -39,6 +39,9 @@ BENCHMARKS = {
     "read": Benchmark(
         "read", "one item by id over HTTP, warm and cold, alone and beside large queries"
     ),
+    "cone": Benchmark(
+        "cone", "objects by position: small cones among up to 10^7, a large one, CPU time and bytes"
+    ),
     "layout": Benchmark(
         "layout",
         "items of 15, 100 and 500 KB as files, objects and packs: written, overwritten, deleted",

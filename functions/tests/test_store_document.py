@@ -7,10 +7,11 @@ import duckdb
 import pytest
 
 from stampede.alerts.columns import CUTOUT
+from stampede.alerts.positions import positions_of
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
 from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS
+from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables import Table
 from tests.support.rows import cutout, detection, table
 
@@ -59,6 +60,20 @@ def test_coverage(queries: list[str], bucket: Path) -> None:
     found = [Coverage.from_json(text) for _, text in duckdb.sql(queries[2]).fetchall()]
     assert Coverage.union(found) == FIRST | SECOND
     assert len(found) == 2
+
+
+def test_positions(queries: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"near": 1.5, "nearest": 0.5, "outside": 6.0}
+    points = [
+        detection(name, number) | {"ra": 0.814167, "dec": 16.145556 + arcsec / 3600}
+        for number, (name, arcsec) in enumerate(places.items())
+    ]
+    Table(DirectoryObjects(tmp_path), POSITIONS).append(positions_of(table(points)), FIRST)
+    monkeypatch.chdir(tmp_path)
+    [query] = [query for query in queries if "positions" in query]
+    found = duckdb.sql(query).fetchall()
+    assert [row[0] for row in found] == ["nearest", "near"]
+    assert found[0][-1] == pytest.approx(0.5, abs=1e-6)
 
 
 def test_layout_is_as_drawn(bucket: Path) -> None:
