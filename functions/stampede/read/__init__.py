@@ -2,8 +2,12 @@
 
 __all__ = [
     "app",
+    "cone_search",
+    "cone_writers",
     "images",
     "lookup",
     "packets",
+    "refreshing_table",
+    "sky",
     "tokens",
 ]
