@@ -92,7 +92,7 @@ def test_a_damaged_file_of_the_same_name_and_size_is_not_stored(
     assert "1 alerts: 1 stored, 0 refused" in system.run("ingest", path)
     damaged = good[:-8] + b"\xff" * 8
     path.write_bytes(damaged)
-    shown = system.run("ingest", path)
+    shown = system.run("ingest", path, status=1)
     assert "1 alerts: 0 stored, 1 refused" in shown
     assert f"refused by cutouts and detections: {path}: " in shown
     assert "sync marker" in shown
