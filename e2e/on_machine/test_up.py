@@ -180,7 +180,8 @@ def test_the_pages_in_a_browser(
         assert all(width > 10 for width in widths)
         points = simulator.light_curve(alert.object_id)
         detections = [point for point in points if not point.forced and not point.limit]
-        assert page.locator("svg.plot .detection circle").count() == len(detections) > 0
+        marks = "svg.plot .detection :is(circle, path.shape)"  # a shape for each band
+        assert page.locator(marks).count() == len(detections) > 0
         browser.close()
     assert not errors
 

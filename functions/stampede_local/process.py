@@ -37,10 +37,10 @@ def wait_until(
         time.sleep(pause)
 
 
-def is_ready(url: str) -> bool:
-    """Whether the function at this URL answers its readiness probe with 200."""
+def is_ready(url: str, probe: str = "readiness") -> bool:
+    """Whether the process at this URL answers its readiness, or its liveness, with 200."""
     try:
-        with urllib.request.urlopen(f"{url}/health/readiness", timeout=5) as response:
+        with urllib.request.urlopen(f"{url}/health/{probe}", timeout=5) as response:
             return response.status == 200
     except (OSError, HTTPException):
         return False

@@ -38,6 +38,7 @@ FUNCTIONS = (*ALERT_FUNCTIONS, "deadletters", "compact", "read")
 READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processes
 # The highest stage stops first: the sources of events, then the functions, then the servers.
 FUNCTION_STAGE, SOURCE_STAGE = 10, 11
+SOURCE = "source-"  # what names of sources begin with
 
 
 class System:
@@ -109,7 +110,9 @@ class System:
         if self.plan.topics:
             self._start_sources()
         for name, url in self.urls.items():
-            wait_until(partial(is_ready, url), self.processes[name], READY_SECONDS)
+            # A source is not ready while Kafka lacks its topics, which may come later.
+            probe = "liveness" if name.startswith(SOURCE) else "readiness"
+            wait_until(partial(is_ready, url, probe), self.processes[name], READY_SECONDS)
         ports.save()
         self._write_up_file()
         self._stack.enter_context(announced(self.plan.data))
@@ -184,7 +187,7 @@ class System:
     def _start_sources(self) -> None:
         for name, table in ALERT_FUNCTIONS.items():
             env = environment.of_source(self.settings, self.urls, name, table)
-            self._start_process(f"source-{name}", "source", env, free_port(), SOURCE_STAGE)
+            self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:
         port = self.plan.port if name == "read" else free_port()

@@ -14,6 +14,7 @@ __all__ = [
     "decoder",
     "framing",
     "groups",
+    "healpix",
     "image_tokens",
     "packets",
     "positions",

@@ -1,14 +1,11 @@
-"""Where objects are: rows of the table `positions` out of points of light curves.
-
-The sky is divided by HEALPix (Gorski et al. 2005, ApJ 622, 759), in the nested scheme, by which
-cells that lie together have numbers that lie together.
-"""
+"""Where objects are: rows of the table `positions` out of points of light curves."""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.alerts.columns import POSITION
+from stampede.alerts.healpix import cells_of
 
 ORDER = 16
 """Of the cells: 3.2 arcsec wide, so that the scatter of an object's detections stays in few."""
@@ -32,7 +29,7 @@ def positions_of(detections: pa.Table) -> pa.Table:
         return POSITION.empty_table()
     ra, dec = rows["ra"].to_numpy() % 360.0, rows["dec"].to_numpy()
     mjd, sources = rows["mjd"].to_numpy(), rows["source_id"].to_numpy()
-    cells, objects = cells_of(ra, dec), object_codes(rows)
+    cells, objects = cells_of(ra, dec, ORDER), object_codes(rows)
     order = np.lexsort((dec, ra, mjd, sources, objects, cells))
     cells, objects, sources, mjd = cells[order], objects[order], sources[order], mjd[order]
     new = np.append(True, (cells[1:] != cells[:-1]) | (objects[1:] != objects[:-1]))
@@ -58,14 +55,6 @@ def positions_of(detections: pa.Table) -> pa.Table:
         },
         POSITION,
     )
-
-
-def cells_of(ra: np.ndarray, dec: np.ndarray) -> np.ndarray:
-    """The cell of each position in degrees, int64."""
-    import hpgeom  # only what stores or finds positions needs it
-
-    cells: np.ndarray = hpgeom.angle_to_pixel(1 << ORDER, ra, dec)
-    return cells
 
 
 def object_codes(rows: pa.Table) -> np.ndarray:

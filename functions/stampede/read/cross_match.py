@@ -10,7 +10,8 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.alerts.positions import ORDER, cells_of, object_codes
+from stampede.alerts.healpix import cells_of
+from stampede.alerts.positions import ORDER, object_codes
 from stampede.errors import TooLarge
 from stampede.read import bulk, sky
 from stampede.read.cone import wanted_times
@@ -65,7 +66,8 @@ class Match:
         Raises `BadParameter`, `TooLarge`.
         """
         self._places = parse_places(body, min(most, MOST))
-        order: np.ndarray = np.argsort(cells_of(*self._places.T), kind="stable")
+        ra, dec = self._places.T
+        order: np.ndarray = np.argsort(cells_of(ra, dec, ORDER), kind="stable")
         return order
 
     def read(self, numbers: Sequence[int]) -> tuple[pa.Table, set[int]]:

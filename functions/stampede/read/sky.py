@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stampede.alerts import healpix
 from stampede.alerts.positions import CELLS, ORDER
 from stampede.read.errors import BadParameter
 from stampede.store.range_lookup import Ranges
@@ -26,7 +27,7 @@ _UNITS = dict.fromkeys(("", "arcsec", '"', "″", "s"), 1 / ARCSEC)
 _UNITS |= dict.fromkeys(("arcmin", "'", "′", "m"), 1 / 60) | dict.fromkeys(("deg", "°", "d"), 1.0)
 # A cover of a disk has about this many cells between its centre and its edge: at most 700 ranges.
 _CELLS_OF_RADIUS = 16
-# hpgeom covers smaller disks; the whole sky has few more cells.
+# A larger disk is looked for among the cells of the whole sky, which are few more.
 _LARGE = 80.0
 
 
@@ -105,18 +106,16 @@ def cells_around(centre: Place, inner: float, outer: float) -> Ranges:
 
     There are cells beyond both, for a cover of larger cells has fewer ranges.
     """
-    import hpgeom  # only queries by position need it
-
     if outer >= _LARGE:
         order, cells = 6, np.arange(CELLS >> 2 * (ORDER - 6))
     else:
         order = _order(max(outer / _CELLS_OF_RADIUS, 1e-9))
-        cells = hpgeom.query_circle(1 << order, *centre, max(outer, 1e-7), inclusive=True)
+        cells = healpix.cells_near(*centre, max(outer, 1e-7), order)
     if inner or outer >= _LARGE:
-        away = separation(centre, *hpgeom.pixel_to_angle(1 << order, cells))
-        size = hpgeom.max_pixel_radius(1 << order)
+        away = separation(centre, *healpix.centres_of(cells, order))
+        size = healpix.WIDEST / (1 << order)
         cells = cells[(away >= inner - size) & (away <= outer + size)]
-    return ranges_of(np.sort(cells.astype(np.int64)), order)
+    return ranges_of(np.sort(cells), order)
 
 
 def cells_around_each(
@@ -132,11 +131,8 @@ def cells_around_each(
     The order of the cells; then for each pair of a position and a cell the number of the position
     and the cell, arrays of one shape.
     """
-    import hpgeom
-
     order = _order(4 * radius)
-    own = hpgeom.angle_to_pixel(1 << order, ra, dec)
-    cells = np.column_stack([own, hpgeom.neighbors(1 << order, own)]).ravel()
+    cells = healpix.with_neighbours(healpix.cells_of(ra, dec, order), order).ravel()
     there = cells >= 0  # some have seven neighbours
     return order, np.repeat(np.arange(len(ra)), 9)[there], cells[there]
 
