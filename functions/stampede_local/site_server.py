@@ -5,8 +5,8 @@ The pods of a small site for trials and tests (`manifests/site`) run the same se
 the new process finds its data.
 
 ``SITE_DATA`` is the data directory, ``SITE_PORT`` the server's port. ``SITE_ADVERTISED`` lists
-the addresses at which other pods reach Kafka, separated by commas. `STAMPEDE_ACCESS_KEY` and
-`STAMPEDE_SECRET_KEY` are the keys of Ceph's user.
+the addresses at which other pods reach Kafka, separated by commas, and ``SITE_TOPICS`` the topics
+that it makes. `STAMPEDE_ACCESS_KEY` and `STAMPEDE_SECRET_KEY` are the keys of Ceph's user.
 """
 
 import os
@@ -18,7 +18,7 @@ from pathlib import Path
 from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede_local.ceph import LocalCeph, S3Keys
-from stampede_local.kafka import LocalKafka
+from stampede_local.kafka import LocalKafka, make_topics
 
 # Kafka's usual port, 9092, is for the advertised address.
 PORTS = {"ceph": 8000, "kafka": 9095}
@@ -47,6 +47,8 @@ def main(name: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with server_of(name) as server:
+        if isinstance(server, LocalKafka) and (topics := os.environ.get("SITE_TOPICS")):
+            make_topics(server.bootstrap, topics.split(","))
         while not stop.wait(1.0):
             for process in server.processes:
                 if not process.running:

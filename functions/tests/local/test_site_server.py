@@ -59,7 +59,9 @@ def test_kafka_is_reached_at_its_advertised_addresses_and_keeps_its_data(tmp_pat
         produce(addresses[1], "alerts", [b"two"])
         process.send_signal(signal.SIGTERM)
         assert ended(process)[0] == 0
-    with site("kafka", tmp_path, **env) as process:
+    with site("kafka", tmp_path, SITE_TOPICS="alerts,more", **env) as process:
+        known = AdminClient({"bootstrap.servers": addresses[0]}).list_topics(timeout=30).topics
+        assert {"alerts", "more"} <= known.keys()
         assert consume(addresses[1], "alerts", 2) == [b"one", b"two"]
         (java,) = psutil.Process(process.pid).children()
         java.kill()
