@@ -8,10 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from minio import Minio
 
 from stampede_local.ports import free_port
 from tests.support.kafka_messages import consume, produce
+from tests.support.waiting import eventually
 
 # Another address of this machine than 127.0.0.1, like a pod's.
 ELSEWHERE = "127.0.0.2"
@@ -60,8 +62,8 @@ def test_kafka_is_reached_at_its_advertised_addresses_and_keeps_its_data(tmp_pat
         process.send_signal(signal.SIGTERM)
         assert ended(process)[0] == 0
     with site("kafka", tmp_path, SITE_TOPICS="alerts,more", **env) as process:
-        known = AdminClient({"bootstrap.servers": addresses[0]}).list_topics(timeout=30).topics
-        assert {"alerts", "more"} <= known.keys()
+        admin = AdminClient({"bootstrap.servers": addresses[0]})
+        eventually(lambda: {"alerts", "more"} <= admin.list_topics(timeout=30).topics.keys())
         assert consume(addresses[1], "alerts", 2) == [b"one", b"two"]
         (java,) = psutil.Process(process.pid).children()
         java.kill()
