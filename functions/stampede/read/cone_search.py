@@ -80,22 +80,78 @@ def objects_in(
     if not rows.num_rows:
         return FOUND.empty_table()
     away = separation(cone.centre, rows["ra"].to_numpy(), rows["dec"].to_numpy())
-    codes = object_codes(rows)
-    order = np.lexsort((away, codes))
-    starts = np.flatnonzero(np.append(True, np.diff(codes[order]) != 0))
-    nearest, distance = order[starts], away[order[starts]]
-    last = np.maximum.reduceat(rows["last_mjd"].to_numpy()[order], starts)
-    inside = (distance >= inner) & (distance <= cone.radius)
+    every = np.arange(rows.num_rows)
+    objects = nearest_rows(rows, every, np.zeros_like(every), away)
+    inside = (objects.away >= inner) & (objects.away <= cone.radius) & objects.seen(cone.times)
     if outer is not None:
-        inside &= distance < outer
-    inside &= (last >= cone.times.start) & (last < cone.times.end)
-    chosen = np.flatnonzero(inside)
-    chosen = chosen[np.argsort(distance[chosen], kind="stable")]
-    taken = rows.select(["object_id", "survey", "ra", "dec"]).take(pa.array(nearest[chosen]))
-    detections = np.add.reduceat(rows["detections"].to_numpy()[order], starts)
-    first = np.minimum.reduceat(rows["first_mjd"].to_numpy()[order], starts)
-    columns = distance * ARCSEC, detections.astype(np.int32), first, last
-    return pa.table([*taken.columns, *(column[chosen] for column in columns)], FOUND)
+        inside &= objects.away < outer
+    return pa.table(objects.only(inside).columns_of(rows), FOUND)
+
+
+class Nearest(NamedTuple):
+    """Objects around one centre or several, and the nearest row of each: arrays of one shape.
+
+    Attributes
+    ----------
+    number
+        Number of the centre.
+    row
+        Number of the row.
+    away
+        Degrees between the two.
+    detections, first, last
+        How many detections all rows of the object have, and the times (MJD) of the first and last.
+    """
+
+    number: np.ndarray
+    row: np.ndarray
+    away: np.ndarray
+    detections: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    def seen(self, times: Times) -> np.ndarray:
+        """Whether the last detection of each is within these times."""
+        return (self.last >= times.start) & (self.last < times.end)
+
+    def only(self, chosen: np.ndarray) -> "Nearest":
+        """Those for which `chosen` is true, by centre, the nearest first."""
+        at = np.flatnonzero(chosen)
+        at = at[np.lexsort((self.away[at], self.number[at]))]
+        return Nearest(*(values[at] for values in self))
+
+    def columns_of(self, rows: pa.Table) -> list[pa.ChunkedArray | np.ndarray]:
+        """The columns of `FOUND`."""
+        taken = rows.select(FOUND.names[:4]).take(pa.array(self.row))
+        return [*taken.columns, self.away * ARCSEC, self.detections, self.first, self.last]
+
+
+def nearest_rows(rows: pa.Table, row: np.ndarray, number: np.ndarray, away: np.ndarray) -> Nearest:
+    """Of pairs of a row and a centre, at least one, one for each object and centre.
+
+    Parameters
+    ----------
+    rows
+        Rows of `POSITION`.
+    row, number, away
+        Of each pair the number of the row, the number of the centre, and the degrees between them.
+    """
+    code = object_codes(rows)[row]
+    order = np.lexsort((away, code, number))
+    new = (np.diff(code[order]) != 0) | (np.diff(number[order]) != 0)
+    starts = np.flatnonzero(np.append(True, new))
+    detections, first, last = (
+        rows[name].to_numpy()[row[order]] for name in ("detections", "first_mjd", "last_mjd")
+    )
+    nearest = order[starts]
+    return Nearest(
+        number[nearest],
+        row[nearest],
+        away[nearest],
+        np.add.reduceat(detections, starts, dtype=np.int32),
+        np.minimum.reduceat(first, starts),
+        np.maximum.reduceat(last, starts),
+    )
 
 
 def _rings(

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.alerts.healpix import cells_of
-from stampede.alerts.positions import ORDER, object_codes
+from stampede.alerts.positions import ORDER
 from stampede.errors import TooLarge
 from stampede.read import bulk, sky
 from stampede.read.cone import wanted_times
-from stampede.read.cone_search import FOUND, MARGIN, Times
+from stampede.read.cone_search import FOUND, MARGIN, Times, nearest_rows
 from stampede.read.errors import BadParameter
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.read.service import service_of
@@ -93,25 +93,13 @@ class Match:
         """Of pairs of a row and the number of a position one row for each object around it."""
         centre = sky.Places(*self._places[number].T)
         ra, dec = (rows[name].to_numpy()[row] for name in ("ra", "dec"))
-        away, code = sky.separation(centre, ra, dec), object_codes(rows)[row]
+        away = sky.separation(centre, ra, dec)
         near = np.flatnonzero(away <= self._radius + MARGIN)
-        order = near[np.lexsort((away[near], code[near], number[near]))]
-        if not len(order):
+        if not len(near):
             return MATCHED.empty_table()
-        new = (np.diff(code[order]) != 0) | (np.diff(number[order]) != 0)
-        starts = np.flatnonzero(np.append(True, new))
-        columns = {name: rows[name].to_numpy()[row[order]] for name in FOUND.names[5:]}
-        detections = np.add.reduceat(columns["detections"], starts, dtype=np.int32)
-        since = np.minimum.reduceat(columns["first_mjd"], starts)
-        last = np.maximum.reduceat(columns["last_mjd"], starts)
-        nearest = order[starts]
-        kept = (away[nearest] <= self._radius) & (last >= self._times.start)
-        chosen = np.flatnonzero(kept & (last < self._times.end))
-        chosen = chosen[np.lexsort((away[nearest[chosen]], number[nearest[chosen]]))]
-        nearest = nearest[chosen]
-        taken = rows.select(FOUND.names[:4]).take(pa.array(row[nearest]))
-        measured = away[nearest] * sky.ARCSEC, detections[chosen], since[chosen], last[chosen]
-        return pa.table([number[nearest], *taken.columns, *measured], MATCHED)
+        objects = nearest_rows(rows, row[near], number[near], away[near])
+        objects = objects.only((objects.away <= self._radius) & objects.seen(self._times))
+        return pa.table([objects.number, *objects.columns_of(rows)], MATCHED)
 
 
 def parse_places(body: bytearray, most: int) -> np.ndarray:
