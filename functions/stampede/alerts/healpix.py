@@ -4,13 +4,18 @@ A cell of order n is one of 12 4^n. In the nested scheme cell c has the cells 4c
 next order, so cells that lie together have numbers that lie together.
 
 The library takes astropy's angles, whose import takes half a second of CPU. So it is imported when
-the first position is stored or looked for.
+the first cell is asked for, or by `load`.
 """
 
 import numpy as np
 
 WIDEST = 58.7
 """Degrees: no point of a cell of order n is farther from the cell's centre than WIDEST / 2^n."""
+
+
+def load() -> None:
+    """Import the library now, in a process that will need it before it has an alert to store."""
+    import cdshealpix.nested  # noqa: F401
 
 
 def cells_of(ra: np.ndarray, dec: np.ndarray, order: int) -> np.ndarray:

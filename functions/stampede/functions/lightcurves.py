@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
+from stampede.alerts import healpix
 from stampede.alerts.positions import positions_of
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
@@ -26,6 +27,7 @@ from stampede.store.tables import Table
 
 def make_batch_storer(settings: Settings) -> BatchStorer:
     """Connect to the store and return what stores a batch."""
+    healpix.load()  # while no alert waits for it
     objects = open_objects(settings)
     table = Table(objects, DETECTIONS)
     packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
