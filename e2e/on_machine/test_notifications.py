@@ -14,13 +14,14 @@ import pytest
 import urllib3
 
 from e2e.commands import until
+from stampede.events.probes import is_ready
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
 from stampede.store.open import open_objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from stampede_local.process import Process, is_ready, wait_until
+from stampede_local.process import Process, wait_until
 from tests.support.receiver import Receiver
 
 DOWN = 20

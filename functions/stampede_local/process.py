@@ -5,10 +5,8 @@ import shutil
 import signal
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 
 from stampede.errors import SetupError
@@ -35,15 +33,6 @@ def wait_until(
         if time.monotonic() > deadline:
             raise process.failure(f"was not ready after {seconds:.0f} s")
         time.sleep(pause)
-
-
-def is_ready(url: str, probe: str = "readiness") -> bool:
-    """Whether the process at this URL answers its readiness, or its liveness, with 200."""
-    try:
-        with urllib.request.urlopen(f"{url}/health/{probe}", timeout=5) as response:
-            return response.status == 200
-    except (OSError, HTTPException):
-        return False
 
 
 class Process:

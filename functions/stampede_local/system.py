@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from stampede.cli.running import UP
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.access import url_with_key
+from stampede.events.probes import is_ready
 from stampede.progress import Progress, silent
 from stampede.settings import Settings
 from stampede.store import bucket_notifications
@@ -27,7 +28,7 @@ from stampede.store.s3 import S3Objects
 from stampede_local import environment
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import ServerPorts, free_port, require_free
-from stampede_local.process import Process, is_ready, wait_until
+from stampede_local.process import Process, wait_until
 from stampede_local.reach import require_kafka, require_writable
 from stampede_local.servers import USUAL_PORTS, LocalServers
 from stampede_local.single import announced, only_one

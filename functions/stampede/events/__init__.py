@@ -20,6 +20,7 @@ __all__ = [
     "kafka_topics",
     "notification_relay",
     "oidc",
+    "probes",
     "record",
     "s3_events",
     "schema_registry",

@@ -8,10 +8,11 @@ to the brokers that lead them. It may have none: if other members have them all.
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from stampede import metrics
 from stampede.events.in_flight import PartitionKey
+from stampede.store.coverage import Interval
 
 STATISTICS_SECONDS = 2.0
 STALE_SECONDS = 20.0  # statistics older than this say nothing
@@ -20,13 +21,6 @@ STUCK_SECONDS = (
 )
 
 Statistics = Mapping[str, Any]
-
-
-class Span(NamedTuple):
-    """Offsets of a partition: the first that is not delivered, and the end of the log."""
-
-    begin: int
-    end: int
 
 
 class SourceHealth:
@@ -41,8 +35,8 @@ class SourceHealth:
         self._fault: str | None = None
         self.missing: Collection[str] = ()
         """Topics that the source subscribes to and that Kafka does not have."""
-        self.waiting: Mapping[PartitionKey, Span] = {}
-        """The assigned partitions, as the group has committed them."""
+        self.waiting: Mapping[PartitionKey, Interval] = {}
+        """Of each assigned partition the first offset not committed, and the end of the log."""
         metrics.SOURCE_LAST_POLL.set_function(self.seconds_since_poll)
         metrics.SOURCE_READY.set_function(lambda: self.not_ready() is None)
 
@@ -101,12 +95,12 @@ def fault(state: Statistics, missing: Collection[str] = ()) -> str | None:
     return None
 
 
-def waiting(state: Statistics) -> Iterator[tuple[PartitionKey, Span]]:
+def waiting(state: Statistics) -> Iterator[tuple[PartitionKey, Interval]]:
     """What the group has not committed of each assigned partition whose end is known."""
     for key, partition in assigned(state):
         committed, end = partition["committed_offset"], partition["hi_offset"]
         begin = committed if committed >= 0 else partition["lo_offset"]
-        yield key, Span(begin, end if 0 <= begin <= end else begin)
+        yield key, (begin, end if 0 <= begin <= end else begin)
 
 
 def assigned(state: Statistics) -> Iterator[tuple[PartitionKey, Mapping[str, Any]]]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.events import ALERT_FUNCTIONS
+from stampede.events.probes import is_ready
 from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
@@ -119,16 +120,8 @@ class Status:
 def states_of(urls: Mapping[str, str]) -> dict[str, str]:
     """The state of each process: "running", or "not ready" if its readiness probe fails."""
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
-        ready = pool.map(_is_ready, urls.values())
+        ready = pool.map(is_ready, urls.values())
         return {
             name: "running" if answer else "not ready"
             for name, answer in zip(urls, ready, strict=True)
         }
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health/readiness", timeout=5) as response:
-            return bool(response.status == 200)
-    except (OSError, HTTPException):
-        return False

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import pyarrow.compute as pc
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +15,7 @@ from stampede.read import pages, parameters
 from stampede.read.cutouts import Limits, locations
 from stampede.read.locations import CutoutLocation
 from stampede.read.lookup import Lookup
-from stampede.read.points import PointFilter
+from stampede.read.points import PointFilter, measured
 from stampede.read.service import service_of
 
 NEIGHBOURS = 10
@@ -131,8 +130,7 @@ def _neighbours(lookup: Lookup, alert: CutoutLocation) -> list[CutoutLocation | 
         rows = PointFilter().apply(lookup.light_curve(alert.object_id))
     except NotFound:
         return [None, None]
-    measured = rows.filter(pc.invert(pc.or_(rows["forced"], rows["limit"])))
-    ids = measured["source_id"].to_pylist()
+    ids = measured(rows)["source_id"].to_pylist()
     at = ids.index(alert.alert_id) if alert.alert_id in ids else len(ids)
     before, after = ids[max(0, at - NEIGHBOURS) : at], ids[at + 1 : at + 1 + NEIGHBOURS]
     found = lookup.locations([*before, *after], alert.survey) if before or after else []

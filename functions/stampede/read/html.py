@@ -6,7 +6,6 @@ from enum import StrEnum
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -17,7 +16,7 @@ from stampede.read.latest_alerts import LatestAlert
 from stampede.read.locations import CutoutLocation, by_kind
 from stampede.read.lookup import Lookup
 from stampede.read.plot import Axis
-from stampede.read.points import PointFilter
+from stampede.read.points import PointFilter, measured
 from stampede.read.service import service_of
 
 _ANGLE = re.compile(r"[-+]?[0-9.][0-9.:°'′\"″a-z]*")
@@ -86,8 +85,7 @@ def latest_alerts(
     lookup: Lookup, object_id: str, detections: pa.Table, chosen: int | None, most: int
 ) -> list[list[CutoutLocation]]:
     """The cutouts of the latest alerts of an object, `most` of them, and of the alert `chosen`."""
-    measured = detections.filter(pc.invert(pc.or_(detections["forced"], detections["limit"])))
-    alert_ids = measured["source_id"].to_pylist()[-EXAMINED * most :]
+    alert_ids = measured(detections)["source_id"].to_pylist()[-EXAMINED * most :]
     found: dict[int, list[CutoutLocation]] = {}
     for location in lookup.locations([*alert_ids, chosen] if chosen else alert_ids):
         if location.object_id == object_id:

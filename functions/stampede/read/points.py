@@ -48,6 +48,11 @@ class PointFilter(NamedTuple):
         return rows.filter(reduce(pc.and_, masks)) if masks else rows
 
 
+def measured(rows: pa.Table) -> pa.Table:
+    """The detections: neither forced photometry nor limits."""
+    return rows.filter(pc.invert(pc.or_(rows["forced"], rows["limit"])))
+
+
 def in_time(rows: pa.Table) -> pa.Table:
     """Points by object id, then time."""
     return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])

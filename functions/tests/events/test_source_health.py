@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stampede.events import source_health
-from stampede.events.source_health import SourceHealth, Span
+from stampede.events.source_health import SourceHealth
 
 
 def report(**changes: Any) -> dict[str, Any]:
@@ -122,4 +122,4 @@ def test_a_thread_that_stopped_is_neither_ready_nor_alive(clock: list[float]) ->
 
 
 def test_what_waits_is_known_from_the_report() -> None:
-    assert told(report()).waiting == {("alerts", 0): Span(40, 100), ("alerts", 1): Span(5, 8)}
+    assert told(report()).waiting == {("alerts", 0): (40, 100), ("alerts", 1): (5, 8)}

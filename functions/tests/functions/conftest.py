@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stampede.events.probes import is_ready
 from stampede.settings import Settings
 from stampede_local.ports import free_port
-from stampede_local.process import Process, is_ready, wait_until
+from stampede_local.process import Process, wait_until
 from tests.support.served import Served
 
 

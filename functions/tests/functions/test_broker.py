@@ -17,9 +17,10 @@ import pytest
 import urllib3
 import yaml
 
+from stampede.events.probes import is_ready
 from stampede.settings import Settings
 from stampede_local.ports import free_port
-from stampede_local.process import Process, is_ready, wait_until
+from stampede_local.process import Process, wait_until
 from tests.support.receiver import Received, Receiver, Reply
 from tests.support.s3_notifications import DIALECTS, JSON, record, records
 from tests.support.served import Served

@@ -14,6 +14,7 @@ from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
 from stampede.events.http_protocol import bounded_protocol
 from stampede.images.thumbnail import thumbnails
 from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
 from stampede.store.packets import write_packets
 from stampede.store.packs import write_pack
 from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAIL_PACKS, THUMBNAILS
@@ -157,3 +158,13 @@ def sample_points() -> list[dict]:
         point(*new, LSST_ALERT, 60800.5, total_flux=2000.0, total_flux_err=1.5, band="y"),
         point(*new, 9007199254740993, 60700.5, forced=True, band="u"),
     ]
+
+
+def sample_store() -> MemoryObjects:
+    """A store of the sample alerts: of one the thumbnail, of another the packet."""
+    objects = MemoryObjects()
+    coverage = Coverage.of({("ztf", 0): [1, 2, 5]})
+    fill(objects, sample_cutouts(), sample_points(), coverage)
+    draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
+    keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
+    return objects
