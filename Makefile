@@ -24,17 +24,17 @@ check: lint units ## quick checks: format, lint, types, unit tests, the chart
 test: units servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
 
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check functions e2e tools charts client
-	$(BIN)/ruff check functions e2e tools charts client
+	$(BIN)/ruff format --check functions e2e eventing tools charts client
+	$(BIN)/ruff check functions e2e eventing tools charts client
 	$(BIN)/mypy
 
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@tools/promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
+	$(PYTEST) --numprocesses 4 -q --hypothesis-profile quick -m "not integration and not long"
 
-servers: $(VENV)/dev
+servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
 	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
@@ -74,15 +74,16 @@ release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; t
 
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
 	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
-	$(BIN)/ruff format functions e2e tools charts client
-	$(BIN)/ruff check --fix functions e2e tools charts client
+	@cp eventing/eventtypes.yaml charts/stampede/files/
+	$(BIN)/ruff format functions e2e eventing tools charts client
+	$(BIN)/ruff check --fix functions e2e eventing tools charts client
 
 lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.txt
 	$(PIP) --quiet pip-tools
 	tools/lock $(BIN)
 
 clean: ## delete the environment, the demo's data and results
-	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-docs .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-docs $(VENV)-lightkurve $(VENV)-lsdb $(VENV)-spark .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@tools/need python3-venv
@@ -108,6 +109,14 @@ $(VENV)-docs/ready: requirements-docs.txt
 	@echo "making a Python environment for the site, pinned and hashed (about 20 s)"
 	@$(PYTHON) -m venv $(VENV)-docs
 	@$(VENV)-docs/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet --require-hashes --requirement requirements-docs.txt
+	@touch $@
+
+# What people use together with the client. They cannot share an environment.
+$(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready: $(VENV)-%/ready: requirements-%.txt
+	@tools/need python3-venv
+	@echo "making a Python environment of $*, pinned and hashed (about 40 s)"
+	@$(PYTHON) -m venv $(VENV)-$*
+	@$(VENV)-$*/bin/python -m pip install --disable-pip-version-check --progress-bar off --quiet --require-hashes --requirement requirements-$*.txt
 	@touch $@
 
 $(VENV)/dev: requirements-dev.txt pyproject.toml | $(BIN)/python

@@ -117,6 +117,15 @@ CUSTOM: tuple[Origin, ...] = (
             for kinds in ("servicemonitors", "podmonitors", "prometheusrules")
         ),
     ),
+    Module(
+        "github.com/kedacore/keda/v2",
+        "v2.21.0",
+        (
+            "config/crd/bases/keda.sh_scaledobjects.yaml",
+            "config/crd/bases/keda.sh_triggerauthentications.yaml",
+            "pkg/scalers/kafka_scaler.go",
+        ),
+    ),
     # The only module of Rook that Go can fetch has its types; these fields have not changed since.
     Types(
         "github.com/rook/rook/pkg/apis",

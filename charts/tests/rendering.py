@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "stampede"
 CASES = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
+KUBERNETES = "1.34.4"  # a Helm that was built from its module takes a very old one by default
 RELEASE, NAMESPACE = "night", "sky"  # a template with hard-coded names fails with these
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -38,7 +39,8 @@ def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def template(*arguments: str | Path, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
     """`helm template` of the chart."""
-    return helm("template", RELEASE, chart, "--namespace", NAMESPACE, *arguments)
+    version = () if "--kube-version" in arguments else ("--kube-version", KUBERNETES)
+    return helm("template", RELEASE, chart, "--namespace", NAMESPACE, *version, *arguments)
 
 
 @cache
@@ -56,6 +58,16 @@ def rendered(case: str, *arguments: str) -> list[Object]:
 def objects(case: str, kind: str) -> dict[str, Object]:
     """The objects of one kind, by name."""
     return {each["metadata"]["name"]: each for each in rendered(case) if each["kind"] == kind}
+
+
+def sources(case: str) -> dict[str, Object]:
+    """The Deployments and StatefulSets of sources, by name."""
+    return {
+        name: each
+        for kind in ("Deployment", "StatefulSet")
+        for name, each in objects(case, kind).items()
+        if each["metadata"]["labels"]["app.kubernetes.io/component"] == "source"
+    }
 
 
 def notes(directory: Path, *arguments: str | Path) -> str:

@@ -37,6 +37,9 @@ def core(name: str) -> Schema:
 
 # Fields with arbitrary keys that CRDs leave open, by name at any path.
 TEXTS = ("annotations", "attributes", "exact", "extensions", "matchLabels", "prefix", "suffix")
+# Fields that the types have and CRDs leave out, by the name of the field that holds them: a
+# delivery's timeout needs the feature delivery-timeout, which is on by default.
+OPENED: dict[str, dict[str, Schema]] = {"delivery": {"timeout": {"type": "string"}}}
 # Filters of Triggers and EventPolicies contain filters, which a CRD cannot express.
 FILTER = "urn:filter"
 FILTERS: Schema = {
@@ -65,7 +68,6 @@ SHAPES: dict[str, dict[str, Schema]] = {
         POD + "containers.*.env.*.valueFrom.fieldRef": core("core.v1.ObjectFieldSelector"),
         POD + "volumes.*.emptyDir": core("core.v1.EmptyDirVolumeSource"),
     },
-    "ContainerSource": {"spec.template": core("core.v1.PodTemplateSpec")},
     "KafkaTopic": {
         "spec.config": {
             "type": "object",
@@ -110,6 +112,8 @@ def close(schema: Any, kind: str = "", path: str = "") -> Any:
             key: close(value, kind, f"{path}.{key}".lstrip("."))
             for key, value in schema["properties"].items()
         }
+        if schema.get(OPEN):
+            closed["properties"] |= OPENED.get(name, {})
     if "items" in schema:
         closed["items"] = close(schema["items"], kind, f"{path}.*")
     values = schema.get("additionalProperties")

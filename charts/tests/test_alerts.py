@@ -1,6 +1,8 @@
 """Each alert rule fires when it should, and only then, as Prometheus' own promtool evaluates it."""
 
+import json
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +34,7 @@ EVENTS, LAG = "stampede_events_total", "stampede_source_lag_events"
 READY, ACCEPTED = "stampede_source_ready", "stampede_source_events_total"
 READS = "stampede_read_seconds_count"
 NIGHTS = "stampede_reconcile_round_age_seconds"
+EXPIRES = "stampede_certificate_expires_timestamp_seconds"
 FOUND = "stampede_reconcile_found_objects"
 DAY = 86400
 
@@ -46,9 +49,13 @@ def buckets(metric: str, bounds: dict[str, int], **labels: str) -> Series:
     return {source(metric, le=le, **labels): f"0+{step}x60" for le, step in bounds.items()}
 
 
-def sources(*values: str) -> Series:
-    """Whether each of some sources is ready."""
-    return {source(READY, pod=str(number)): each for number, each in enumerate(values)}
+def sources(**values: list[str]) -> Series:
+    """Whether each pod of some sources is ready."""
+    return {
+        source(READY, pod=f"{name}-{number}", source=name.replace("_", "-")): each
+        for name, pods in values.items()
+        for number, each in enumerate(pods)
+    }
 
 
 def ages(old: bool) -> Series:
@@ -57,8 +64,23 @@ def ages(old: bool) -> Series:
     return buckets("stampede_alert_age_seconds_bucket", bounds, function="cutouts")
 
 
+SOURCES = {  # two pods for one topic and one for the other, per function
+    "lsst_cutouts": 2 * ["1x60"],
+    "lsst_lightcurves": 2 * ["1x60"],
+    "ztf_cutouts": ["1x60"],
+    "ztf_lightcurves": ["1x60"],
+}
 CASES = {
     "StampedeAlertsOld": Case(ages(True), ages(False), 20),
+    "StampedeCertificateExpires": Case(
+        {source(EXPIRES, site="store"): f"{10 * DAY}x60"},
+        # The pod that saw the old certificate ended ten minutes ago.
+        {
+            source(EXPIRES, site="store"): f"{10 * DAY}x20",
+            source(EXPIRES, pod="two", site="store"): f"_x20 {90 * DAY}x40",
+        },
+        30,
+    ),
     "StampedeClockWrong": Case(
         {source("stampede_clock_difference_seconds", site="first"): "-700x60"},
         {source("stampede_clock_difference_seconds", site="first"): "20x60"},
@@ -101,6 +123,11 @@ CASES = {
         {source("stampede_runs", table="cutouts", level="0"): "300x99"},
         {source("stampede_runs", table="cutouts", level="0"): "20x99"},
         60,
+    ),
+    "StampedeNotPublished": Case(
+        {source("stampede_publish_passes_total", outcome="store-down"): "0+1x1700"},
+        {source("stampede_publish_passes_total", outcome="done"): "0+1x1700"},
+        1620,
     ),
     "StampedeNotReconciled": Case(
         {source("stampede_reconcile_passes_total", outcome="failed"): "0+1x200"},
@@ -145,8 +172,9 @@ CASES = {
         100,
     ),
     "StampedeSourceDown": Case(
-        sources(*5 * ["1x60"], "1x20 0x40"),
-        sources(*6 * ["1x60"]),  # two pods for one topic and one for the other, per function
+        # More pods of others do not make up for the one that is not ready.
+        sources(**SOURCES | {"lsst_cutouts": 4 * ["1x60"], "ztf_cutouts": ["1x20 0x40"]}),
+        sources(**SOURCES),
         40,
     ),
     "StampedeStoreDown": Case(
@@ -215,29 +243,61 @@ def test_each_rule_has_a_case() -> None:
 
 
 def test_rules_fire_when_they_should_and_only_then(rules: Path) -> None:
-    tests = []
-    for alert, case in CASES.items():
-        tests.append(firing(alert, case.fires, case.minute, True))
-        silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
-        tests.append(firing(alert, case.silent, silent, False))
-    tests += [firing(alert, {}, minute, True) for alert, minute in GONE.items()]
-    tests += [firing(alert, {}, 180, False) for alert in CASES.keys() - GONE.keys()]
-    (rules / "tests.yaml").write_text(
-        yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
-    )
-    run(rules, "test", "rules", "tests.yaml")
+    evaluate(rules, {alert: list(cases_of(alert, case)) for alert, case in CASES.items()})
+
+
+def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:
+    """Tests of one rule: it fires, it is silent, and what it does without any series."""
+    yield firing(alert, case.fires, case.minute, True)
+    silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
+    yield firing(alert, case.silent, silent, False)
+    yield firing(alert, {}, GONE.get(alert, 180), alert in GONE)
+
+
+def evaluate(folder: Path, tests: dict[str, list[dict[str, Any]]]) -> None:
+    """Run the tests of each alert with its own rules: promtool evaluates all it is given."""
+    (group,) = yaml.safe_load((folder / "rules.yaml").read_text())["groups"]
+    files = []
+    for alert, its_tests in tests.items():
+        its_rules = [rule for rule in group["rules"] if rule["alert"] == alert]
+        rule_file = folder / f"{alert}.rules.yaml"
+        rule_file.write_text(yaml.safe_dump({"groups": [group | {"rules": its_rules}]}))
+        files.append(f"{alert}.yaml")
+        (folder / files[-1]).write_text(
+            yaml.safe_dump({"rule_files": [rule_file.name], "tests": its_tests})
+        )
+    run(folder, "test", "rules", *files)
 
 
 def test_a_site_that_only_reads_fires_nothing(tmp_path: Path) -> None:
     """Without sources and without the functions that write, no metric of theirs is missing."""
-    names = ("cutouts", "lightcurves", "compact", "reconcile", "scrub", "thumbnails")
+    names = ("cutouts", "lightcurves", "compact", "reconcile", "scrub", "publish", "thumbnails")
     off = [f"functions.{name}.enabled=false" for name in names]
     none = ["sources.lsst=null", "sources.ztf=null", "ledger.source="]
     made = rendered("full", "--set", ",".join(none + off))
     (only,) = (each for each in made if each["kind"] == "PrometheusRule")
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(only["spec"]))
-    tests = [firing(alert, {}, 180, False) for alert in CASES]
-    (tmp_path / "tests.yaml").write_text(
-        yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
-    )
-    run(tmp_path, "test", "rules", "tests.yaml")
+    evaluate(tmp_path, {alert: [firing(alert, {}, 180, False)] for alert in CASES})
+
+
+def test_the_dashboard_adds_up_the_age_until_an_alert_is_readable(tmp_path: Path) -> None:
+    """Of both functions, though the age of a listing has no function."""
+    board = json.loads((CHART / "files" / "dashboards" / "stampede.json").read_text())
+    (panel,) = (each for each in board["panels"] if each["title"].startswith("Age of alerts"))
+    query = panel["targets"][-1]["expr"].replace("$namespace", "sky")
+    age, view = "stampede_alert_age_seconds_bucket", "stampede_read_view_age_seconds_bucket"
+    series = {}
+    for function in ("cutouts", "lightcurves"):
+        series |= buckets(age, {"0": 0, "10": 100, "+Inf": 100}, function=function)
+    series |= buckets(view, {"0": 0, "2": 100, "+Inf": 100}, table="cutouts")
+    expected = [
+        {"labels": f'{{function="{function}"}}', "value": 0.98 * 10 + 0.98 * 2}
+        for function in ("cutouts", "lightcurves")
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": each} for name, each in series.items()],
+        "promql_expr_test": [{"expr": query, "eval_time": "20m", "exp_samples": expected}],
+    }
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"tests": [test]}))
+    run(tmp_path, "test", "rules", "test.yaml")

@@ -22,7 +22,7 @@ def references(container: Object) -> dict[str, tuple[str, str]]:
     """Name and key of the Secret of each variable."""
     found = {}
     for variable in container["env"]:
-        if "valueFrom" in variable:
+        if "secretKeyRef" in variable.get("valueFrom", {}):
             reference = variable["valueFrom"]["secretKeyRef"]
             found[variable["name"]] = (reference["name"], reference["key"])
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from origins import CUSTOM, Module
-from rendering import CHART, ROOT, Object, containers, environment, helm, pods
+from rendering import CHART, KUBERNETES, ROOT, Object, containers, environment, helm, pods
 from schemas import Schemas
 
 from stampede.settings import Settings
@@ -32,6 +32,7 @@ def installed() -> list[Object]:
     """The objects of the chart, installed as the READMEs in manifests/ describe."""
     done = helm(
         *("template", "stampede", CHART, "--namespace", "stampede"),
+        *("--kube-version", KUBERNETES),
         *("--values", CHART / "ci" / "minimal.yaml"),
         *("--set", "sources.lsst.bootstrapServers={kafka:9092}"),
         *("--set", "sources.lsst.topics={lsst-alerts}"),
@@ -113,21 +114,26 @@ def test_strimzis_user_may_read_the_chart_s_topics_and_groups() -> None:
     topics = {rule["name"] for rule in rules if rule["type"] == "topic"}
     (groups,) = (rule["name"] for rule in rules if rule["type"] == "group")
     assert topics == set(TOPICS)
-    sources = [each for each in installed() if each["kind"] == "ContainerSource"]
+    sources = [
+        each
+        for each in installed()
+        if each["kind"] == "Deployment" and "stampede/source" in each["metadata"]["labels"]
+    ]
     assert sources
     for source in sources:
         (container,) = source["spec"]["template"]["spec"]["containers"]
         assert environment(container)["STAMPEDE_GROUP"].startswith(groups)
 
 
-def test_the_documented_knative_has_the_schemas_version() -> None:
-    """The modules of Knative 1.20 have the version 0.47."""
+def test_the_documented_knatives_are_the_oldest_by_schema_and_the_one_that_tests_run() -> None:
+    """The modules of Knative 1.20 have the version 0.47, those of 1.23 have 0.50."""
     text = (MANIFESTS / "knative" / "README.md").read_text()
     pins = {each.version for each in CUSTOM if isinstance(each, Module) and "knative" in each.path}
-    assert pins == set(re.findall(r"v0\.\d+\.\d+", text.replace("(0.", "(v0."))) == {"v0.47.0"}
-    cluster = (ROOT / "e2e" / "cluster" / "programs" / "go.mod").read_text()
-    assert pins == set(re.findall(r"knative\.dev/(?:serving|eventing) (v\S+)", cluster))
-    assert set(re.findall(r"knative-v([0-9.]+)/?", text)) == {"1.20.0"}
+    programs = (ROOT / "e2e" / "cluster" / "programs" / "go.mod").read_text()
+    runs = set(re.findall(r"knative\.dev/(?:serving|eventing) (v\S+)", programs))
+    assert (pins, runs) == ({"v0.47.0"}, {"v0.50.0"})
+    assert pins | runs == {f"v{each}" for each in re.findall(r"0\.\d+\.\d+", text)}
+    assert set(re.findall(r"knative-v([0-9.]+)/?", text)) == {"1.23.0"}
 
 
 @pytest.mark.parametrize("page", sorted(MANIFESTS.rglob("README.md")), ids=lambda p: p.parent.name)

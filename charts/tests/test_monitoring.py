@@ -10,7 +10,7 @@ import promql_parser as promql
 import pytest
 import yaml
 from prometheus_client import REGISTRY
-from rendering import CHART, ROOT, environment, objects, rendered
+from rendering import CHART, ROOT, environment, objects, rendered, sources
 
 from stampede import metrics
 
@@ -19,7 +19,7 @@ DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 # Labels that Prometheus adds to a pod's metrics.
-ADDED = {"namespace", "pod", "container", "job", "instance", "component", "le"}
+ADDED = {"namespace", "pod", "container", "job", "instance", "component", "source", "le"}
 
 
 def exported() -> dict[str, set[str]]:
@@ -122,12 +122,38 @@ def test_a_runbook_has_a_rule() -> None:
 def test_rules_link_to_their_runbooks() -> None:
     (made,) = objects("full", "PrometheusRule").values()
     (group,) = made["spec"]["groups"]
-    assert [rule["alert"] for rule in group["rules"]] == [path.stem for path in RULES]
+    alerts = [rule["alert"] for rule in group["rules"]]
+    assert list(dict.fromkeys(alerts)) == [path.stem for path in RULES]
+    assert len(alerts) == len(RULES) + 3, "a rule for each of four sources"
     for rule in group["rules"]:
         url = f"https://example.org/runbooks/{rule['alert']}.md"
         assert rule["annotations"]["runbook_url"] == url
         assert 'namespace="sky"' in rule["expr"]
         assert "NAMESPACE" not in rule["expr"]
+
+
+def test_each_source_has_a_rule_of_its_own() -> None:
+    """Else four pods of one source would hide that another has none."""
+    (made,) = objects("scaling", "PrometheusRule").values()
+    (group,) = made["spec"]["groups"]
+    found = {
+        rule["labels"]["source"]: int(rule["expr"].rpartition("<")[2])
+        for rule in group["rules"]
+        if rule["alert"] == "StampedeSourceDown"
+    }
+    least = {"lsst": 1, "old": 3, "ztf": 2}
+    assert found == {
+        f"{name}-{function}": pods
+        for name, pods in least.items()
+        for function in ("cutouts", "lightcurves")
+    }
+    labels = {each["metadata"]["labels"]["stampede/source"] for each in sources("scaling").values()}
+    assert labels == found.keys()
+    (endpoint,) = objects("scaling", "PodMonitor")["night-sources"]["spec"]["podMetricsEndpoints"]
+    assert {
+        "sourceLabels": ["__meta_kubernetes_pod_label_stampede_source"],
+        "targetLabel": "source",
+    } in endpoint["relabelings"]
 
 
 def test_without_a_second_site_its_rule_is_missing() -> None:
@@ -189,6 +215,6 @@ def test_the_metrics_of_functions_have_a_port_of_their_own() -> None:
     policies = objects("full", "NetworkPolicy")
     for name, port in (("alerts-functions", 9400), ("alerts-others", 8080)):
         assert policies[name]["spec"]["ingress"][-1]["ports"] == [{"port": port, "protocol": "TCP"}]
-    for source in objects("full", "ContainerSource").values():
+    for source in sources("full").values():
         (container,) = source["spec"]["template"]["spec"]["containers"]
         assert [port["name"] for port in container["ports"]] == ["http"]

@@ -16,7 +16,7 @@ LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 Known = tuple[dict[str, Any], list[dict[str, Any]]]
-HOOKS = {"pre-delete", "post-install", "post-upgrade", "test"}
+HOOKS = {"pre-install", "pre-upgrade", "pre-delete", "post-install", "post-upgrade", "test"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -51,7 +51,7 @@ def test_names_and_labels(case: str) -> None:
     for each in made:
         metadata = each["metadata"]
         # The name of a Knative Service becomes part of a host name, a Service and a Deployment.
-        host = each["apiVersion"].startswith("serving.knative.dev")
+        host = each["apiVersion"].startswith("serving.knative.dev") and each["kind"] == "Service"
         assert (LABEL if host else SUBDOMAIN).fullmatch(metadata["name"]), metadata["name"]
         for name, value in metadata["labels"].items():
             assert LABEL_VALUE.fullmatch(value), (metadata["name"], name, value)
@@ -140,6 +140,8 @@ def test_referenced_objects_exist(case: str) -> None:
     made = rendered(case)
     values = (CHART / "ci" / f"{case}.yaml").read_text()
     existing = {(each["kind"], each["metadata"]["name"]) for each in made}
+    # Each namespace has these.
+    existing |= {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
     for kind, name in references(made):
         outside = re.search(rf"\b{re.escape(name)}\b", values)
         assert (kind, name) in existing or outside, f"there is no {kind} {name}"
@@ -200,7 +202,7 @@ def selector_of(each: Object) -> dict[str, Any] | None:
     """The selector for pods, or None if the object selects no pods, or all."""
     spec = each.get("spec") or {}
     match each["kind"]:
-        case "Deployment" | "PodDisruptionBudget" | "PodMonitor":
+        case "Deployment" | "StatefulSet" | "PodDisruptionBudget" | "PodMonitor":
             return spec["selector"]
         case "NetworkPolicy":
             return spec["podSelector"]
@@ -257,7 +259,10 @@ def test_the_default_values_need_no_feature_flag(known: Known) -> None:
     assert needed("minimal") == set()
     assert needed("full") == {
         f"kubernetes.podspec-{name}"
-        for name in ("affinity", "nodeselector", "tolerations", "topologyspreadconstraints")
+        for name in (
+            *("affinity", "nodeselector", "priorityclassname", "tolerations"),
+            "topologyspreadconstraints",
+        )
     }
 
 

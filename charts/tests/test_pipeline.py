@@ -5,7 +5,19 @@ import re
 
 import pytest
 import yaml
-from rendering import CASES, CHART, ROOT, Object, containers, environment, objects, pods, rendered
+from rendering import (
+    CASES,
+    CHART,
+    NAMESPACE,
+    ROOT,
+    Object,
+    containers,
+    environment,
+    objects,
+    pods,
+    rendered,
+    sources,
+)
 
 from stampede.events import ALERT_FUNCTIONS
 from stampede.functions.apps import APPS
@@ -35,7 +47,7 @@ def functions(case: str) -> dict[str, Object]:
 
 def test_the_chart_has_all_functions() -> None:
     assert functions("full").keys() == FUNCTIONS
-    assert functions("minimal").keys() == FUNCTIONS - {"replicate"}
+    assert functions("minimal").keys() == FUNCTIONS - {"replicate", "publish"}
     assert yaml.safe_load((CHART / "values.yaml").read_text())["functions"].keys() == FUNCTIONS
 
 
@@ -132,8 +144,13 @@ def test_copies_of_triggers_are_current(directory: str) -> None:
     )
 
 
+def test_the_copy_of_event_types_is_current() -> None:
+    wanted = (ROOT / "eventing" / "eventtypes.yaml").read_bytes()
+    assert (CHART / "files" / "eventtypes.yaml").read_bytes() == wanted, "run `make format`"
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_triggers_are_those_of_eventing(case: str) -> None:
+def test_triggers_are_those_of_eventing_and_of_the_values(case: str) -> None:
     name, broker = fullname(case), values(case).get("broker", {}).get("name") or fullname(case)
     existing = functions(case)
     expected = {}
@@ -141,8 +158,12 @@ def test_triggers_are_those_of_eventing(case: str) -> None:
         function = trigger["spec"]["subscriber"]["ref"]["name"].removeprefix("stampede-")
         trigger["spec"]["broker"] = broker
         trigger["spec"]["subscriber"]["ref"]["name"] = f"{name}-{function}"
+        if "oidc" in values(case):
+            trigger["spec"]["subscriber"]["audience"] = f"stampede/{NAMESPACE}/{name}"
         if function in existing:
             expected[trigger["metadata"]["name"].replace("stampede", name, 1)] = trigger["spec"]
+    for own, spec in values(case).get("triggers", {}).items():
+        expected[f"{name}-{own}"] = {"broker": broker} | spec
     actual = {name: each["spec"] for name, each in objects(case, "Trigger").items()}
     assert actual == expected
 
@@ -157,11 +178,10 @@ def test_each_alert_function_has_a_source_for_every_topic(case: str) -> None:
     }
     covered: set[tuple[str, str]] = set()
     groups: dict[tuple[str, ...], set[str]] = {}
-    for each in [
-        *objects(case, "ContainerSource").values(),
-        *objects(case, "KafkaSource").values(),
-    ]:
-        function = each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
+    bound = {name: each["spec"]["sink"] for name, each in objects(case, "SinkBinding").items()}
+    for each in [*sources(case).values(), *objects(case, "KafkaSource").values()]:
+        sink = each["spec"].get("sink") or bound[each["metadata"]["name"]]
+        function = sink["ref"]["name"].removeprefix(f"{fullname(case)}-")
         topics, group = topics_and_group(each)
         covered |= {(function, topic) for topic in topics}
         groups.setdefault((function, *topics), set()).add(group)
@@ -205,7 +225,7 @@ def test_an_epoch_is_sent_and_expected() -> None:
     for source in objects("kafkasource", "KafkaSource").values():
         assert source["spec"]["ceOverrides"]["extensions"]["topicid"] == "2026"
         group = source["spec"]["consumerGroup"]
-        (toolbox,) = objects("kafkasource", "Deployment").values()
+        toolbox = objects("kafkasource", "Deployment")["night-toolbox"]
         (container,) = toolbox["spec"]["template"]["spec"]["containers"]
         variables = environment(container)
         assert variables["STAMPEDE_TOPIC_EPOCH"] == "2026"
@@ -214,7 +234,7 @@ def test_an_epoch_is_sent_and_expected() -> None:
 
 def test_read_asks_one_kafka_and_the_others_none() -> None:
     """It has the settings of the toolbox, and the certificates to reach that Kafka."""
-    (toolbox,) = objects("full", "Deployment").values()
+    toolbox = objects("full", "Deployment")["alerts-toolbox"]
     lsst = next(c for c in toolbox["spec"]["template"]["spec"]["containers"] if c["name"] == "lsst")
     names = ("KAFKA", "TOPICS", "GROUP", "KAFKA_OPTIONS")
     for name, service in functions("full").items():
@@ -238,13 +258,15 @@ def test_read_asks_one_kafka_and_the_others_none() -> None:
         assert "STAMPEDE_KAFKA" not in environment(container)
 
 
-def test_a_container_source_sends_dead_letters_to_the_table_of_its_function() -> None:
-    made = objects("full", "ContainerSource")
+def test_a_source_sends_dead_letters_to_the_table_of_its_function() -> None:
+    made = sources("full")
     assert made
     for source in made.values():
         (container,) = source["spec"]["template"]["spec"]["containers"]
-        function = source["spec"]["sink"]["ref"]["name"].removeprefix("alerts-")
-        letters = environment(container)["STAMPEDE_DEAD_LETTER_SINK"]
+        function = source["metadata"]["name"].rpartition("-")[2]
+        variables = environment(container)
+        assert variables["STAMPEDE_SINK"] == f"http://alerts-{function}.sky.svc"
+        letters = variables["STAMPEDE_DEAD_LETTER_SINK"]
         assert letters == f"http://alerts-deadletters.sky.svc/{ALERT_FUNCTIONS[function]}"
 
 
@@ -265,7 +287,20 @@ def test_timers_trigger_passes(case: str) -> None:
         each["spec"]["sink"]["ref"]["name"].removeprefix(f"{fullname(case)}-")
         for each in objects(case, "PingSource").values()
     }
-    assert triggered == {"compact", "reconcile", "scrub"}
+    assert triggered == {"compact", "reconcile", "scrub"} | (
+        {"publish"} if case == "full" else set()
+    )
+
+
+def test_publish_has_space_for_its_temporary_files() -> None:
+    sizes = {
+        name: volume["emptyDir"]["sizeLimit"]
+        for name, service in functions("full").items()
+        for volume in service["spec"]["template"]["spec"]["volumes"]
+        if volume["name"] == "tmp"
+    }
+    assert sizes.pop("publish") == "16Gi"
+    assert {*sizes.values()} == {"64Mi"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -294,7 +329,7 @@ def test_hooks_set_up_the_store_and_undo_that(case: str) -> None:
         hook: " ".join([*each[0].get("command", ()), *each[0].get("args", ())])
         for hook, each in jobs.items()
     }
-    assert jobs.keys() == {"post-install,post-upgrade", "pre-delete"}
+    assert jobs.keys() == {"pre-install,pre-upgrade", "post-install,post-upgrade", "pre-delete"}
     assert "setup" in commands["post-install,post-upgrade"]
     assert "--remove" not in commands["post-install,post-upgrade"]
     assert "setup" in commands["pre-delete"]
@@ -307,3 +342,47 @@ def test_only_writers_of_the_second_site_have_its_keys(case: str) -> None:
         (container,) = service["spec"]["template"]["spec"]["containers"]
         knows = "STAMPEDE_REPLICA" in environment(container)
         assert knows == (SITES[case] == 2 and name in ("replicate", "reconcile", "scrub")), name
+
+
+def doctor(case: str, *arguments: str) -> list[Object]:
+    """What Helm makes before an installation, in its order."""
+    early = [
+        each
+        for each in rendered(case, *arguments)
+        if each["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-install,pre-upgrade"
+    ]
+    return sorted(
+        early, key=lambda each: int(each["metadata"]["annotations"].get("helm.sh/hook-weight", 0))
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_doctor_needs_nothing_that_the_chart_makes_later(case: str) -> None:
+    *secrets, job = doctor(case)
+    later = {each["metadata"]["name"] for each in rendered(case)} - {
+        each["metadata"]["name"] for each in (*secrets, job)
+    }
+    (pod,) = pods(job)
+    names = {
+        variable["valueFrom"]["secretKeyRef"]["name"]
+        for container in containers(pod)
+        for variable in container["env"]
+        if "valueFrom" in variable
+    }
+    volumes = pod["spec"]["volumes"]
+    names |= {each["secret"]["secretName"] for each in volumes if "secret" in each}
+    names |= {each["configMap"]["name"] for each in volumes if "configMap" in each}
+    assert not {*names, pod["spec"]["serviceAccountName"]} & later
+    assert {each["metadata"]["name"] for each in secrets} <= names
+    for container in containers(pod):
+        assert "stampede doctor --before-install" in container["command"][-1]
+        assert environment(container)["STAMPEDE_STORE"]
+
+
+def test_the_doctor_can_be_turned_off_and_leaves_releases_that_only_serve_alone() -> None:
+    assert doctor("minimal", "--set", "doctor.enabled=false") == []
+    assert doctor("minimal", "--set", "doctor=null") == []  # --reuse-values of an older release
+    serving = ("read", "bulk")
+    names = [name for name in functions("minimal") if name not in serving]
+    off = ",".join(f"functions.{name}.enabled=false" for name in names)
+    assert doctor("minimal", "--set", off) == []

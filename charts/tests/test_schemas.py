@@ -35,13 +35,14 @@ GOOD = {
               containers: [{image: a:1, env: [{name: A, value: b}]}]
               volumes: [{name: a, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]
     """,
-    "ContainerSource": """
-        apiVersion: sources.knative.dev/v1
-        kind: ContainerSource
+    "ScaledObject": """
+        apiVersion: keda.sh/v1alpha1
+        kind: ScaledObject
         metadata: {name: a}
         spec:
-          sink: {ref: {apiVersion: v1, kind: Service, name: a}}
-          template: {spec: {containers: [{name: a, image: a:1}]}}
+          scaleTargetRef: {name: a}
+          maxReplicaCount: 2
+          triggers: [{type: kafka, metadata: {lagThreshold: "5"}, authenticationRef: {name: a}}]
     """,
     "Trigger": """
         apiVersion: eventing.knative.dev/v1
@@ -86,8 +87,9 @@ BAD: list[tuple[str, str, Any, str]] = [
     ("Service", "spec.template.spec.restartPolicy", "Never", "spec.template.spec"),
     ("Service", "spec.template.spec.volumes.0.emptyDir.size", "1Gi", "emptyDir"),
     ("Service", "spec.traffic", {}, "spec.traffic"),
-    ("ContainerSource", "spec.template.spec.containers.0.args", "serve", "args"),
-    ("ContainerSource", "spec.delivery", {}, "spec"),
+    ("Deployment", "spec.template.spec.containers.0.args", "serve", "args"),
+    ("ScaledObject", "spec.maxReplicas", 2, "spec"),
+    ("ScaledObject", "spec.triggers.0.metadata.lagThreshold", 5, "lagThreshold"),
     ("Trigger", "spec.filters.0.any.0.exactly", {}, "any.0"),
     ("Trigger", "spec.filters.0.any.1.not.prefix.subject", 1, "subject"),
     ("Trigger", "spec.delivery.retries", 1, "spec.delivery"),

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rendering import CASES, CHART, helm, notes, objects, template
+from rendering import CASES, CHART, KUBERNETES, helm, notes, objects, template
 
 from stampede.settings import Settings
 
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
+VERSION = "--kube-version", KUBERNETES
 # Fields of a valid source, to which a case adds a wrong one.
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
 
@@ -47,6 +48,7 @@ WRONG: list[tuple[str, str]] = [
     ("functions.cutouts.spool=lots", "/functions/cutouts/spool"),
     ("setup.notificationsUrl=relay:8080", "/setup/notificationsUrl"),
     ("setup.timeoutSeconds=0", "/setup/timeoutSeconds"),
+    ("doctor.timeoutSeconds=0", "/doctor/timeoutSeconds"),
     ("monitoring.podMonitors.interval=often", "/monitoring/podMonitors/interval"),
     ("serviceMonitor.enabled=true", "serviceMonitor"),
     ('sources={"a": {"topics": ["a"]}}', "/sources/a"),
@@ -57,6 +59,9 @@ WRONG: list[tuple[str, str]] = [
     (f'sources={{"a": {{{SOURCE}, "retry": 0}}}}', "/sources/a/retry"),
     (f'sources={{"a": {{{SOURCE}, "topic": "b"}}}}', "/sources/a"),
     (f'sources={{"A b": {{{SOURCE}}}}}', "'A b'"),
+    ('triggers={"a": {"filters": []}}', "/triggers/a"),
+    ('triggers={"replicate": {"subscriber": {"uri": "http://a/"}}}', "'replicate'"),
+    ('triggers={"a": {"subscriber": {"uri": "http://a/"}, "broker": "b"}}', "/triggers/a"),
 ]
 
 
@@ -82,6 +87,11 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (["functions.cutouts.timeoutSeconds=60"], "functions.cutouts.timeoutSeconds is 60"),
     (["settings.flush_seconds=300"], "functions.cutouts.timeoutSeconds is 300"),
     (["ledger.source=b"], "there is no sources.b"),
+    (["functions.publish.enabled=true"], "functions.publish.settings.catalogue must be the URL"),
+    (
+        ["settings.reconcile_seconds=301"],
+        "functions.reconcile.timeoutSeconds is 600",
+    ),
     (["functions.scrub.settings.scrub_seconds=301"], "functions.scrub.timeoutSeconds is 600"),
     (
         [f'sources={{"a": {{{SOURCE}}}}}', "functions.deadletters.enabled=false"],
@@ -113,11 +123,11 @@ def test_the_error_explains_a_contradiction(values: list[str], error: str) -> No
 
 
 def test_the_error_for_a_long_name_is_followed_by_advice() -> None:
-    long = helm("template", "a" * 31, CHART, *MINIMAL)
+    long = helm("template", "a" * 31, CHART, *VERSION, *MINIMAL)
     assert long.returncode
     assert "longer than 30 characters" in long.stderr
     assert "Set fullnameOverride" in long.stderr
-    short = helm("template", "a" * 31, CHART, *MINIMAL, "--set", "fullnameOverride=short")
+    short = helm("template", "a" * 31, CHART, *VERSION, *MINIMAL, "--set", "fullnameOverride=short")
     assert short.returncode == 0
 
 
@@ -148,9 +158,13 @@ DETERMINED = {
     *("tokens", "metrics_port"),
     *("store", "access_key", "secret_key", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
+    *("group_instance_id", "source_replicas"),
     *("kafka", "topics", "group", "topic_epoch", "kafka_options", "retries", "backoff_seconds"),
     *("event_key", "second_event_key"),
+    *("sender_issuer", "sender_audience", "sender_subjects", "sender_tokens_only"),
+    *("sender_issuer_ca", "sender_issuer_token", "sender_token"),
     *("sink", "sink_token", "dead_letter_sink", "ce_overrides", "notifications", "functions"),
+    "installation",
 }
 
 

@@ -1,7 +1,8 @@
 """Reads a Stampede server from Python: cutouts and light curves as astropy objects.
 
-``connect`` and ``connect_async`` give a client with the same methods; ``detections`` reads a bucket
-without the server. Every error is a `StampedeClientError` whose message says what to do.
+``connect`` and ``connect_async`` give a client with the same methods; ``detections`` and ``images``
+read a bucket without the server. Every error is a `StampedeClientError` whose message says what to
+do.
 """
 
 from stampede_client.async_client import AsyncClient, connect_async
@@ -13,11 +14,14 @@ from stampede_client.errors import (
     BadInput,
     Damaged,
     Gone,
+    Incomplete,
+    IncompleteWarning,
     NotFound,
     StampedeClientError,
     Unavailable,
     UnexpectedAnswer,
 )
+from stampede_client.image_planes import Images, images
 from stampede_client.light_curve import LightCurve
 from stampede_client.store import Detections, detections
 
@@ -32,6 +36,9 @@ __all__ = [
     "Detections",
     "Fetched",
     "Gone",
+    "Images",
+    "Incomplete",
+    "IncompleteWarning",
     "LightCurve",
     "NotFound",
     "StampedeClientError",
@@ -40,4 +47,5 @@ __all__ = [
     "connect",
     "connect_async",
     "detections",
+    "images",
 ]

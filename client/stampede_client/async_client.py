@@ -10,7 +10,7 @@ import httpx
 from astropy.table import Table
 
 from stampede_client import queries
-from stampede_client.connection import Attempts, answer_of, arguments, options
+from stampede_client.connection import Attempts, answer_of, arguments, check_complete, options
 from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Answer, Plan, Request
@@ -20,16 +20,18 @@ from stampede_client.sky import Position, Radius
 T = TypeVar("T")
 
 
-def connect_async(url: str, token: str | None = None, timeout: float = 60.0) -> "AsyncClient":
+def connect_async(
+    url: str, token: str | None = None, timeout: float = 60.0, strict: bool = False
+) -> "AsyncClient":
     """As `stampede_client.connect`; use it as ``async with connect_async(url) as st:``."""
-    return AsyncClient(url, token, timeout)
+    return AsyncClient(url, token, timeout, strict)
 
 
 class AsyncClient:
     """As `stampede_client.Client`; each method is to be awaited."""
 
-    def __init__(self, url: str, token: str | None, timeout: float) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str | None, timeout: float, strict: bool) -> None:
+        self._url, self._strict = url, strict
         self._http = httpx.AsyncClient(**options(url, token, timeout))
 
     async def __aenter__(self) -> "AsyncClient":
@@ -71,6 +73,10 @@ class AsyncClient:
         """See `Client.cone`."""
         return await self._run(queries.cone(position, radius))
 
+    async def recent(self, limit: int = 12) -> Table:
+        """See `Client.recent`."""
+        return await self._run(queries.recent(limit))
+
     async def fetch_cutouts(
         self, ids: Iterable[int | str], folder: str | Path, progress: Progress | None = None
     ) -> Fetched:
@@ -110,5 +116,6 @@ class AsyncClient:
             except httpx.TransportError as error:
                 seconds = attempts.after_failure(error)
             if seconds is None:
+                check_complete(answer, self._strict)
                 return answer
             await asyncio.sleep(seconds)

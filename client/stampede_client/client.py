@@ -10,7 +10,7 @@ import httpx
 from astropy.table import Table
 
 from stampede_client import queries
-from stampede_client.connection import Attempts, answer_of, arguments, options
+from stampede_client.connection import Attempts, answer_of, arguments, check_complete, options
 from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Answer, Plan, Request
@@ -20,7 +20,9 @@ from stampede_client.sky import Position, Radius
 T = TypeVar("T")
 
 
-def connect(url: str, token: str | None = None, timeout: float = 60.0) -> "Client":
+def connect(
+    url: str, token: str | None = None, timeout: float = 60.0, strict: bool = False
+) -> "Client":
     """A client of the server at `url`. No request is sent yet.
 
     Parameters
@@ -31,13 +33,16 @@ def connect(url: str, token: str | None = None, timeout: float = 60.0) -> "Clien
         Bearer token, if the server demands one.
     timeout
         Seconds without a byte after which an attempt has failed.
+    strict
+        Raise `Incomplete` where the server says that its answer may lack something that is stored;
+        otherwise this is a warning, `IncompleteWarning`.
 
     Raises
     ------
     BadInput
         If `url` is none.
     """
-    return Client(url, token, timeout)
+    return Client(url, token, timeout, strict)
 
 
 class Client:
@@ -48,8 +53,8 @@ class Client:
     needed only for an alert id that more than one survey has.
     """
 
-    def __init__(self, url: str, token: str | None, timeout: float) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str | None, timeout: float, strict: bool) -> None:
+        self._url, self._strict = url, strict
         self._http = httpx.Client(**options(url, token, timeout))
 
     def __enter__(self) -> "Client":
@@ -105,6 +110,16 @@ class Client:
         """
         return self._run(queries.cone(position, radius))
 
+    def recent(self, limit: int = 12) -> Table:
+        """The latest alerts of the store, 100 at most, the latest first.
+
+        Returns
+        -------
+        astropy.table.Table
+            Columns alert_id, survey, object_id, mjd (days, TAI), band.
+        """
+        return self._run(queries.recent(limit))
+
     def fetch_cutouts(
         self, ids: Iterable[int | str], folder: str | Path, progress: Progress | None = None
     ) -> Fetched:
@@ -150,5 +165,6 @@ class Client:
             except httpx.TransportError as error:
                 seconds = attempts.after_failure(error)
             if seconds is None:
+                check_complete(answer, self._strict)
                 return answer
             time.sleep(seconds)

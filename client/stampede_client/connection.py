@@ -4,12 +4,13 @@ import random
 import socket
 import ssl
 import time
+import warnings
 from typing import Any
 
 import httpx
 
-from stampede_client.errors import BadInput, Unavailable
-from stampede_client.exchange import Answer, Request, raise_for
+from stampede_client.errors import BadInput, Incomplete, IncompleteWarning, Unavailable
+from stampede_client.exchange import INCOMPLETE, Answer, Request, raise_for
 from stampede_client.retries import is_temporary, wait
 
 
@@ -39,6 +40,17 @@ def answer_of(response: httpx.Response) -> Answer:
     """The answer in a response that has been read."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Answer(str(response.url), response.status_code, headers, response.content)
+
+
+def check_complete(answer: Answer, strict: bool) -> None:
+    """Warn if the server says that a good answer may lack something, or raise `Incomplete`."""
+    reasons = answer.headers.get(INCOMPLETE)
+    if not reasons or answer.status != 200:
+        return
+    text = f"{answer.url} may lack rows or images that are stored: {reasons}; tell the operator"
+    if strict:
+        raise Incomplete(text)
+    warnings.warn(text, IncompleteWarning, stacklevel=5)
 
 
 class Attempts:

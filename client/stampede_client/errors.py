@@ -39,5 +39,13 @@ class Unavailable(StampedeClientError):
     """The server did not answer, or is too busy, after all attempts."""
 
 
+class Incomplete(StampedeClientError):
+    """The answer may lack something that is stored; raised only with ``connect(strict=True)``."""
+
+
+class IncompleteWarning(UserWarning):
+    """The answer may lack something that is stored: the server cannot read or verify all of it."""
+
+
 class UnexpectedAnswer(StampedeClientError):
     """The answer is not one that a Stampede server gives, or is not whole."""

@@ -22,6 +22,8 @@ from stampede_client.errors import (
 )
 
 T = TypeVar("T")
+INCOMPLETE = "stampede-incomplete"
+"""Header: why the answer may lack something that is stored."""
 _PREFIX = "urn:stampede:problem:"
 
 
@@ -78,6 +80,8 @@ def raise_for(answer: Answer) -> NoReturn:
             raise kind(f"{text}; {advice}")
         raise UnexpectedAnswer(f"{text}; check that this is the URL of a Stampede server")
     kind, advice = _KINDS.get(answer.status, (StampedeClientError, "see the server's log"))
+    if reasons := answer.headers.get(INCOMPLETE):
+        advice = f"it may be stored all the same: {reasons}; tell the operator"
     raise kind(f"{problem.get('detail')} ({answer.url}); {advice}", name)
 
 

@@ -19,6 +19,14 @@ from stampede_client.sky import Position, Radius, cone_query, table_of
 PNG = {"format": "png", "size": "200"}
 """A cutout in a notebook: its longer side has 200 pixels."""
 
+MOST_RECENT = 100
+_RECENT = pa.schema(
+    [
+        *((name, pa.string()) for name in ("alert_id", "survey", "object_id")),
+        pa.field("mjd", pa.float64(), True, {"unit": "d"}),
+        ("band", pa.string()),
+    ]
+)
 _ALERT = re.compile(r"[1-9][0-9]{0,18}")
 _OBJECT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
@@ -69,6 +77,14 @@ def cone(position: Position, radius: Radius) -> Plan[Table]:
     except (pa.ArrowInvalid, OSError) as error:
         raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
     return table_of(rows)
+
+
+def recent(limit: int = 12) -> Plan[Table]:
+    """The latest alerts, the latest first. Raises `BadInput`."""
+    if not 1 <= limit <= MOST_RECENT:
+        raise BadInput(f"limit is {limit}; give a number from 1 to {MOST_RECENT}")
+    found = _json((yield from ask(Request("/v1/alerts", {"limit": str(limit)}))))
+    return table_of(pa.Table.from_pylist(found["alerts"], _RECENT))
 
 
 def cutout_files(ids: list[str]) -> Plan[bytes]:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyarrow import fs
 
-from stampede_client.errors import NotFound, Unavailable
+from stampede_client.bucket import Bucket
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -23,8 +21,6 @@ KEY = ("object_id", "survey", "forced", "limit", "source_id")
 """Rows that agree in these columns are versions of one point."""
 PRECEDENCE = ("withdrawn", "processed_mjd", "reliability")
 """The version that is greater in these columns wins, then in all others in order."""
-LISTINGS = 3
-"""Times that the runs are listed: `compact` may delete one between listing and reading."""
 
 
 class Detections:
@@ -35,12 +31,12 @@ class Detections:
 
     Parameters
     ----------
-    filesystem, root
-        The bucket, as `detections` opens it.
+    bucket
+        Where the rows are.
     """
 
-    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
-        self._filesystem, self._root = filesystem, root
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
 
     def arrow(self, objects: Sequence[str] | None = None, withdrawn: bool = False) -> pa.Table:
         """The rows as a pyarrow Table.
@@ -60,7 +56,7 @@ class Detections:
             If runs went on disappearing while they were read.
         """
         wanted = None if objects is None else pc.field("object_id").isin(list(objects))
-        rows = winning(self._read(wanted))
+        rows = winning(self._bucket.rows("detections", wanted))
         if not withdrawn:
             rows = rows.filter(pc.invert(rows["withdrawn"]))
         return rows.sort_by([(name, "ascending") for name in ("object_id", "mjd", *KEY[1:])])
@@ -81,31 +77,6 @@ class Detections:
 
         return duckdb.from_arrow(self.arrow(objects, withdrawn))
 
-    def _read(self, wanted: pc.Expression | None) -> pa.Table:
-        for listing in range(LISTINGS):
-            try:
-                return self._runs().to_table(filter=wanted)
-            except FileNotFoundError as error:
-                gone = error
-                if listing + 1 == LISTINGS:
-                    break
-        raise Unavailable(f"runs of {self._root} go on disappearing; read again later") from gone
-
-    def _runs(self) -> ds.Dataset:
-        folder = fs.FileSelector(f"{self._root}/tables/detections", allow_not_found=True)
-        found = self._filesystem.get_file_info(folder)
-        paths = sorted(info.path for info in found if info.path.endswith(".parquet"))
-        if not paths:
-            raise NotFound(f"{self._root} has no tables/detections; check the path of the bucket")
-        # The longest schema has all columns: a version of Stampede only adds some at the end.
-        schemas = [pq.read_schema(path, filesystem=self._filesystem) for path in paths]
-        return ds.dataset(
-            paths,
-            schema=max(schemas, key=len).remove_metadata(),
-            filesystem=self._filesystem,
-            format="parquet",
-        )
-
 
 def detections(store: str, filesystem: fs.FileSystem | None = None) -> Detections:
     """A reader of the light curves in a bucket.
@@ -118,16 +89,7 @@ def detections(store: str, filesystem: fs.FileSystem | None = None) -> Detection
     filesystem
         For example `pyarrow.fs.S3FileSystem` with keys and endpoint.
     """
-    if filesystem is None:
-        filesystem, store = (
-            fs.FileSystem.from_uri(store)
-            if "://" in store
-            else (
-                fs.LocalFileSystem(),
-                store,
-            )
-        )
-    return Detections(filesystem, store.rstrip("/"))
+    return Detections(Bucket(store, filesystem))
 
 
 def winning(rows: pa.Table) -> pa.Table:

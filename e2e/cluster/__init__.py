@@ -3,8 +3,9 @@
 The environment decides which cluster it is:
 
 - the cluster of the kubeconfig that ``STAMPEDE_E2E_KUBECONFIG`` names, if it is set;
-- kind, if a Docker daemon answers;
-- otherwise a node of our own, made of pinned Go modules and Debian packages.
+- kind, if a Docker daemon answers that can pull kind's node image;
+- otherwise kind with a Docker daemon of our own, and a node image made of pinned Go modules and
+  Debian packages.
 
 ``python -m e2e.cluster up`` starts the cluster and prints how to reach it.
 """

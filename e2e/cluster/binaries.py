@@ -1,4 +1,4 @@
-"""Programs that run outside pods: Kubernetes with etcd, CoreDNS, helm and kind.
+"""Programs: Kubernetes with etcd, kubeadm, helm, kind, kube-router and crane.
 
 Each file has its version in its name. A program that exists is not built again.
 """
@@ -15,7 +15,12 @@ KUBE_NAMES = (
     *("kube-proxy", "kube-scheduler"),
 )
 # Command-line tools by name, with the Go package of each.
-TOOLS = {"helm": "helm.sh/helm/v3/cmd/helm", "kind": "sigs.k8s.io/kind"}
+TOOLS = {
+    "crane": "github.com/google/go-containerregistry/cmd/crane",
+    "helm": "helm.sh/helm/v3/cmd/helm",
+    "kind": "sigs.k8s.io/kind",
+    "kube-router": "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
+}
 COREDNS = "github.com/coredns/coredns"
 KUBERNETES = "k8s.io/kubernetes"
 
@@ -25,18 +30,22 @@ def kube(name: str) -> Path:
     version = go_modules.pinned_version(KUBERNETES)
     directory = PROGRAMS / f"kube-{version}"
     if not (directory / "kube").exists():
-        parts = {"gitVersion": version, "gitMajor": "1", "gitMinor": version.split(".")[1]}
-        variables = {
-            f"{package}.{key}": value
-            for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-            for key, value in parts.items()
-        }
         with step(f"Kubernetes {version} with etcd, as one program"):
-            go_modules.build(["./kube"], directory / "kube", variables)
+            go_modules.build(["./kube"], directory / "kube", _version_variables(version))
     for each in KUBE_NAMES:
         if not (directory / each).is_symlink():
             (directory / each).symlink_to("kube")
     return directory / name
+
+
+def kubeadm() -> Path:
+    """The program kubeadm, which sets up kind's nodes."""
+    version = go_modules.pinned_version(KUBERNETES)
+    program = PROGRAMS / f"kubeadm-{version}"
+    if not program.exists():
+        with step(f"kubeadm {version}"):
+            go_modules.build([f"{KUBERNETES}/cmd/kubeadm"], program, _version_variables(version))
+    return program
 
 
 def kubectl() -> Path:
@@ -45,18 +54,8 @@ def kubectl() -> Path:
     return Path(installed) if installed else kube("kubectl")
 
 
-def coredns() -> Path:
-    """The program CoreDNS."""
-    version = go_modules.pinned_version(COREDNS)
-    program = PROGRAMS / f"coredns-{version}"
-    if not program.exists():
-        with step(f"CoreDNS {version}"):
-            go_modules.build(["./coredns"], program)
-    return program
-
-
 def tool(name: str) -> Path:
-    """The program helm, kind or one of Kubernetes'."""
+    """The program helm, kind, kube-router, crane or one of Kubernetes'."""
     if name in KUBE_NAMES:
         return kube(name)
     package = TOOLS[name]
@@ -67,3 +66,13 @@ def tool(name: str) -> Path:
         with step(f"{name} {version}"):
             go_modules.build([package], program, helm_version if name == "helm" else {})
     return program
+
+
+def _version_variables(version: str) -> dict[str, str]:
+    """The variables by which Kubernetes' programs know their version."""
+    parts = {"gitVersion": version, "gitMajor": "1", "gitMinor": version.split(".")[1]}
+    return {
+        f"{package}.{key}": value
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for key, value in parts.items()
+    }

@@ -4,13 +4,12 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from e2e.cluster import kind
 from e2e.cluster.existing import ExistingCluster
-from e2e.cluster.node import Node
+from e2e.cluster.kind import BuiltKind, Kind, docker_pulls
 
 
 class Cluster(Protocol):
-    """A cluster: an existing one, kind, or a node of our own."""
+    """A cluster: an existing one, or kind."""
 
     name: str
     kubeconfig: Path
@@ -47,4 +46,4 @@ def choose() -> Cluster:
     """The cluster that the environment selects."""
     if kubeconfig := os.environ.get("STAMPEDE_E2E_KUBECONFIG"):
         return ExistingCluster(Path(kubeconfig))
-    return kind.Kind() if kind.docker_answers() else Node()
+    return Kind() if docker_pulls() else BuiltKind()

@@ -1,31 +1,22 @@
-"""Debian packages that a node needs."""
+"""Debian packages."""
 
 import os
 import shutil
+from collections.abc import Mapping
 
 from e2e.cluster.places import LOGS
 from e2e.cluster.steps import Failed, run, step
 
-# A program or file, and the package that it proves to be installed.
-PACKAGES = {
-    "containerd": "containerd",
-    "runc": "runc",
-    "/usr/lib/cni/bridge": "containernetworking-plugins",
-    "nft": "nftables",
-    "ip": "iproute2",
-    "openssl": "openssl",
-}
 
-
-def install_packages() -> None:
-    """Install the packages that are missing.
+def install_packages(packages: Mapping[str, str]) -> None:
+    """Install the packages that are missing: `packages` has a program or file of each.
 
     Raises
     ------
     Failed
         We are not root, or apt cannot install them.
     """
-    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    missing = [package for program, package in packages.items() if shutil.which(program) is None]
     if not missing:
         return
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]

@@ -59,11 +59,13 @@ EVENTING = ModuleImages(
 )
 TRAEFIK = ModuleImages("github.com/traefik/traefik/v3", "", ("traefik",))
 PAUSE_IMAGE = f"{REGISTRY}/pause:1"
+REGISTRY_IMAGE = f"{REGISTRY}/registry:1"
+_OUR_PROGRAMS = {PAUSE_IMAGE: "pause", REGISTRY_IMAGE: "registry"}  # images, by directory
 
 
 def image_names() -> list[str]:
     """Names and tags of all images that run in pods."""
-    return [PAUSE_IMAGE, *SERVING.images, *EVENTING.images, *TRAEFIK.images]
+    return [*_OUR_PROGRAMS, *SERVING.images, *EVENTING.images, *TRAEFIK.images]
 
 
 def archive_path(image: str) -> Path:
@@ -73,10 +75,11 @@ def archive_path(image: str) -> Path:
 
 def build_all() -> list[Path]:
     """Build all images that are missing; the archives of all."""
-    if not archive_path(PAUSE_IMAGE).exists():
-        with step("the pause image"), _scratch_directory() as scratch:
-            go_modules.build(["./pause"], scratch / "pause")
-            _write_image(scratch / "pause", PAUSE_IMAGE)
+    for image, program in _OUR_PROGRAMS.items():
+        if not archive_path(image).exists():
+            with step(f"the image of {program}"), scratch_directory() as scratch:
+                go_modules.build([f"./{program}"], scratch / program)
+                write_program_image(scratch / program, image)
     for module in (SERVING, EVENTING, TRAEFIK):
         _build_module(module)
     return [archive_path(name) for name in image_names()]
@@ -125,7 +128,7 @@ def _build_module(module: ModuleImages) -> None:
     """Build all programs of a module in one command: they share most of their packages."""
     if all(archive_path(name).exists() for name in module.images):
         return
-    with step(f"{module.module} {module.version}"), _scratch_directory() as scratch:
+    with step(f"{module.module} {module.version}"), scratch_directory() as scratch:
         packages = [f"{module.module}/cmd/{program}" for program in module.programs]
         if module is TRAEFIK:
             go_mod = traefik.write_go_mod(scratch)
@@ -134,7 +137,7 @@ def _build_module(module: ModuleImages) -> None:
         else:
             go_modules.build(packages, scratch)
         for program in module.programs:
-            _write_image(scratch / Path(program).name, module.image(program))
+            write_program_image(scratch / Path(program).name, module.image(program))
 
 
 class _Layer(NamedTuple):
@@ -149,21 +152,22 @@ class _Image(NamedTuple):
     entrypoint: tuple[str, ...]
 
 
-def _write_image(program: Path, name: str) -> None:
+def write_program_image(program: Path, name: str, user: str = "65532:65532") -> None:
     """Write an image that holds one program and nothing else."""
-    with _scratch_directory() as scratch:
+    with scratch_directory() as scratch:
         (scratch / "files").mkdir()
         program.rename(app := scratch / "files" / "app")
         app.chmod(0o755)
         tar = scratch / "layer.tar"
         layer = _Layer(tar, write_layer(scratch / "files", tar))
         IMAGES.mkdir(parents=True, exist_ok=True)
-        image = _Image((layer,), {}, "65532:65532", ("/app",))
+        image = _Image((layer,), {}, user, ("/app",))
         write_image(image, name, archive_path(name))
 
 
 @contextmanager
-def _scratch_directory() -> Iterator[Path]:
+def scratch_directory() -> Iterator[Path]:
+    """A directory next to the programs and images, so that files can be moved and linked."""
     CLUSTER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CLUSTER, prefix=_SCRATCH_PREFIX) as name:
         yield Path(name)

@@ -1,39 +1,49 @@
-"""kind: a node in a container, where a Docker daemon answers and can pull kind's node image.
+"""kind: a node in a container.
 
-Knative's images and manifests are the same as on a node of our own.
+`Kind` uses the Docker daemon that answers, which pulls kind's own node image. `BuiltKind` needs
+neither: it starts a daemon of its own, with a node image made here.
+
+Knative's images and manifests are the same.
 """
 
+import os
+import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
-from e2e.cluster import binaries, images, knative
+from e2e.cluster import binaries, docker, go_modules, images, kind_image, knative
 from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.places import CLUSTER, INGRESS_PORT, LOGS, ROOT
 from e2e.cluster.steps import Failed, run, step, wait_until
 
 NAME = "stampede"  # as e2e/kind.yaml says
 _CONTAINER = f"{NAME}-control-plane"
+_LOG = LOGS / "kind.log"
 
 
-def docker_answers() -> bool:
-    """Whether a Docker daemon answers."""
-    if shutil.which("docker") is None:
+def docker_pulls() -> bool:
+    """Whether a Docker daemon answers that has kind's node image, or can pull it."""
+    if not docker.answers():
         return False
-    try:
-        done = subprocess.run(["docker", "info"], capture_output=True, timeout=30)
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+    sources = go_modules.pinned_sources(kind_image.KIND)
+    text = (sources / "pkg" / "apis" / "config" / "defaults" / "image.go").read_text()
+    found = re.search(r'"(kindest/node:\S+)"', text)
+    assert found is not None, "kind's sources do not name its node image"
+    has = subprocess.run(["docker", "image", "inspect", found[1]], capture_output=True)
+    return not has.returncode or not subprocess.run(["docker", "pull", found[1]]).returncode
 
 
 class Kind:
     """A kind cluster of one node."""
 
     name = "kind"
-    kubeconfig = CLUSTER / "kind-kubeconfig"
+    kubeconfig = CLUSTER / "kubeconfig"
     ingress = f"127.0.0.1:{INGRESS_PORT}"
+    _env: Mapping[str, str] = MappingProxyType({})
 
     @property
     def kubectl(self) -> Path:
@@ -46,7 +56,7 @@ class Kind:
 
     def build(self) -> None:
         """Build kind itself, and the images that run in pods."""
-        _kind("version")
+        binaries.tool("kind")
         images.build_all()
 
     def up(self) -> None:
@@ -54,23 +64,20 @@ class Kind:
         self.build()
         if not self.running:
             with step("kind create cluster"):
-                _kind(
-                    *("create", "cluster", f"--config={ROOT / 'e2e' / 'kind.yaml'}"),
-                    *(f"--kubeconfig={self.kubeconfig}", "--wait=180s"),
-                )
+                self._create(ROOT / "e2e" / "kind.yaml")
         self.load(*images.build_all())
         knative.install(self._kubectl, self.ingress)
 
     def down(self, wipe: bool = False) -> None:
         """Delete the cluster, always with its state."""
-        _kind("delete", "cluster", f"--name={NAME}", f"--kubeconfig={self.kubeconfig}")
+        self._kind("delete", "cluster", f"--name={NAME}", f"--kubeconfig={self.kubeconfig}")
         for loaded_file in CLUSTER.glob("kind-*.json"):
             loaded_file.unlink()
 
     def restart(self) -> None:
         """Restart the node as after a power failure."""
         begin = datetime.now(UTC)
-        run("docker", "restart", "--time=0", _CONTAINER, log=LOGS / "kind.log")
+        self._docker("restart", "--time=0", _CONTAINER)
         late = Failed(f"kind's node is not ready again; look: {self._kubectl} get pods -A")
         wait_until(lambda: knative.delete_leases(self._kubectl), 240, lambda: late)
         wait_until(lambda: knative.is_ready(self._kubectl, begin), 240, lambda: late)
@@ -79,21 +86,83 @@ class Kind:
     @property
     def running(self) -> bool:
         """Whether the cluster exists."""
-        return NAME in _kind("get", "clusters").split()
+        return NAME in self._kind("get", "clusters").split()
 
     def load(self, *archives: Path) -> None:
         """Load images from archives as ``docker save`` writes them, except those it has."""
-        node = run("docker", "inspect", "--format={{.Id}}", _CONTAINER, log=LOGS / "kind.log")
+        node = self._docker("inspect", "--format={{.Id}}", _CONTAINER)
         images.load_missing(
             archives,
             CLUSTER / f"kind-{node.strip()[:12]}.json",
-            lambda archive: _kind("load", "image-archive", f"--name={NAME}", archive),
+            lambda archive: self._kind("load", "image-archive", f"--name={NAME}", archive),
         )
 
     def status(self) -> str:
         """One line about the cluster's state."""
         return "up" if self.running else "down"
 
+    def _create(self, config: Path) -> None:
+        self._kind(
+            *("create", "cluster", f"--config={config}"),
+            *(f"--kubeconfig={self.kubeconfig}", "--wait=180s"),
+        )
 
-def _kind(*arguments: object) -> str:
-    return run(binaries.tool("kind"), *arguments, log=LOGS / "kind.log")
+    def _kind(self, *arguments: object) -> str:
+        return run(binaries.tool("kind"), *arguments, log=_LOG, env=self._env)
+
+    def _docker(self, *arguments: object) -> str:
+        return run("docker", *arguments, log=_LOG, env=self._env)
+
+
+class BuiltKind(Kind):
+    """A kind cluster with a Docker daemon and a node image of our own. It needs root."""
+
+    name = "kind with a node image built here"
+    ingress = f"{docker.LINK.node}:{INGRESS_PORT}"
+    _env = MappingProxyType(docker.ENV)
+
+    def build(self) -> None:
+        """Build the node image too."""
+        if os.geteuid() != 0:
+            raise Failed(
+                "a Docker daemon of our own needs root, for namespaces, mounts and cgroups"
+            )
+        docker.install()
+        super().build()
+        kind_image.build()
+
+    def up(self) -> None:
+        """Start Docker and the cluster with Knative, unless they are up."""
+        self.build()
+        must_start = not docker.running()
+        try:
+            docker.start()
+            if must_start and self.running:  # the machine, or Docker, was stopped without `down`
+                self.restart()
+            super().up()
+        except KeyboardInterrupt:
+            if must_start:
+                self.down()
+            raise
+
+    def down(self, wipe: bool = False) -> None:
+        """Delete the cluster and stop Docker. With `wipe`, delete logs and unfinished builds."""
+        if docker.running():
+            super().down()
+        docker.stop()
+        if wipe:
+            shutil.rmtree(LOGS, ignore_errors=True)
+            images.remove_unfinished()
+
+    @property
+    def running(self) -> bool:
+        """Whether the cluster exists and Docker runs."""
+        return docker.running() and super().running
+
+    def _create(self, config: Path) -> None:
+        if not self._docker("images", "--quiet", kind_image.name()).strip():
+            self._docker("image", "prune", "--all", "--force")  # those of earlier sources
+            self._docker("load", f"--input={kind_image.build()}")
+        ours = CLUSTER / "kind.yaml"
+        ours.write_text(kind_image.cluster_config(config, docker.LINK.node))
+        super()._create(ours)

@@ -1,4 +1,4 @@
-"""Changes to the machine that the node runs on, and how they are undone."""
+"""Changes to the machine that Docker of our own runs on, and how they are undone."""
 
 import json
 import os
@@ -6,8 +6,9 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from e2e.cluster.places import HOST_IP, LINK, LOGS, NODE_IP, PODS, SERVICES
+from e2e.cluster.places import LOGS
 from e2e.cluster.steps import Failed, run
 
 # Kernel settings that the kubelet changes. They are restored afterwards.
@@ -17,22 +18,37 @@ _SETTINGS = (
 )
 
 
-def link(pid: int) -> None:
-    """Link this machine and the node by a veth pair: no forwarding, no address translation."""
-    unlink()
+class Link(NamedTuple):
+    """A veth pair between this machine and a network namespace."""
+
+    name: str  # of this machine's end; the other's is eth0
+    host: str  # this machine's address
+    node: str  # the other end's
+
+
+def link(pid: int, pair: Link) -> None:
+    """Link this machine and a process's network: no forwarding, no address translation."""
+    unlink(pair)
     for each in (
-        ("link", "add", LINK, "type", "veth", "peer", "name", "eth0", "netns", pid),
-        ("address", "add", f"{HOST_IP}/30", "dev", LINK),
-        ("link", "set", LINK, "up"),
-        ("route", "add", SERVICES, "via", NODE_IP),
-        ("route", "add", PODS, "via", NODE_IP),
+        ("link", "add", pair.name, "type", "veth", "peer", "name", "eth0", "netns", pid),
+        ("address", "add", f"{pair.host}/30", "dev", pair.name),
+        ("link", "set", pair.name, "up"),
     ):
         run("ip", *each, log=LOGS / "link.log")
 
 
-def unlink() -> None:
+def unlink(pair: Link) -> None:
     """Remove the link, if it exists."""
-    subprocess.run(["ip", "link", "delete", LINK], capture_output=True)
+    subprocess.run(["ip", "link", "delete", pair.name], capture_output=True)
+
+
+def read_pid(file: Path) -> int | None:
+    """The process id in a file that also has its start time, or None if that process has ended."""
+    try:
+        pid, started = map(int, file.read_text().split())
+    except (FileNotFoundError, ValueError):
+        return None
+    return pid if start_time(pid) == started else None
 
 
 def start_time(pid: int) -> int | None:
@@ -54,13 +70,10 @@ def children(pid: int) -> list[int]:
     return []
 
 
-def has_pods() -> bool:
-    """Whether this machine already is a Kubernetes node."""
-    return any(_cgroups())
+def remove_cgroups(name: str) -> None:
+    """Remove the cgroups of a name.
 
-
-def remove_cgroups() -> None:
-    """Remove the pods' cgroups. The kernel keeps killed processes in them for a moment.
+    The kernel keeps killed processes in them for a moment.
 
     Raises
     ------
@@ -68,7 +81,7 @@ def remove_cgroups() -> None:
         Processes in them still run after 60 s.
     """
     deadline = time.monotonic() + 60
-    while groups := _cgroups():
+    while groups := _cgroups(name):
         for group in groups:
             for directory, _, _ in os.walk(group, topdown=False):
                 with suppress(OSError):
@@ -95,7 +108,7 @@ def restore_settings(file: Path) -> None:
         file.unlink()
 
 
-def _cgroups() -> list[Path]:
-    """The cgroups of all pods: one in each hierarchy (a single one with cgroups version 2)."""
+def _cgroups(name: str) -> list[Path]:
+    """The cgroups of this name: one in each hierarchy (a single one with cgroups version 2)."""
     root = Path("/sys/fs/cgroup")
-    return [path for path in (root / "kubepods", *root.glob("*/kubepods")) if path.is_dir()]
+    return [path for path in (root / name, *root.glob(f"*/{name}")) if path.is_dir()]

@@ -1,4 +1,4 @@
-"""Paths on disk, and addresses on the network."""
+"""Paths on disk, and names."""
 
 import os
 from pathlib import Path
@@ -13,26 +13,6 @@ PROGRAMS = CLUSTER / "bin"
 IMAGES = CLUSTER / "images"
 MANIFESTS = CLUSTER / "manifests"
 LOGS = CLUSTER / "log"
-
-RUN = CLUSTER / "run"  # state of the node of our own
-CONFIG = RUN / "config"
-PKI = RUN / "pki"
-CONTAINERD = RUN / "containerd"  # images; `down --wipe` keeps them
-CONTAINERD_SOCKET = RUN / "containerd.sock"
-DATA = RUN / "data"  # pods see it as `HOST_PATHS`
-HOST_PATHS = Path("/srv")  # exists on every Debian, so `down` need not remove it
-# Directories that a reboot clears, or that must leave no trace on this machine.
-TEMPORARY = tuple(map(Path, ("/run", "/var/log", "/var/lib/cni", "/var/lib/kubelet")))
-KUBECONFIG = RUN / "kubeconfig"
-PID = RUN / "pid"
-
-# The link between this machine and the node, and the address ranges behind it.
-LINK = "stampede0"
-HOST_IP, NODE_IP = "10.99.0.1", "10.99.0.2"
-PODS = "10.244.0.0/24"
-SERVICES = "10.96.0.0/16"
-API_SERVICE = "10.96.0.1"
-NODE = "stampede"
 
 DOMAIN = "example.test"
 INGRESS_PORT = 30080

@@ -1,6 +1,7 @@
 """The cluster as an operator uses it: kubectl, helm, and the functions' URLs."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,19 +20,20 @@ from e2e.places import ROOT
 OVERLOADED = (
     "failed calling webhook|etcdserver:|connection refused|timeout|deadline exceeded|Unavail"
 )
+OVERLOADED_SECONDS = 180.0
 
 
 class Command:
     """A program with a kubeconfig. Its output is in the message of a failed test."""
 
-    def __init__(self, program: Path, kubeconfig: Path) -> None:
+    def __init__(self, program: Path, kubeconfig: Path, **variables: str) -> None:
         self._program = str(program)
-        self._env = os.environ | {"KUBECONFIG": str(kubeconfig)}
+        self._env = os.environ | {"KUBECONFIG": str(kubeconfig)} | variables
 
     def __call__(
         self, *arguments: object, stdin: bytes | str = b"", seconds: float = 120, check: bool = True
     ) -> CommandResult:
-        """Run it; the output is only its standard output."""
+        """Run it; the output is its standard output, and also the errors if it fails."""
         line = [self._program, *map(str, arguments)]
         data = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
@@ -42,22 +44,41 @@ class Command:
         )
         if check:
             both.assert_succeeded()
+        if done.returncode:
+            return both
         return CommandResult(line, done.returncode, done.stdout.decode(errors="replace"))
 
 
 def retry_if_overloaded(do: Callable[[], CommandResult]) -> CommandResult:
-    """Try up to three times while the cluster is overloaded, as an operator would.
+    """Try again while the cluster is overloaded, up to `OVERLOADED_SECONDS` after the first error.
 
-    All of it on two cores can cause that.
+    An operator would do the same. All of it on two cores can cause that; a webhook that starts
+    again takes a minute until it answers.
     """
-    for _ in range(2):
+    deadline = math.inf
+    while True:
         try:
             return do()
         except AssertionError as error:
-            if not re.search(OVERLOADED, str(error)):
+            now = time.monotonic()
+            if now > deadline or not re.search(OVERLOADED, str(error)):
                 raise
+            deadline = min(deadline, now + OVERLOADED_SECONDS)
             print(error)
             time.sleep(5)
+
+
+def retry_if_silent(do: Callable[[], CommandResult]) -> CommandResult:
+    """Run a command that prints something; again, twice, if it ends well without a word.
+
+    `kubectl exec` can lose what a program wrote just before its end, and its status is 0 when the
+    connection breaks (kubernetes/kubernetes#124571, kubernetes/kubernetes#137404).
+    """
+    for _ in range(2):
+        result = do()
+        if result.status or result.output:
+            return result
+        print(f"kubectl lost the output, try again: {result.report()}")
     return do()
 
 

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from e2e.commands import CommandResult
-from e2e.on_cluster.kubernetes import Cluster
+from e2e.on_cluster.kubernetes import Cluster, retry_if_silent
 from e2e.places import ROOT
 
 _SECTION = re.search(r"## On a cluster\n.*?\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -18,4 +18,5 @@ def run(cluster: Cluster, begins: str, seconds: float = 300) -> CommandResult:
     (line,) = [command for command in COMMANDS if command.startswith(begins)]
     ran.add(line)
     program, *words = shlex.split(line)
-    return {"helm": cluster.helm, "kubectl": cluster.kubectl}[program](*words, seconds=seconds)
+    run_program = {"helm": cluster.helm, "kubectl": cluster.kubectl}[program]
+    return retry_if_silent(lambda: run_program(*words, seconds=seconds))

@@ -1,18 +1,19 @@
 """A release of the chart: installed by helm, seen by kubectl, used from its toolbox."""
 
+import base64
 import time
 from pathlib import Path
 from typing import Any
 
 from e2e.commands import CommandResult, until
-from e2e.on_cluster.kubernetes import Cluster, retry_if_overloaded
+from e2e.on_cluster.kubernetes import Cluster, retry_if_overloaded, retry_if_silent
 from e2e.places import ROOT
 
 CHART = ROOT / "charts" / "stampede"
 INSTALL_SECONDS = 400
 ALL_KINDS = (
     "services.serving.knative.dev,revisions.serving.knative.dev,brokers,triggers,pingsources,"
-    "containersources,sinkbindings,deployments,jobs,pods,services,secrets,configmaps,"
+    "sinkbindings,deployments,statefulsets,jobs,pods,services,secrets,configmaps,"
     "serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets"
 )
 
@@ -22,30 +23,35 @@ class Release:
 
     def __init__(self, cluster: Cluster, name: str, values: str) -> None:
         self.cluster, self.name = cluster, name
-        self._values = Path(__file__).with_name(values)
+        self.values = Path(__file__).with_name(values)
         self._set: dict[str, object] = {}
 
     # -- helm
 
-    def install(self, **values: object) -> None:
+    def install(
+        self, *, chart: Path = CHART, values_file: Path | None = None, **values: object
+    ) -> None:
         """Install or upgrade with values (``a__b`` is ``a.b``), and wait until all is ready.
 
-        Values of earlier calls stay set.
+        Values of earlier calls stay set, until one is None, but not those of a `values_file`.
+        Another chart may know fewer values.
         """
+        files = ("--values", values_file) if values_file else ()
         self._set |= {key.replace("__", "."): value for key, value in values.items()}
+        self._set = {key: value for key, value in self._set.items() if value is not None}
         sets = [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
         line = (
-            *("upgrade", "--install", self.name, CHART, "--namespace", self.name),
-            *("--values", self._values, "--wait", "--timeout", "6m", *sets),
+            *("upgrade", "--install", self.name, chart, "--namespace", self.name),
+            *("--values", self.values, *files, "--wait", "--timeout", "6m", *sets),
+            *(() if chart == CHART else ("--skip-schema-validation",)),
         )
         retry_if_overloaded(lambda: self.cluster.helm(*line, seconds=INSTALL_SECONDS))
         self.wait_until_ready()
 
-    def uninstall(self) -> None:
+    def uninstall(self, *options: str, check: bool = True) -> None:
         """Uninstall the release."""
-        self.cluster.helm(
-            "uninstall", self.name, "--namespace", self.name, "--wait", seconds=INSTALL_SECONDS
-        )
+        line = ("uninstall", self.name, "--namespace", self.name, "--wait", *options)
+        self.cluster.helm(*line, seconds=INSTALL_SECONDS, check=check)
 
     # -- kubectl
 
@@ -57,16 +63,24 @@ class Release:
         """Objects in the release's namespace."""
         return self.cluster.get(kind, self.name, *more)
 
+    def secret(self, name: str) -> dict[str, str]:
+        """The keys of a Secret in the release's namespace."""
+        (found,) = self.get("secrets", name)
+        return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+
     def wait_until_ready(self, seconds: float = 240) -> None:
         """Wait until every function, Trigger and source is ready."""
-        kinds = "services.serving.knative.dev,brokers,triggers,pingsources,containersources"
-        until(lambda: not self.not_ready(kinds), seconds, 1)
+        kinds = "services.serving.knative.dev,brokers,triggers,pingsources,sinkbindings"
+        own = ("--selector", "!serving.knative.dev/revision")  # Knative scales the others
+        until(
+            lambda: not (self.not_ready(kinds) or self.not_ready("deployments", *own)), seconds, 1
+        )
 
-    def not_ready(self, kinds: str) -> list[str]:
+    def not_ready(self, kinds: str, *more: str) -> list[str]:
         """Names of objects that are not ready in their current generation."""
         return [
             f"{each['kind']} {each['metadata']['name']}"
-            for each in self.get(kinds)
+            for each in self.get(kinds, *more)
             if not is_ready(each)
         ]
 
@@ -108,8 +122,8 @@ class Release:
     # -- the chart's toolbox
 
     def stampede(self, *arguments: object, **more: Any) -> CommandResult:
-        """Run `stampede` in the toolbox."""
-        return self.in_toolbox("stampede", *arguments, **more)
+        """Run a command of `stampede` that prints something in the toolbox."""
+        return retry_if_silent(lambda: self.in_toolbox("stampede", *arguments, **more))
 
     def in_toolbox(self, *line: object, **more: Any) -> CommandResult:
         """Run a command in the toolbox."""
@@ -138,8 +152,17 @@ class Release:
 
 
 def is_ready(each: dict[str, Any]) -> bool:
-    """Whether an object's status is of its current generation and has the condition Ready."""
+    """Whether an object's status is of its current generation and has the condition Ready.
+
+    A Deployment has another condition: all of its pods are new and ready.
+    """
     status = each.get("status", {})
+    if each["kind"] == "Deployment":  # a SinkBinding replaces its pods once more
+        wanted = each["spec"]["replicas"]
+        counts = [status.get(name, 0) for name in ("replicas", "updatedReplicas", "readyReplicas")]
+        return status.get("observedGeneration") == each["metadata"]["generation"] and (
+            counts == 3 * [wanted]
+        )
     ready = [c["status"] for c in status.get("conditions", []) if c["type"] == "Ready"]
     current = status.get("observedGeneration") == each["metadata"]["generation"]
     return current and ready == ["True"]

@@ -8,6 +8,7 @@ import pytest
 
 from e2e.commands import until
 from e2e.http import get, get_json
+from e2e.on_cluster.load import lacking_thumbnails
 from e2e.on_cluster.release import Release
 from e2e.places import CHROMIUM, REAL_ALERTS
 from stampede.alerts.columns import KINDS
@@ -102,12 +103,7 @@ def test_only_read_and_bulk_are_public(release: Release) -> None:
 def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
     """Bucket notification, relay, Broker and `thumbnails`, which starts from zero pods."""
     read = release.url("read")
-
-    def lacking() -> list[str]:
-        output = release.stampede("reconcile", "--dry-run", check=False).output
-        return [line for line in output.splitlines() if line.startswith("without-thumbnails")]
-
-    until(lambda: not lacking(), 180, 3)
+    until(lambda: not lacking_thumbnails(release), 180, 3)
     for alert in good(sent)[::8]:
         picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
         assert picture == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png

@@ -5,6 +5,8 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -20,6 +22,9 @@ from tests.support import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)
 
+SOURCE = "app.kubernetes.io/component=source,stampede/source"
+SOURCES = ("cutouts", "lightcurves")
+MIN_SCALE = "functions.compact.scaling.min-scale"
 SEED = 61
 COUNT = 2000
 LARGE = 33_334  # alerts: 100,002 cutouts
@@ -50,6 +55,23 @@ for start in range(0, {LARGE}, 500):
 """
 
 
+def test_compact_sleeps_between_its_events(release: Release) -> None:
+    """With the chart's own scaling: an event comes each minute, and its pod goes each time."""
+    release.install(**{MIN_SCALE: 0})
+    times: list[str] = []
+
+    def came_and_went() -> bool:
+        pods = {pod["metadata"]["name"] for pod in release.pods("compact")}
+        if not times or (times[-1] == "up") != bool(pods):
+            times.append("up" if pods else "down")
+        return times.count("down") >= 2
+
+    try:
+        until(came_and_went, 420, 1)
+    finally:
+        release.install(**{MIN_SCALE: 1})
+
+
 def test_cutouts_scales_from_and_to_zero(release: Release) -> None:
     until(lambda: not release.pods("cutouts"), 180, 1)
     with ThreadPoolExecutor(1) as pool:
@@ -59,6 +81,45 @@ def test_cutouts_scales_from_and_to_zero(release: Release) -> None:
         sending.result()
     release.wait_until_stored(seconds=300)
     until(lambda: not release.pods("cutouts"), 180, 1)
+
+
+def test_sources_scale_and_change_while_alerts_arrive(release: Release) -> None:
+    """1 -> 4 -> 1 pods of each source, with one more setting and without: no alert is lost."""
+
+    def pods(function: str) -> list:
+        return release.live_pods(f"{SOURCE}=alerts-{function}")
+
+    def variables() -> set[str]:
+        (container,) = pods("cutouts")[0]["spec"]["containers"]
+        return {each["name"] for each in container["env"]}
+
+    scaled = Event()
+
+    def send() -> int:
+        """Send part after part until the sources have scaled; the number of parts."""
+        for part in count(1):
+            line = ("simulate", "--alerts", 100, "--seed", 100 * SEED + part, "--rate", 8)
+            release.stampede(*line)
+            if scaled.is_set():
+                break
+        return part
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        try:
+            for number, in_flight in ((4, 200), (1, None)):
+                release.install(
+                    sources__alerts__replicas=number,
+                    sources__alerts__settings__in_flight=in_flight,
+                )
+                until(lambda n=number: [*map(len, map(pods, SOURCES))] == [n, n], 120, 1)
+                names = variables()
+                assert "K_SINK" in names
+                assert ("STAMPEDE_IN_FLIGHT" in names) == (in_flight is not None)
+        finally:
+            scaled.set()
+        assert sending.result() > 1
+    release.wait_until_stored(seconds=400)
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,9 @@ def test_the_sbom_has_every_pinned_package_with_a_permissive_licence(releases: l
         licences = json.dumps(component["licenses"])
         assert PERMISSIVE.search(licences), f"{name}: {licences}"
         assert "GPL" not in licences.replace("LGPL", ""), name
+    (wheel,) = releases[0].glob("stampede_client-*.whl")
+    client = listed["stampede-client", wheel.name.split("-")[1]]
+    assert client["hashes"][0]["content"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert not any(path in sbom.read_text() for path in ("file:", str(ROOT)))
 
 
@@ -68,7 +71,7 @@ def test_the_chart_is_one_that_helm_reads(releases: list[Path]) -> None:
 
 
 def test_the_wheel_runs(releases: list[Path], tmp_path: Path) -> None:
-    (wheel,) = releases[0].glob("*.whl")
+    (wheel,) = releases[0].glob("stampede_alerts-*.whl")
     venv.create(tmp_path / "new", with_pip=False)
     packages = next((ROOT / "build" / "release" / "packages").glob("lib/python3*/site-packages"))
     code = "from stampede.cli.main import main; main()"
@@ -78,3 +81,14 @@ def test_the_wheel_runs(releases: list[Path], tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "STAMPEDE_STORE" in done.stdout
+
+
+def test_the_wheel_of_the_client_runs_alone(releases: list[Path]) -> None:
+    (wheel,) = releases[0].glob("stampede_client-*.whl")
+    code = "import stampede_client as s; print(s.__file__); s.connect('http://127.0.0.1:9')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={"PYTHONPATH": str(wheel)}, cwd="/", capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(wheel))

@@ -168,6 +168,9 @@ def test_the_pages_in_a_browser(
         )
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{first.url}/")
+        assert "is stored" in page.inner_text("body")
+        page.get_by_role("link", name="Ledger", exact=True).click()
+        page.wait_for_url("**/ledger")
         text = page.inner_text("body")
         assert "ztf-alerts" in text
         assert "lsst-alerts" in text
@@ -176,7 +179,12 @@ def test_the_pages_in_a_browser(
         page.wait_for_load_state("networkidle")
         images = page.locator("img")
         assert images.count() >= 1
-        widths = images.evaluate_all("all => all.map(one => one.naturalWidth)")
+        widths = images.evaluate_all(
+            """all => Promise.all(all.map(one => {
+                one.loading = "eager";
+                return one.decode().then(() => one.naturalWidth);
+            }))"""
+        )
         assert all(width > 10 for width in widths)
         points = simulator.light_curve(alert.object_id)
         detections = [point for point in points if not point.forced and not point.limit]

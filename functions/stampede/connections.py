@@ -8,7 +8,7 @@ What neither needs is left out: redirects, cookies, decompression, pipelining, s
 import asyncio
 import ssl
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
@@ -34,7 +34,7 @@ class Connections:
     connect_seconds
         Time that a host has to accept a connection.
     headers
-        Sent with every request that does not have them.
+        Returns those that are sent with every request that does not have them.
     answer_seconds
         A request fails if no byte moves in either direction for this long.
     trust
@@ -52,14 +52,14 @@ class Connections:
         idle_seconds: float,
         connect_seconds: float,
         answer_seconds: float,
-        headers: Mapping[str, str] | None = None,
+        headers: Callable[[], Mapping[str, str]] | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self._concurrency = concurrency
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
-        self._headers = headers or {}
+        self._headers = headers or dict
         self._trust = trust
         self._idle: dict[_Host, list[Connection]] = defaultdict(list)  # last used last
         self._busy: set[Connection] = set()
@@ -92,7 +92,7 @@ class Connections:
         ValueError
             The headers cannot be sent.
         """
-        sent = {**self._headers, **headers, "Content-Length": str(len(body))}
+        sent = {**self._headers(), **headers, "Content-Length": str(len(body))}
         return await self._request("POST", url, sent, body, DETAIL_BYTES)
 
     async def get(self, url: str, headers: Mapping[str, str], most: int) -> Response:
@@ -100,7 +100,7 @@ class Connections:
 
         Raises what `post` raises.
         """
-        return await self._request("GET", url, {**self._headers, **headers}, b"", most)
+        return await self._request("GET", url, {**self._headers(), **headers}, b"", most)
 
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, most: int

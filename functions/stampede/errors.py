@@ -40,9 +40,15 @@ class NotAnEvent(StampedeError):
 
 
 class NotAuthorized(StampedeError):
-    """The sender has no key, or a wrong one."""
+    """The sender has neither a key nor a token of those that the function accepts."""
 
     name, status = "not-authorized", 401
+
+
+class IssuerDown(StampedeError):
+    """The issuer of tokens does not answer, and its keys are not known yet: try again."""
+
+    name, status = "issuer-down", 503
 
 
 class UnknownMode(StampedeError):
@@ -55,6 +61,12 @@ class Undecodable(StampedeError):
     """The bytes are not an alert of any schema known here."""
 
     name, status = "undecodable", 400
+
+
+class DecoderFailed(StampedeError):
+    """DataFusion could not read a batch: check its records one by one."""
+
+    name = "decoder-failed"
 
 
 class Unusable(StampedeError):
@@ -99,6 +111,10 @@ class StoreRefused(StoreDown):
     Functions answer it like `StoreDown`, so that no alert is lost to a wrong setting. A command
     does not try again.
     """
+
+
+class NoBucket(StoreRefused):
+    """The object store has no such bucket: `stampede setup` makes it."""
 
 
 class Overloaded(StampedeError):
@@ -160,3 +176,7 @@ class SetupError(StampedeError):
     """This machine lacks something, or a setting cannot work. Shown as one line."""
 
     name = "setup"
+
+
+class NoTopic(SetupError):
+    """Kafka has no topic of this name."""

@@ -15,8 +15,8 @@ EVENT_SECONDS = Histogram(
 )
 ALERT_AGE = Histogram(
     "stampede_alert_age_seconds",
-    "From an alert's Kafka timestamp until the function has stored it; that of a dead letter or of "
-    "an alert without a timestamp does not count",
+    "From when a survey sent an alert (header producer_timestamp), else from its Kafka timestamp, "
+    "until the function has stored it; a dead letter, or an alert without either, does not count",
     ["function"],
     buckets=(0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600, 1800, 3600, 6 * 3600, 86400),
 )
@@ -106,6 +106,11 @@ CLOCK_DIFFERENCE = Gauge(
     "Seconds that the clock of a store is ahead of this process's, as of the last retention",
     ["site"],
 )
+CERTIFICATE_EXPIRES = Gauge(
+    "stampede_certificate_expires_timestamp_seconds",
+    "When the certificate of a store expires, as of the last pass of reconcile",
+    ["site"],
+)
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 RECONCILE_LISTED = Gauge(
     "stampede_reconcile_listed_keys",
@@ -149,11 +154,23 @@ SCRUB_INTERVAL = Gauge(
     "stampede_scrub_interval_seconds", "From the beginning of one whole round to the next"
 )
 
+PUBLISH_PASSES = Counter(
+    "stampede_publish_passes_total", "Times that the catalogue was brought up to date", ["outcome"]
+)
+PUBLISHED_OBJECTS = Gauge("stampede_published_objects", "Objects in the catalogue, as of the last")
+
 READ_SECONDS = Histogram(
     "stampede_read_seconds",
     "From a read request to the end of its answer",
     ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 60, 600, 3600),
+)
+READ_VIEW_AGE = Histogram(
+    "stampede_read_view_age_seconds",
+    "Age of the listing of the store that an answer was made from: what was stored before it is "
+    "readable. With stampede_alert_age_seconds it gives the age of alerts until they are readable",
+    ["table"],
+    buckets=(0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 10, 30, 60, 300),
 )
 DAMAGED_IMAGES = Counter(
     "stampede_damaged_images_total", "Images and packets that `read` found missing or damaged"

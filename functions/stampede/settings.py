@@ -73,6 +73,33 @@ class Settings(BaseSettings):
     second_event_key: SecretStr = Field(
         SecretStr(""), description="key that is accepted as well, while keys are exchanged"
     )
+    sender_issuer: str = Field(
+        "",
+        description="URL of an OpenID Connect provider whose tokens prove the senders of events to "
+        "a function; of Kubernetes: https://kubernetes.default.svc",
+    )
+    sender_audience: str = Field("", description="audience that those tokens must be for")
+    sender_subjects: str = Field(
+        "",
+        description="whose tokens those must be, separated by commas: "
+        "system:serviceaccount:NAMESPACE:NAME; * at the end for all that begin so",
+    )
+    sender_tokens_only: bool = Field(
+        False,
+        description="whether a function accepts no key from a sender; the relay still accepts the "
+        "S3 endpoint's, in the path",
+    )
+    sender_issuer_ca: Path | None = Field(
+        None, description="file with the certificate authority of that provider"
+    )
+    sender_issuer_token: Path | None = Field(
+        None, description="file with a token that a provider may ask for before it tells its keys"
+    )
+    sender_token: Path | None = Field(
+        None,
+        description="file with the token that senders send to functions, read again since it is "
+        "renewed",
+    )
     metrics_port: int = Field(
         0, description="port of a function's `/metrics`; 0: the same as of its requests"
     )
@@ -123,6 +150,14 @@ class Settings(BaseSettings):
         "what is in flight from what is missing",
     )
     group: str = "stampede"
+    group_instance_id: str = Field(
+        "",
+        description="name of this source in its group, another one for each: Kafka keeps its "
+        "partitions for it while it restarts (static membership)",
+    )
+    source_replicas: int = Field(
+        1, ge=1, description="sources in each group; `stampede doctor` compares with the partitions"
+    )
     topic_epoch: str = Field(
         "",
         description="what senders that cannot ask Kafka for topic ids send as `topicid` instead",
@@ -152,6 +187,12 @@ class Settings(BaseSettings):
     # -- notifications of the store, and their events
     notifications: str = Field(
         "", description="URL of the relay, to which the S3 endpoint posts its notifications"
+    )
+    installation: str = Field(
+        "",
+        pattern=r"^([a-z0-9][a-z0-9-]{0,126})?$",
+        description="name of this installation, if several share a bucket: part of the names of "
+        "its topic and notifications, so that none takes away another's",
     )
     sink_token: Path = Field(
         Path("/oidc/token"),
@@ -225,6 +266,13 @@ class Settings(BaseSettings):
         "keys at all sites; at least at one folder of a night",
     )
 
+    reconcile_seconds: float = Field(
+        300.0,
+        gt=0,
+        description="how long a pass of the function lists and copies; the next one goes on. "
+        "`stampede reconcile` has no limit",
+    )
+
     # -- `scrub`, which reads the whole store again and again
     scrub_seconds: float = Field(120.0, gt=0, description="how long one pass of `scrub` reads")
     scrub_days: float = Field(
@@ -236,6 +284,13 @@ class Settings(BaseSettings):
         ge=0,
         description="days after which `scrub` deletes a pack whose rows readers get from other "
         "packs; 0: never",
+    )
+
+    # -- `publish`, which keeps a catalogue for others
+    catalogue: str = Field(
+        "",
+        description="where `publish` keeps the HATS catalogue: a bucket of its own, "
+        "http(s)://HOST:PORT/BUCKET with the store's keys, or file:///FOLDER",
     )
 
     # -- reading
@@ -292,7 +347,7 @@ class Settings(BaseSettings):
     trusted_proxies: str = Field(
         "",
         description="addresses or networks of proxies whose X-Forwarded-For names the client, "
-        "separated by commas",
+        "and X-Forwarded-Proto its scheme, separated by commas",
     )
 
 
@@ -307,6 +362,7 @@ GROUPS = {
     "functions": "commands that use a running system: `audit`, `ingest`, `simulate`, `deadletters`",
     "replica_region": "copies to the second site, and `reconcile`",
     "scrub_seconds": "`scrub`, which reads the whole store again and again",
+    "catalogue": "`publish`, which keeps a catalogue for others",
     "cache_bytes": "reading",
 }
 """The groups of the settings in their order, by the name of the first setting of each."""

@@ -6,16 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 TICKS = os.sysconf("SC_CLK_TCK")  # per second
-
-
-class Stat(NamedTuple):
-    """A process: its parent, and its user and system time in seconds."""
-
-    parent: int
-    seconds: float
 
 
 class Cpu:
@@ -48,14 +40,14 @@ class Cpu:
         return max(0.0, busy() - self._busy - own) / self.wall
 
     def _now(self) -> dict[str, float]:
-        running = dict(processes())
+        parents = dict(processes())
         spent: dict[str, float] = {}
         for name, pid in self._pids.items():
-            spent[name] = running[pid].seconds if pid in running else 0.0
-            for child, stat in running.items():
-                if stat.parent == pid:
+            spent[name] = cpu_seconds(pid)
+            for child, parent in parents.items():
+                if parent == pid:
                     label = f"{name} workers" if _is_worker(child) else name
-                    spent[label] = spent.get(label, 0.0) + stat.seconds
+                    spent[label] = spent.get(label, 0.0) + cpu_seconds(child)
         return spent
 
 
@@ -65,24 +57,34 @@ def peak_memory(pids: Mapping[str, int]) -> dict[str, int]:
     Pages that processes share count for each (proc(5), ``VmHWM``).
     """
     most: dict[str, int] = {}
-    running = dict(processes())
+    parents = dict(processes())
     for name, pid in pids.items():
-        children = [child for child, stat in running.items() if stat.parent == pid]
+        children = [child for child, parent in parents.items() if parent == pid]
         for each in (pid, *children):
             label = f"{name} workers" if each != pid and _is_worker(each) else name
             most[label] = max(most.get(label, 0), _peak(each))
     return most
 
 
-def processes() -> Iterator[tuple[int, Stat]]:
-    """Every process by its id (proc(5): fields 4, 14 and 15 of ``stat``)."""
+def processes() -> Iterator[tuple[int, int]]:
+    """Every process and its parent, by their ids (proc(5): field 4 of ``stat``)."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with suppress(OSError):  # the process has just ended
                 # The program's name, in parentheses, may contain spaces and parentheses.
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                seconds = (int(fields[11]) + int(fields[12])) / TICKS
-                yield int(entry.name), Stat(int(fields[1]), seconds)
+                yield int(entry.name), int(fields[1])
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, its threads included; 0 if there is no such process.
+
+    The process's CPU clock counts nanoseconds, where ``stat`` in /proc counts ticks of 10 ms
+    (clock_getcpuclockid(3); its id is made as the kernel's ``CPUCLOCK_SCHED`` says).
+    """
+    with suppress(OSError):
+        return time.clock_gettime(~pid << 3 | 2)
+    return 0.0
 
 
 def busy() -> float:

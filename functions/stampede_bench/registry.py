@@ -42,6 +42,7 @@ BENCHMARKS = {
     "cone": Benchmark(
         "cone", "objects by position: small cones among up to 10^7, a large one, CPU time and bytes"
     ),
+    "mine": Benchmark("mine", "cutouts of a night as one array, from the bucket alone"),
     "layout": Benchmark(
         "layout",
         "items of 15, 100 and 500 KB as files, objects and packs: written, overwritten, deleted",

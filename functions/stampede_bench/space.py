@@ -2,19 +2,21 @@
 
 A pack holds the PSFs of a visit and detector once, so its size depends on what its alerts share:
 everything, as the alerts of one visit and detector do, or nothing. ZTF's stamps are gzipped by ZTF.
-The index adds their locations. The size on a 4+2 pool is computed, not measured: an object is cut
-into stripes of 4 chunks of 4 KiB, the last stripe is padded, and each chunk takes whole allocation
-units on its disk.
+The index adds their locations, the table of positions is beside it. The size on a 4+2 pool is
+computed, not measured: an object is cut into stripes of 4 chunks of 4 KiB, the last stripe is
+padded, and each chunk takes whole allocation units on its disk.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from stampede.alerts.positions import positions_of
 from stampede.images.fits import gzip_file
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
 from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS
+from stampede.store.runs import prefix
+from stampede.store.schema import CUTOUTS, POSITIONS
 from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.decode import batch_decoder
@@ -75,6 +77,10 @@ def figures(alerts: Load, bounds: Bounds) -> Iterator[Figure]:
     yield Figure(subject, "pack and index", total, "KB", single, bounds.must, None, bounds.aim)
     index = (sum(stored) - pack.data.size) / 1e3
     yield Figure(subject, "of that the index", index, "KB", single)
+    positions = positions_of(batch_decoder().detections(alerts.messages).rows)
+    Table(objects, POSITIONS, threads=1).append(positions, coverage)
+    size = sum(info.size for info in objects.list(prefix(POSITIONS.name))) / 1e3
+    yield Figure(subject, f"the table positions, {positions.num_rows:,} rows", size, "KB", single)
     for what, unit in UNITS.items():
         one_each = Rival("an object for each file", erasure_coded(sizes, unit) / sum(sizes))
         packed = erasure_coded(stored, unit) / sum(sizes)

@@ -68,8 +68,14 @@ def kafka_packages(pytestconfig: pytest.Config) -> Path:
 
 def _progress(config: pytest.Config) -> Progress:
     """Shows the progress of an installation on the terminal, past pytest's capture."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return lambda line: reporter.write_line(line) if reporter else None
+    capture = config.pluginmanager.get_plugin("capturemanager")
+    assert capture
+
+    def show(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(line)
+
+    return show
 
 
 @pytest.fixture(scope="session")

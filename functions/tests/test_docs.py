@@ -17,7 +17,10 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/**/*.md"))),
 ]
-MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/adr/0012-three-packages.md")
+MAPS = (
+    *("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/operate.md"),
+    "docs/adr/0012-three-packages.md",
+)
 # A path from the root, such as `functions/stampede/read/app.py` or `manifests/site`.
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")

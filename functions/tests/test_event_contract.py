@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from stampede.events.event import Position
 from stampede.events.record import CloudEventHeaders, Record
-from stampede.events.s3_events import headers_of, stored_event
+from stampede.events.s3_events import TYPE, headers_of, stored_event
 from stampede.events.s3_notifications import parse_notification, stored_events
 from stampede.events.triggers import read_triggers
 from tests.support.event_examples import (
@@ -137,6 +137,8 @@ def test_what_reconcile_sends() -> None:
         ("stored-object", {"ce-type": "com.amazonaws.ObjectCreated:Put"}, "$.type"),
         ("stored-object", {"ce-source": "ceph:s3..stampede"}, "$.source"),
         ("stored-object", {"ce-subject": "tmp/x"}, "$.subject"),
+        ("stored-object", {"ce-collection": "pictures"}, "$.collection"),
+        ("stored-object", {"ce-night": "tonight"}, "$.night"),
     ],
 )
 def test_what_the_schemas_refuse(name: str, headers: dict[str, str], wrong: str) -> None:
@@ -157,9 +159,7 @@ def test_event_types_are_what_triggers_match() -> None:
         for each in kind["spec"]["attributes"]
         if each["name"] == "type"
     }
-    assert types == {
-        f"com.amazonaws.s3.ObjectCreated:{how}" for how in ("Put", "CompleteMultipartUpload")
-    }
+    assert types == {TYPE}
     for kind in types:
         matching = [each for each in triggers if each.matches(attributes | {"type": kind})]
         assert {each.metadata.name for each in matching} == {

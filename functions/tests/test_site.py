@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tools.docs import commands, http, settings
+from tools.docs import client, commands, http, settings
 from tools.docs.markdown import rewritten
 from tools.docs.site import all_pages, files, navigation, place_of
 
@@ -105,3 +105,13 @@ def test_make_docs_makes_a_site_that_loads_nothing_from_elsewhere(pages: dict[st
         assert not [url for url in loaded if re.match(r"(https?:)?//", url)], sheet
     for file in files():
         assert (site / file.relative_to(ROOT / "docs")).exists()
+
+
+def test_the_page_of_the_client_has_every_public_name_and_no_headings_of_docstrings() -> None:
+    import stampede_client
+
+    text = client.page()
+    assert all(f"## `{name}`" in text for name in stampede_client.__all__)
+    assert "### `Client.cone(position: Position, radius: Radius) -> Table`" in text
+    assert "- `ids`: diaSourceIds and candids" in text
+    assert "\n---" not in text

@@ -24,6 +24,9 @@ def take(url: str) -> None:
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         for name, path in PICTURES.items():
             page.goto(f"{url}{path}", wait_until="networkidle")
+            page.locator("svg.plot a").nth(8).hover()
+            page.wait_for_selector(".peek img")
+            page.wait_for_load_state("networkidle")
             page.screenshot(path=IMAGES / name)
         browser.close()
 

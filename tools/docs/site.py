@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tools.docs import commands, http, settings
+from tools.docs import client, commands, http, settings
 from tools.docs.markdown import rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -29,12 +29,14 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands.page,
     "reference/settings.md": settings.page,
     "reference/http.md": http.page,
+    "reference/client-api.md": client.page,
 }
 REFERENCE = (
     "reference/commands.md",
     "reference/settings.md",
     "reference/http.md",
     "reference/client.md",
+    "reference/client-api.md",
     "columns.md",
     "store.md",
     "reference/events.md",
@@ -140,7 +142,7 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
     return [
         *entries("index.md"),
         {"Tutorial": entries("tutorial/*")},
-        {"How to": [*entries("how-to/*"), {"Runbooks": entries("runbooks/*")}]},
+        {"How to": [*entries("operate.md", "how-to/*"), {"Runbooks": entries("runbooks/*")}]},
         {"Reference": entries(*REFERENCE)},
         {"Explanation": [*entries(*EXPLANATION), {"Decision records": entries("adr/*")}]},
         {"Project": entries(PROJECT)},

@@ -32,8 +32,8 @@ class Environments:
         (found,) = self.python.parents[1].glob("lib/python3*/site-packages")
         return found
 
-    def wheel(self, out: Path, epoch: str) -> None:
-        """Build the wheel, with `epoch` (seconds) as the date of every file in it."""
+    def wheels(self, out: Path, epoch: str) -> None:
+        """Build the wheels of Stampede and its client, each file dated `epoch` (seconds)."""
         build = self._home / "source"
         shutil.rmtree(build, ignore_errors=True)
         # Of the committed files alone: setuptools would add what lies about in build/.
@@ -43,7 +43,8 @@ class Environments:
         )
         subprocess.run(["tar", "-x", "-C", build], input=archive.stdout, check=True)
         command = [self._tools / "bin" / "python", "-m", "pip", "wheel", "--quiet", "--no-deps"]
-        options = ["--no-build-isolation", "--no-cache-dir", "--wheel-dir", out, build]
+        sources = [build / "client", build]
+        options = ["--no-build-isolation", "--no-cache-dir", "--wheel-dir", out, *sources]
         environment = os.environ | {"SOURCE_DATE_EPOCH": epoch, "PYTHONPATH": ""}
         subprocess.run([*command, *options], check=True, env=environment)
         shutil.rmtree(build)

@@ -3,8 +3,11 @@
 import io
 import json
 import tarfile
+import zipfile
 from email.parser import HeaderParser
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from releases.notices import NOT_SHIPPED
@@ -31,7 +34,21 @@ def debian_packages(image: Path) -> list[dict[str, str]]:
     return sorted(found, key=lambda component: component["purl"])
 
 
-def with_debian_packages(sbom: Path, packages: list[dict[str, str]]) -> None:
+def wheel_component(wheel: Path) -> dict[str, Any]:
+    """A wheel that is released beside the image: its name, version, licence and digest."""
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = HeaderParser().parsestr(archive.read(path).decode())
+    name, version = metadata["Name"], metadata["Version"]
+    purl = f"pkg:pypi/{name}@{version}"
+    return {
+        **{"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl},
+        "licenses": [{"license": {"id": metadata["License-Expression"]}}],
+        "hashes": [{"alg": "SHA-256", "content": sha256(wheel.read_bytes()).hexdigest()}],
+    }
+
+
+def with_debian_packages(sbom: Path, packages: list[dict[str, Any]]) -> None:
     """Add components to an SBOM; leave out what is of this machine: paths, and pip."""
     document = json.loads(sbom.read_text())
     document["components"] = [

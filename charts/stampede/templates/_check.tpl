@@ -30,6 +30,27 @@
 {{- fail "eventKey.existingSecret is set and a key is given as value: remove one of them" -}}
 {{- end -}}
 {{- end -}}
+{{- if and (ne (include "stampede.oidc" .) "disabled") (has "notifications" $functions) (not .Values.eventKey.enabled) -}}
+{{- fail (printf "oidc.mode is %s, but eventKey.enabled is false: the store's notifications have no token and need the key" .Values.oidc.mode) -}}
+{{- end -}}
+{{- with (.Values.networkPolicy).egress -}}
+{{- if and .enabled (not .rules) -}}
+{{- fail "networkPolicy.egress.enabled is true without networkPolicy.egress.rules: no function could reach the store" -}}
+{{- end -}}
+{{- end -}}
+{{- $domains := dict -}}
+{{- range $name := $functions -}}
+{{- $function := index $.Values.functions $name -}}
+{{- with $function.domain -}}
+{{- if not $function.public -}}
+{{- fail (printf "functions.%s.domain is set, but functions.%s.public is false" $name $name) -}}
+{{- end -}}
+{{- if hasKey $domains .name -}}
+{{- fail (printf "functions.%s.domain and functions.%s.domain are both %s: a domain leads to one function" (get $domains .name) $name .name) -}}
+{{- end -}}
+{{- $_ := set $domains .name $name -}}
+{{- end -}}
+{{- end -}}
 {{- $topics := dict -}}
 {{- range $name, $source := .Values.sources -}}
 {{- range list "cutouts" "lightcurves" "deadletters" -}}
@@ -43,7 +64,28 @@
 {{- end -}}
 {{- $_ := set $topics . $name -}}
 {{- end -}}
+{{- with $source.autoscaling -}}
+{{- if $source.replicas -}}
+{{- fail (printf "sources.%s: replicas and autoscaling are both set: remove one of them" $name) -}}
+{{- end -}}
+{{- if $source.staticMembership -}}
+{{- fail (printf "sources.%s: staticMembership and autoscaling are both set: the partitions of each pod that is removed would stand still for Kafka's session.timeout.ms. Remove one of them" $name) -}}
+{{- end -}}
+{{- if lt (int .max) (int (.min | default 1)) -}}
+{{- fail (printf "sources.%s.autoscaling: max is %v, less than min" $name .max) -}}
+{{- end -}}
+{{- if and $source.sasl (not $source.sasl.mechanism) (ne ($source.kind | default "container") "kafka") -}}
+{{- fail (printf "sources.%s.autoscaling needs sasl.mechanism, the type in the Secret %s: KEDA has other names for it" $name $source.sasl.existingSecret) -}}
+{{- end -}}
+{{- end -}}
+{{- $longest := printf "%s-%s-lightcurves" (include "stampede.fullname" $) $name -}}
+{{- if and $source.staticMembership (gt (len $longest) 52) -}}
+{{- fail (printf "sources.%s: the name %s is longer than 52 characters, too long for a StatefulSet. Set a shorter fullnameOverride" $name $longest) -}}
+{{- end -}}
 {{- if eq ($source.kind | default "container") "kafka" -}}
+{{- if $source.staticMembership -}}
+{{- fail (printf "sources.%s: staticMembership applies to kind: container only, not to a KafkaSource" $name) -}}
+{{- end -}}
 {{- if or $source.options $source.settings -}}
 {{- fail (printf "sources.%s: options and settings apply to kind: container only, not to a KafkaSource" $name) -}}
 {{- end -}}
@@ -68,6 +110,15 @@
 {{- $seconds := $scrub.settings.scrub_seconds | default .Values.settings.scrub_seconds | default 120 -}}
 {{- if lt (float64 $scrub.timeoutSeconds) (mulf 2 (float64 $seconds)) -}}
 {{- fail (printf "functions.scrub.timeoutSeconds is %v: Knative would abort passes, which read for %v s and then check references" $scrub.timeoutSeconds $seconds) -}}
+{{- end -}}
+{{- $reconcile := .Values.functions.reconcile -}}
+{{- $seconds := $reconcile.settings.reconcile_seconds | default .Values.settings.reconcile_seconds | default 300 -}}
+{{- if lt (float64 $reconcile.timeoutSeconds) (mulf 2 (float64 $seconds)) -}}
+{{- fail (printf "functions.reconcile.timeoutSeconds is %v: Knative would abort passes, which list and copy for %v s and then do the rest" $reconcile.timeoutSeconds $seconds) -}}
+{{- end -}}
+{{- $publish := .Values.functions.publish -}}
+{{- if and $publish.enabled (not ($publish.settings.catalogue | default .Values.settings.catalogue)) -}}
+{{- fail "functions.publish is enabled, so functions.publish.settings.catalogue must be the URL of a bucket for the catalogue" -}}
 {{- end -}}
 {{- with .Values.ledger.source -}}
 {{- if not (hasKey $.Values.sources .) -}}

@@ -26,7 +26,14 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- end }}
 
-{{/* The key of events: stampede.env.key */}}
+{{/*
+What proves senders to functions.
+
+stampede.env.key: the key of events.
+stampede.env.senders: whose tokens a function accepts.
+stampede.env.token: the token of a pod that sends events.
+stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), where FIELD is `volumes` or `volumeMounts`.
+*/}}
 {{- define "stampede.env.key" -}}
 {{- if include "stampede.takesEvents" . -}}
 {{- $secret := include "stampede.eventKeySecret" . -}}
@@ -34,6 +41,82 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: event-key}}
 - name: STAMPEDE_SECOND_EVENT_KEY
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: second-event-key, optional: true}}
+{{- end }}
+{{- end }}
+
+{{- define "stampede.env.senders" -}}
+{{- if ne (include "stampede.oidc" .) "disabled" -}}
+{{- $account := printf "system:serviceaccount:%s" .Release.Namespace -}}
+{{- $subjects := list (printf "%s:%s" $account (include "stampede.serviceAccount" .)) (printf "%s:%s-*" $account (include "stampede.fullname" .)) -}}
+- name: STAMPEDE_SENDER_ISSUER
+  value: {{ .Values.oidc.issuer | quote }}
+- name: STAMPEDE_SENDER_AUDIENCE
+  value: {{ include "stampede.audience" . | quote }}
+- name: STAMPEDE_SENDER_SUBJECTS
+  value: {{ concat $subjects .Values.oidc.subjects | join "," | quote }}
+{{- if .Values.oidc.caConfigMap }}
+- name: STAMPEDE_SENDER_ISSUER_CA
+  value: /etc/stampede/issuer/ca.crt
+{{- end }}
+{{- if include "stampede.issuerToken" . }}
+- name: STAMPEDE_SENDER_ISSUER_TOKEN
+  value: /etc/stampede/issuer/token
+{{- end }}
+{{ include "stampede.env.tokensOnly" . }}
+{{- end }}
+{{- end }}
+
+{{- define "stampede.env.tokensOnly" -}}
+{{- if eq (include "stampede.oidc" .) "required" -}}
+- name: STAMPEDE_SENDER_TOKENS_ONLY
+  value: "true"
+{{- end }}
+{{- end }}
+
+{{- define "stampede.env.token" -}}
+{{- if ne (include "stampede.oidc" .) "disabled" -}}
+- name: STAMPEDE_SENDER_TOKEN
+  value: /etc/stampede/sender/token
+{{ include "stampede.env.tokensOnly" . }}
+{{- end }}
+{{- end }}
+
+{{- define "stampede.files.senders" -}}
+{{- with index . 0 -}}
+{{- $token := include "stampede.issuerToken" . -}}
+{{- if and (ne (include "stampede.oidc" .) "disabled") (or $token .Values.oidc.caConfigMap) -}}
+- name: issuer
+{{- if eq (index $ 1) "volumeMounts" }}
+  mountPath: /etc/stampede/issuer
+  readOnly: true
+{{- else }}
+  projected:
+    sources:
+      {{- with .Values.oidc.caConfigMap }}
+      - configMap: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+      {{- end }}
+      {{- if $token }}
+      # The API server tells its keys to pods only.
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "stampede.files.token" -}}
+{{- with index . 0 -}}
+{{- if ne (include "stampede.oidc" .) "disabled" -}}
+- name: sender
+{{- if eq (index $ 1) "volumeMounts" }}
+  mountPath: /etc/stampede/sender
+  readOnly: true
+{{- else }}
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, audience: {{ include "stampede.audience" . | quote }}, expirationSeconds: 3600}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -113,6 +196,12 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- end }}
 {{- end }}
 
+{{/* How many pods a source has for each function, for `stampede doctor`: not elsewhere, since a change replaces the pods that have it. */}}
+{{- define "stampede.env.doctor" -}}
+- name: STAMPEDE_SOURCE_REPLICAS
+  value: {{ include "stampede.replicas" . | quote }}
+{{- end }}
+
 {{/* The TLS settings of a source, or nothing if TLS is disabled. */}}
 {{- define "stampede.tls" -}}
 {{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
@@ -168,6 +257,8 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- $urls := dict -}}
 {{- range include "stampede.functions" $ | fromYamlArray }}{{ $_ := set $urls . (include "stampede.url" (list $ .)) }}{{ end }}
 {{- include "stampede.env.key" $ | nindent 0 }}
+- name: STAMPEDE_INSTALLATION
+  value: {{ include "stampede.installation" $ | quote }}
 - name: STAMPEDE_FUNCTIONS
   value: {{ toJson $urls | quote }}
 {{- include "stampede.env.settings" (list $ $.Values.settings) | trim | nindent 0 }}

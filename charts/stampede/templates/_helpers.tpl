@@ -21,8 +21,17 @@ app.kubernetes.io/managed-by: {{ $.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- end }}
 
+{{/* Name of this installation among those that share a bucket. */}}
+{{- define "stampede.installation" -}}
+{{- printf "%s-%s" .Release.Namespace (include "stampede.fullname" .) -}}
+{{- end }}
+
 {{- define "stampede.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
 {{- end }}
 
 {{/* Port of a function's metrics. Knative allows one declared port; its sidecar has 8012, 8013, 8022, 8112, 9090, 9091. */}}
@@ -57,6 +66,11 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- printf "http://%s.%s.svc" (include "stampede.name" .) (index . 0).Release.Namespace -}}
 {{- end }}
 
+{{/* URL to which the store sends notifications. */}}
+{{- define "stampede.notificationsUrl" -}}
+{{- .Values.setup.notificationsUrl | default (printf "%s/" (include "stampede.url" (list . "notifications"))) -}}
+{{- end }}
+
 {{/* The functions that receive alerts, and the table of each. */}}
 {{- define "stampede.tables" -}}
 cutouts: cutouts
@@ -80,6 +94,11 @@ use it: each would get only half of the alerts.
 {{- printf "%s-%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) (index . 2) -}}
 {{- end }}
 
+{{/* Least number of pods of a source for one function, or of consumers of a KafkaSource. */}}
+{{- define "stampede.replicas" -}}
+{{- if .autoscaling }}{{ .autoscaling.min | default 1 }}{{ else }}{{ .replicas | default 1 }}{{ end -}}
+{{- end }}
+
 {{/* The requirements of Pod Security's strictest profile, in fields that Knative allows. */}}
 {{- define "stampede.securityContext" -}}
 runAsNonRoot: true
@@ -90,8 +109,17 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* Fields of all pods. Fields behind Knative's feature flags are rendered only if they are set. */}}
+{{/*
+Fields of all pods. Fields behind Knative's feature flags are rendered only if they are set.
+
+stampede.podOf: those of a function, (list $ $function). Its own fields replace those of all pods.
+*/}}
 {{- define "stampede.pod" -}}
+{{- include "stampede.podOf" (list . dict) -}}
+{{- end }}
+{{- define "stampede.podOf" -}}
+{{- $own := index . 1 -}}
+{{- with index . 0 -}}
 serviceAccountName: {{ include "stampede.serviceAccount" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -101,27 +129,71 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
-{{- range $field := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
-{{- with index $.Values $field }}
+{{- $all := .Values }}
+{{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+{{- with hasKey $own $field | ternary (index $own $field) (index $all $field) }}
+{{- if kindIs "string" . }}
+{{ $field }}: {{ . }}
+{{- else }}
 {{ $field }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Labels and annotations that are given as values: (list $ $function "podLabels"). Those of the function win over those of all.
+*/}}
+{{- define "stampede.given" -}}
+{{- $name := index . 2 -}}
+{{- with mergeOverwrite dict (deepCopy (index (index . 0).Values $name | default dict)) (deepCopy (index (index . 1) $name | default dict)) -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end }}
 
 {{/* The checksum replaces pods when keys that are given as values change. */}}
 {{- define "stampede.podAnnotations" -}}
-{{- $keys := printf "%s %s %s %s" .Values.store.accessKey .Values.store.secretKey .Values.replica.accessKey .Values.replica.secretKey -}}
-{{- with .Values.eventKey }}{{ $keys = printf "%s %s %s" $keys .value .second }}{{ end -}}
-checksum/keys: {{ sha256sum $keys | trunc 16 | quote }}
+{{ include "stampede.checksum" . }}
 {{- with .Values.podAnnotations }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+{{- define "stampede.checksum" -}}
+{{- $keys := printf "%s %s %s %s" .Values.store.accessKey .Values.store.secretKey .Values.replica.accessKey .Values.replica.secretKey -}}
+{{- with .Values.eventKey }}{{ $keys = printf "%s %s %s" $keys .value .second }}{{ end -}}
+checksum/keys: {{ sha256sum $keys | trunc 16 | quote }}
 {{- end }}
 
 {{/* Whether functions of this release take events. */}}
 {{- define "stampede.takesEvents" -}}
 {{- if and .Values.eventKey.enabled (without (include "stampede.functions" . | fromYamlArray) "read" "bulk") }}yes{{ end -}}
+{{- end }}
+
+{{/* Whether tokens prove senders to functions: `disabled`, `accepted` or `required`. */}}
+{{- define "stampede.oidc" -}}
+{{- (.Values.oidc).mode | default "disabled" -}}
+{{- end }}
+
+{{/* For whom those tokens are; stampede.audienceOf: as a field of a sink. */}}
+{{- define "stampede.audience" -}}
+{{- .Values.oidc.audience | default (printf "stampede/%s/%s" .Release.Namespace (include "stampede.fullname" .)) -}}
+{{- end }}
+{{- define "stampede.audienceOf" -}}
+{{- if ne (include "stampede.oidc" .) "disabled" -}}
+audience: {{ include "stampede.audience" . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Whether a function shows the issuer a token of its own: only to Kubernetes. */}}
+{{- define "stampede.issuerToken" -}}
+{{- if hasPrefix "https://kubernetes.default" .Values.oidc.issuer }}yes{{ end -}}
+{{- end }}
+
+{{/* Whether senders that cannot set headers have the key as an attribute. */}}
+{{- define "stampede.keyAsAttribute" -}}
+{{- if and (include "stampede.takesEvents" .) (ne (include "stampede.oidc" .) "required") }}yes{{ end -}}
 {{- end }}
 
 {{/* The Secret with the key of events. */}}

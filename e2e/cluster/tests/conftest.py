@@ -9,21 +9,25 @@ import pytest
 from e2e.cluster import (
     binaries,
     debian,
+    docker,
     go_modules,
     images,
+    kind,
     knative,
     kubectl,
     machine,
-    node,
     steps,
 )
 
-_MODULES = (binaries, debian, go_modules, images, knative, kubectl, machine, node, steps)
-_PLACES = {"CLUSTER": "", "RUN": "run", "LOGS": "log", "IMAGES": "images", "PROGRAMS": "bin"}
+_MODULES = (
+    *(binaries, debian, docker, go_modules, images, kind, knative, kubectl, machine, steps),
+)
+_PLACES = {"CLUSTER": "", "LOGS": "log", "IMAGES": "images", "PROGRAMS": "bin"}
 _PLACES |= {
-    "PID": "run/pid",
-    "KUBECONFIG": "run/kubeconfig",
-    "_SAVED_SETTINGS": "run/settings.json",
+    "DOCKER": "docker",
+    "SOCKET": "docker.sock",
+    "PID": "docker.pid",
+    "_SAVED_SETTINGS": "settings.json",
 }
 
 
@@ -34,7 +38,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name, where in _PLACES.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / where)
-    (tmp_path / "run").mkdir()
 
     def refuse(function: str) -> Callable[..., NoReturn]:
         return lambda *_: pytest.fail(f"a unit test called {function}")

@@ -7,8 +7,7 @@ import pytest
 
 from e2e.cluster import choose
 from e2e.cluster.existing import ExistingCluster
-from e2e.cluster.kind import Kind
-from e2e.cluster.node import Node
+from e2e.cluster.kind import BuiltKind, Kind
 
 
 @pytest.fixture
@@ -30,10 +29,11 @@ def test_an_existing_cluster_comes_first(docker: Path, monkeypatch: pytest.Monke
     assert (cluster.kubeconfig, cluster.ingress) == (Path("/somewhere/config"), "192.0.2.7:80")
 
 
-def test_kind_if_docker_answers(docker: Path) -> None:
-    assert isinstance(choose(), Kind)
+def test_kind_if_docker_has_its_node_image(docker: Path) -> None:
+    assert type(choose()) is Kind
 
 
-def test_our_own_node_if_docker_does_not_answer(docker: Path) -> None:
-    docker.write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")
-    assert isinstance(choose(), Node)
+@pytest.mark.parametrize("script", ["exit 1", '[ "$1" = info ]'], ids=["no daemon", "cannot pull"])
+def test_a_node_image_is_built_if_none_can_be_pulled(docker: Path, script: str) -> None:
+    docker.write_text(f"#!/bin/sh\n{script}\n")
+    assert isinstance(choose(), BuiltKind)

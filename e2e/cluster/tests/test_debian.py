@@ -8,7 +8,6 @@ from e2e.cluster import Failed, debian
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "PACKAGES", {"no-such-program": "its-package"})
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Failed, match=r"sudo apt-get install .* its-package"):
-        debian.install_packages()
+        debian.install_packages({"no-such-program": "its-package"})

@@ -8,7 +8,7 @@ from e2e.cluster import Failed, go_modules, images
 
 
 def test_versions_are_those_of_the_modules() -> None:
-    assert go_modules.pinned_version("k8s.io/kubernetes").startswith("v1.34.")
+    assert go_modules.pinned_version("k8s.io/kubernetes").startswith("v1.35.")
     serving = go_modules.pinned_version("knative.dev/serving")
     assert images.SERVING.image("queue").endswith(f":{serving}")
     with pytest.raises(AssertionError, match="does not pin"):

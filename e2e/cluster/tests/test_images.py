@@ -25,7 +25,7 @@ def test_an_image_holds_only_its_program(place: Path) -> None:
     contents = []
     for content in (b"#!/bin/one", b"#!/bin/one", b"#!/bin/two"):
         (place / "program").write_bytes(content)
-        images._write_image(place / "program", name)
+        images.write_program_image(place / "program", name)
         contents.append(images.name_and_digest(images.archive_path(name)))
     assert contents[0] == contents[1] != contents[2]
     assert contents[0][0] == name
@@ -47,7 +47,7 @@ def test_an_image_is_loaded_again_only_when_it_has_changed(place: Path) -> None:
     name = f"{REGISTRY}/probe:v1"
     for content in (b"one", b"one", b"two"):
         (place / "program").write_bytes(content)
-        images._write_image(place / "program", name)
+        images.write_program_image(place / "program", name)
 
         def load(_: Path, content: bytes = content) -> None:
             loaded.append(content)
@@ -58,7 +58,7 @@ def test_an_image_is_loaded_again_only_when_it_has_changed(place: Path) -> None:
 
 def test_an_image_that_could_not_be_loaded_is_tried_again(place: Path) -> None:
     (place / "program").write_bytes(b"one")
-    images._write_image(place / "program", name := f"{REGISTRY}/probe:v1")
+    images.write_program_image(place / "program", name := f"{REGISTRY}/probe:v1")
 
     def refuse(archive: Path) -> None:
         raise Failed(f"no room for {archive.name}")

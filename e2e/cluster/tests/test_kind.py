@@ -1,7 +1,16 @@
-"""The kind cluster."""
+"""The kind cluster, and the node image that is built here."""
 
-from e2e.cluster.kind import Kind
-from e2e.cluster.places import INGRESS_PORT, ROOT
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster import Failed, docker, images, kind_image, machine
+from e2e.cluster.kind import BuiltKind, Kind
+from e2e.cluster.places import HERE, INGRESS_PORT, ROOT
 
 CONFIG = ROOT / "e2e" / "kind.yaml"
 
@@ -10,3 +19,80 @@ def test_the_ingress_port_is_mapped_to_this_machine() -> None:
     ports = f"containerPort: {INGRESS_PORT}\n        hostPort: {INGRESS_PORT}\n"
     assert ports in CONFIG.read_text()
     assert Kind.ingress.endswith(f":{INGRESS_PORT}")
+
+
+def test_the_readme_names_the_kubeconfig() -> None:
+    path = f"~/.cache/stampede/cluster/{Kind.kubeconfig.name}"
+    assert f"$ export KUBECONFIG={path}\n" in (ROOT / "README.md").read_text()
+
+
+def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None:
+    config = yaml.safe_load(kind_image.cluster_config(CONFIG, docker.LINK.node))
+    (node,) = config["nodes"]
+    assert node["image"] == kind_image.name()
+    assert BuiltKind.ingress == f"{node['extraPortMappings'][0]['listenAddress']}:{INGRESS_PORT}"
+    kubeadm, *_ = map(yaml.safe_load, config["kubeadmConfigPatches"])
+    repositories = [kubeadm, kubeadm["dns"], kubeadm["etcd"]["local"]]
+    assert {each["imageRepository"] for each in repositories} == {images.REGISTRY}
+    assert f"#{images.PAUSE_IMAGE}#" in (HERE / "kind_node" / "Dockerfile").read_text()
+
+
+def test_runc_gets_no_capability_that_the_machine_may_lack(tmp_path: Path) -> None:
+    process = {
+        "capabilities": {"bounding": ["CAP_CHOWN", "CAP_SYS_RESOURCE"], "effective": ["CAP_KILL"]},
+        "oomScoreAdj": -999,
+    }
+    lower = {"capabilities": {"bounding": ["CAP_CHOWN"], "effective": ["CAP_KILL"]}}
+    runc = tmp_path / "runc"
+    runc.write_text('#!/bin/sh\necho "$@"\n')
+    runc.chmod(0o755)
+    (tmp_path / "config.json").write_text(json.dumps({"process": process, "root": {}}))
+    (tmp_path / "process.json").write_text(json.dumps(process))
+    for line in (
+        ("--log", "create", "create", "--bundle", str(tmp_path), "id"),
+        ("exec", "--process", f"{tmp_path}/process.json", "id"),
+    ):
+        done = subprocess.run(
+            [HERE / "kind_node" / "runc", *line],
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == " ".join(line) + "\n", done.stderr
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config == {"process": lower | {"oomScoreAdj": 0}, "root": {}}
+    assert json.loads((tmp_path / "process.json").read_text()) == lower | {"oomScoreAdj": 0}
+
+
+def test_another_process_with_the_same_id_is_not_the_daemon(place: Path) -> None:
+    assert not docker.running()
+    started = machine.start_time(os.getpid())
+    assert started is not None
+    docker.PID.write_text(f"{os.getpid()} {started}")
+    assert docker.running()
+    docker.PID.write_text(f"{os.getpid()} {started - 1}")
+    assert not docker.running()
+
+
+def test_our_own_docker_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Failed, match="needs root"):
+        BuiltKind().up()
+
+
+def test_the_remains_of_a_killed_daemon_are_removed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[object] = []
+    monkeypatch.setattr(machine, "unlink", called.append)
+    monkeypatch.setattr(machine, "remove_cgroups", called.append)
+    docker.stop()  # of a machine on which none was started
+    assert called == []
+    with subprocess.Popen(["sleep", "60"]) as dead:
+        docker.PID.write_text(f"{dead.pid} {machine.start_time(dead.pid)}")
+        dead.kill()
+    docker.SOCKET.touch()
+    assert not BuiltKind().running
+    docker.stop()
+    assert called == [docker.LINK, docker.CGROUP]
+    assert not docker.SOCKET.exists()

@@ -30,7 +30,7 @@ def test_every_image_that_runs_is_built(objects: list[dict[str, Any]]) -> None:
         for name, value in each.get("data", {}).items()
         if name == "queue-sidecar-image"
     }
-    assert wanted == set(images.image_names()) - {images.PAUSE_IMAGE}
+    assert wanted == set(images.image_names()) - {images.PAUSE_IMAGE, images.REGISTRY_IMAGE}
 
 
 def test_no_image_needs_pulling(objects: list[dict[str, Any]]) -> None:
@@ -69,6 +69,19 @@ def test_the_ingress_has_its_port(objects: list[dict[str, Any]]) -> None:
         for port in each["spec"]["ports"]
     ]
     assert ports == [INGRESS_PORT]
+
+
+def test_a_busy_machine_restarts_nothing(objects: list[dict[str, Any]]) -> None:
+    """A container is restarted only after a minute without an answer."""
+    probes = [
+        container["livenessProbe"]
+        for each in objects
+        if each["kind"] == "Deployment" and each["metadata"]["namespace"] != "traefik"
+        for container in each["spec"]["template"]["spec"]["containers"]
+        if "livenessProbe" in container
+    ]
+    assert len(probes) > 8
+    assert min(each["periodSeconds"] * each["failureThreshold"] for each in probes) >= 60
 
 
 def test_webhooks_come_last(objects: list[dict[str, Any]]) -> None:

@@ -30,7 +30,7 @@ from stampede.alerts.bounds import Times
 from stampede.alerts.care import Care
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.container import Bytes
-from stampede.alerts.decoder import Decoder, DecoderFailed, check
+from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
 from stampede.alerts.groups import (
     Faults,
@@ -41,7 +41,7 @@ from stampede.alerts.groups import (
     unusable,
 )
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
-from stampede.errors import Overloaded, StampedeError, Undecodable
+from stampede.errors import DecoderFailed, Overloaded, StampedeError, Undecodable
 
 
 class BatchDecoder:

@@ -17,15 +17,9 @@ from datafusion.functions import when
 
 from stampede.alerts.container import Bytes, make_blocks
 from stampede.alerts.framing import WriterSchema
-from stampede.errors import StampedeError, Undecodable
+from stampede.errors import DecoderFailed, Undecodable
 
 PADDING = bytes(16)
-
-
-class DecoderFailed(StampedeError):
-    """DataFusion could not read a batch: check its records one by one."""
-
-    name = "decoder-failed"
 
 
 class BatchFile(Protocol):

@@ -15,8 +15,6 @@ from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
-import fastavro
-
 from stampede.errors import Undecodable
 
 Schema = Any  # an Avro schema as JSON has it: a name, a list (a union) or a dict
@@ -44,6 +42,8 @@ def parsed(schema: Schema) -> Schema:
 
 @cache
 def _parsed(text: str) -> Schema:
+    import fastavro  # the read service starts without it
+
     return fastavro.parse_schema(json.loads(text))
 
 

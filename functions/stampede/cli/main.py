@@ -11,7 +11,10 @@ from stampede import __version__
 from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
+from stampede.cli.doctor import doctor
+from stampede.cli.get import get
 from stampede.cli.ingest import ingest
+from stampede.cli.publish import publish
 from stampede.cli.rebuild import rebuild
 from stampede.cli.reconcile import reconcile
 from stampede.cli.replay import replay
@@ -48,12 +51,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest,
     "audit": audit,
     "status": status,
+    "doctor": doctor,
     "reconcile": reconcile,
     "rebuild": rebuild,
     "replay": replay,
     "check-store": check_store,
 }
-GROUPS = {"deadletters": deadletters, "token": token}
+GROUPS = {"get": get, "publish": publish, "deadletters": deadletters, "token": token}
 
 for name, command in COMMANDS.items():
     app.command(name)(command)

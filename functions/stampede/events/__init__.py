@@ -24,6 +24,8 @@ __all__ = [
     "record",
     "s3_events",
     "schema_registry",
+    "sender_proof",
+    "sender_tokens",
     "sending",
     "sink",
     "source",

@@ -10,19 +10,19 @@ it.
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stampede import metrics
 from stampede.connections import Connections
 from stampede.errors import SubscriberDown
-from stampede.events.access import key_header
 from stampede.events.answer import ANSWER_SECONDS, Answer, Verdict, error_extensions, post
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
 from stampede.events.lone_failures import LoneFailures
 from stampede.events.record import extension_headers
 from stampede.events.s3_events import headers_of
+from stampede.events.sender_proof import SenderProof
 from stampede.events.triggers import DeliverySpec, Trigger, read_triggers
 from stampede.logs import get_logger
 from stampede.settings import Settings
@@ -163,12 +163,14 @@ class Broker:
 def broker_app(name: str, settings: Settings) -> EventEndpoint:
     """`broker`: reads its Triggers once, before it listens. Raises `SetupError`."""
     routes = routes_of(read_triggers(settings.triggers), settings.subscribers)
-    http = connections(CONCURRENCY, key_header(settings))
+    http = connections(CONCURRENCY, SenderProof(settings).headers)
     broker = Broker(routes, http)
     return EventEndpoint.of(name, broker.handle, settings, [http], accepted=202)
 
 
-def connections(concurrency: int, headers: Mapping[str, str] | None = None) -> Connections:
+def connections(
+    concurrency: int, headers: Callable[[], Mapping[str, str]] | None = None
+) -> Connections:
     """Kept-alive connections, at most this many to a host; 0 for any number.
 
     Each request carries `headers`.

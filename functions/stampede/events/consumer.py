@@ -165,7 +165,7 @@ class Consumer:
         return offset - expected if low <= expected else 0
 
     def _warn(self, error: KafkaError) -> None:
-        if error.fatal():
+        if error.fatal() or error.code() == KafkaError._FATAL:  # that code alone is not `fatal()`
             raise SetupError(f"Kafka: {error.str()}")
         log.warning("kafka", error=error.name(), reason=error.str())
 

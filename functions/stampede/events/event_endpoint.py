@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from stampede import metrics
 from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError, TooLarge
-from stampede.events.access import AccessKeys, access_keys
+from stampede.events.access import Senders, senders
 from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
 from stampede.events.status_routes import status_routes
@@ -51,7 +51,7 @@ class EventEndpoint:
         order after the last answer.
     held_bytes
         Most bytes of all bodies that are being read or handled; to more the answer is 429.
-    keys
+    senders
         Which senders may send events; None: all. A stranger is answered 401, its body unread.
     key_in_path
         Whether the path of a request may be the key.
@@ -69,7 +69,7 @@ class EventEndpoint:
         resources: Sequence[AbstractAsyncContextManager[Any]] = (),
         *,
         held_bytes: int = HELD_BYTES,
-        keys: AccessKeys | None = None,
+        senders: Senders | None = None,
         key_in_path: bool = False,
         parse: Parse = parse,
         accepted: int = 204,
@@ -77,7 +77,7 @@ class EventEndpoint:
         self._name = name
         self._handle = handle
         self._limit = limit
-        self._keys = keys or AccessKeys(())
+        self._senders = senders or Senders()
         self._key_in_path = key_in_path
         self._budget = Budget(held_bytes)
         metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
@@ -109,7 +109,7 @@ class EventEndpoint:
             handle,
             resources=resources,
             held_bytes=settings.queue_bytes,
-            keys=access_keys(settings),
+            senders=senders(settings),
             **options,
         )
 
@@ -122,7 +122,9 @@ class EventEndpoint:
         event = None
         body = Body(self._budget, self._limit)
         try:
-            self._keys.check(scope["headers"], scope["path"] if self._key_in_path else None)
+            await self._senders.check(
+                scope["headers"], scope["path"] if self._key_in_path else None
+            )
             data = await body.read(scope["headers"], receive)
             event = self._parse(scope["headers"], data, scope["path"])
             error = await self._handle(event)

@@ -34,11 +34,13 @@ def consumer_options(
     Nothing replaces the last four: the consumer alone commits, and only what is delivered; the
     source's health comes from the statistics.
     """
+    own = settings.group_instance_id
     return {
         **DEFAULTS,
         "bootstrap.servers": settings.kafka,
         "group.id": settings.group,
         "client.id": settings.source_name,
+        **({"group.instance.id": own} if own else {}),
         **settings.kafka_options,
         "enable.auto.commit": False,
         "on_commit": on_commit,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from stampede.errors import SetupError
+from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka_errors import reason
 from stampede.events.record import Record
 from stampede.events.topic_ids import TopicIds
@@ -24,6 +24,7 @@ NO_LEADER = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
+NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 T = TypeVar("T")
 
 
@@ -69,7 +70,10 @@ class KafkaTopics:
             raise self._silent(error) from None
         if metadata.error:
             why = reason(metadata.error)
-            raise SetupError(f"Kafka at {self._settings.kafka}, topic {topic}: {why}")
+            missing = metadata.error.code() in NO_TOPIC
+            raise (NoTopic if missing else SetupError)(
+                f"Kafka at {self._settings.kafka}, topic {topic}: {why}"
+            )
         return sorted(metadata.partitions)
 
     def watermarks(self, topics: Sequence[str]) -> dict[PartitionId, Interval]:

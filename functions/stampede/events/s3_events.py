@@ -2,10 +2,13 @@
 
 Its form is that of the CloudEvents adapter for S3 notifications (the specification's
 ``cloudevents/adapters/aws-s3.md``): the object's key is the subject, the data is the S3 record.
+The type is the same for every way of storing an object: a PUT, an upload in parts, a copy. The
+extensions `collection` and `night` repeat parts of the key, so that filters can match exactly.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -18,6 +21,8 @@ from stampede.events.record import extension_headers
 CREATED = "ObjectCreated:"
 PREFIX = "com.amazonaws.s3."
 TYPE = f"{PREFIX}{CREATED}Put"
+
+_NIGHT = re.compile(r"(?:packs|thumbnails|packets|alerts/[^/]+/[^/]+)/(-?[0-9]+)/")
 
 
 def key_of(event: Event) -> str:
@@ -87,13 +92,25 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
         # The id of the request that stored the object: a repeated record is the same event.
         "id": ".".join(ids) if all(ids) else hashlib.blake2b(data, digest_size=16).hexdigest(),
         "source": f"aws:s3.{record.get('awsRegion') or region}.{bucket}",
-        "type": PREFIX + name,
+        "type": TYPE if name.startswith(CREATED) else PREFIX + name,
         "subject": key,
+        **extensions_of(key),
         "datacontenttype": "application/json",
     }
     with suppress(KeyError, TypeError, ValueError):  # the time is optional
         attributes["time"] = text_of(datetime.fromisoformat(record["eventTime"]))
     return Event(attributes, data)
+
+
+def extensions_of(key: str) -> dict[str, str]:
+    """Attributes that filters of Triggers can match exactly.
+
+    `collection` is the first part of the key, such as ``packs``; `night` is the night (MJD) of
+    objects that are stored by night, such as ``61006``.
+    """
+    collection, slash, _ = key.partition("/")
+    night = _NIGHT.match(key)
+    return ({"collection": collection} if slash else {}) | ({"night": night[1]} if night else {})
 
 
 def headers_of(event: Event) -> dict[str, str]:

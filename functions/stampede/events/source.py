@@ -1,6 +1,6 @@
 """The source: sends every record of the topics as a CloudEvent to a sink, as a KafkaSource does.
 
-Used where there is no KafkaSource: on one machine without a cluster, or as a ContainerSource.
+Used where there is no KafkaSource: on one machine without a cluster, or as the chart's own source.
 Unlike a KafkaSource it commits an offset only after its event was accepted.
 """
 
@@ -13,11 +13,12 @@ import uvloop
 
 from stampede.connections import Connections
 from stampede.errors import SetupError
-from stampede.events.access import access_keys, key_header
+from stampede.events.access import access_keys
 from stampede.events.answer import ANSWER_SECONDS
 from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record
+from stampede.events.sender_proof import SenderProof
 from stampede.events.sink import Sink
 from stampede.events.source_health import SourceHealth
 from stampede.events.status_server import status_server
@@ -111,7 +112,12 @@ def overrides(text: str) -> Mapping[str, str]:
 
 
 def connections(settings: Settings) -> Connections:
-    """Kept-alive connections, at most one per event in flight; each request carries the key."""
+    """Kept-alive connections, at most one per event in flight; each request carries the
+    sender's proof."""
     return Connections(
-        settings.in_flight, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS, key_header(settings)
+        settings.in_flight,
+        IDLE_SECONDS,
+        CONNECT_SECONDS,
+        ANSWER_SECONDS,
+        SenderProof(settings).headers,
     )

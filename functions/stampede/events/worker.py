@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from stampede.alerts.care import Care
-from stampede.alerts.decoder import DecoderFailed
-from stampede.errors import StampedeError, Undecodable
+from stampede.errors import DecoderFailed, StampedeError, Undecodable
 from stampede.events.batching import Outcome
 from stampede.events.envelope import Envelope
 from stampede.events.event import Position, coverage_of_positions

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stampede.events.batching import Batcher, StoreBatch
     from stampede.events.event import Event
     from stampede.events.event_endpoint import EventEndpoint
+    from stampede.events.worker import BatchStorer
 
 # A dead letter may be as large as Kafka allows, since size is one reason for a dead letter.
 DEAD_LETTER_BYTES = 64 << 20
@@ -44,12 +45,20 @@ def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
     from stampede.events.event_endpoint import EventEndpoint
     from stampede.events.workers import Workers
 
-    # By name, because each of the two modules imports much that the other does not need.
-    module = import_module(f"stampede.functions.{name}")
-    workers = Workers(name, module.make_batch_storer, settings)
+    workers = Workers(name, partial(batch_storer, name), settings)
     batcher = make_batcher(settings, workers.store_batch, concurrency=settings.workers)
     add = observing_age(name, batcher.add)
     return EventEndpoint.of(name, add, settings, [workers, batcher])
+
+
+def batch_storer(name: str, settings: Settings) -> "BatchStorer":
+    """What stores a batch of `cutouts` or `lightcurves`, made in a worker.
+
+    Only workers import what decodes alerts: that takes 65 MB, which the app's process does not need
+    (docs/adr/0044-cpu-of-one-cutout.md).
+    """
+    made: BatchStorer = import_module(f"stampede.functions.{name}").make_batch_storer(settings)
+    return made
 
 
 def deadletters_app(name: str, settings: Settings) -> "EventEndpoint":
@@ -91,7 +100,9 @@ def reconcile_app(name: str, settings: Settings) -> "EventEndpoint":
     """`reconcile`: an event starts a pass over the stores."""
     from stampede.functions.reconcile import Reconciler
 
-    return pass_app(name, settings, Reconciler(settings).run)
+    return pass_app(
+        name, settings, partial(Reconciler(settings).run, seconds=settings.reconcile_seconds)
+    )
 
 
 def scrub_app(name: str, settings: Settings) -> "EventEndpoint":
@@ -99,6 +110,14 @@ def scrub_app(name: str, settings: Settings) -> "EventEndpoint":
     from stampede.functions.scrub_rounds import scrub_sites
 
     return pass_app(name, settings, partial(scrub_sites, settings))
+
+
+def publish_app(name: str, settings: Settings) -> "EventEndpoint":
+    """`publish`: an event starts a pass that brings the HATS catalogue up to date."""
+    from stampede.functions.hats import open_catalogue, publish_pass
+
+    open_catalogue(settings, settings.catalogue)  # sends no request; raises if it is wrong
+    return pass_app(name, settings, partial(publish_pass, settings))
 
 
 def read_app(_: str, settings: Settings) -> ASGIApp:
@@ -131,6 +150,7 @@ APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
     "replicate": replicate_app,
     "reconcile": reconcile_app,
     "scrub": scrub_app,
+    "publish": publish_app,
     "notifications": notifications_app,
     "broker": broker_app,
     "read": read_app,

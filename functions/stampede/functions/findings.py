@@ -42,9 +42,14 @@ class Findings:
         False in a dry run: then nothing counts as repaired.
     report
         Called with each finding, after its repair.
+    after
+        Called last, for each finding. It may raise, to end the step.
     """
 
-    def __init__(self, repair: bool, report: Report) -> None:
+    def __init__(
+        self, repair: bool, report: Report, after: Callable[[], None] = lambda: None
+    ) -> None:
+        self._after = after
         self.counts = Counter[str]()
         self._repair = repair
         self._report = report
@@ -58,6 +63,7 @@ class Findings:
             self._report(Finding(kind, key, repaired))
         if repaired:
             metrics.RECONCILE_REPAIRED.labels(kind).inc()
+        self._after()
 
     def show(self) -> None:
         """Set the metrics to the counts of this pass."""

@@ -3,9 +3,11 @@
 Notifications get lost, functions die between two steps, a second site may be away for a week: so
 nothing depends on notifications alone. A pass lists a portion of the stores, the latest nights and
 some of the others (`night_rounds`), and checks what is new. It may die at any time: then the next
-pass looks at the same portion.
+pass looks at the same portion. The function's passes end in time by themselves: Knative would abort
+a longer one, and its findings would not be counted.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +17,10 @@ from itertools import chain, islice, product
 from stampede import metrics
 from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
+from stampede.functions import certificates
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
-from stampede.functions.night_rounds import DECISIVE, NightRounds, Portion
+from stampede.functions.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.functions.position_check import derive_positions
 from stampede.functions.replicate import count, make_replica
 from stampede.functions.resend import Resender
@@ -40,6 +43,10 @@ MOST_RESENT = 500  # events sent in one pass
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 SITES = ("store", "replica")
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
+
+
+class OutOfTime(Exception):
+    """The time of a step is over."""
 
 
 class Reconciler:
@@ -89,24 +96,39 @@ class Reconciler:
         self._steps = {name: step for name, step in steps.items() if name in names}
         self._rounds = NightRounds.of_steps(settings, self._sites, self._steps)
         self._portion: Portion | None = None
+        self._step_end = math.inf
 
-    def run(self, repair: bool = True, everything: bool = False) -> Counter[str]:
+    def run(
+        self, repair: bool = True, everything: bool = False, seconds: float = math.inf
+    ) -> Counter[str]:
         """Make one pass; return how many findings there are of each kind.
+
+        Steps that list the stores repair for `seconds` together: each has an equal share of what is
+        left. Then the next pass looks at the same nights, and goes on.
 
         Without `repair` nothing is changed. With `everything` all nights are looked at, and packs
         of any age are checked. If a step fails, the other steps run first; then its error is
         raised.
         """
         begin = time.perf_counter()
+        end = time.monotonic() + seconds
+        listing = [name for name in self._steps if name in LISTING]
         self._repair, self._everything = repair, everything
         self._now = datetime.now(UTC)
-        self._findings = Findings(repair, self._report)
+        self._findings = Findings(repair, self._report, self._check_time)
         # Whether the next pass goes on with other nights, and need not look at these again.
         self._portion, self._goes_on = None, repair
         failed: StampedeError | None = None
         for name, step in [*self._steps.items(), ("state", self._save_state)]:
+            self._step_end = math.inf
+            if name in listing:
+                share = 1 / (len(listing) - listing.index(name))
+                self._step_end = time.monotonic() + (end - time.monotonic()) * share
             try:
                 step()
+            except OutOfTime:
+                log.warning("a step goes on in the next pass", step=name)
+                self._goes_on = self._goes_on and name not in DECISIVE
             except StampedeError as error:
                 log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
                 failed = error
@@ -115,11 +137,13 @@ class Reconciler:
         self._findings.show()
         listed = self._portion.folders.listed if self._portion else 0
         metrics.RECONCILE_LISTED.set(listed)
+        certificates.measure(self._settings)
         metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
         counts = self._findings.counts
         log.info(
             "reconciled",
             repair=repair,
+            to_end=self._goes_on or not repair,
             found=dict(counts),
             keys=listed,
             milliseconds=round(1000 * (time.perf_counter() - begin)),
@@ -266,6 +290,11 @@ class Reconciler:
         """The portion of the stores that this pass looks at; the same in all steps."""
         self._portion = self._portion or self._rounds.choose(self._everything)
         return self._portion
+
+    def _check_time(self) -> None:
+        """Called after each repair, so that every pass makes at least one of each kind."""
+        if time.monotonic() > self._step_end:
+            raise OutOfTime
 
     def _save_state(self) -> None:
         if self._portion and self._goes_on:

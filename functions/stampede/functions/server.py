@@ -30,7 +30,8 @@ def serve(name: str, settings: Settings) -> None:
     # After the drain uvicorn raises the signal that stopped it again; here that is success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    if name != "read" and not settings.event_key.get_secret_value() and not is_loopback(settings):
+    closed = settings.event_key.get_secret_value() or settings.sender_issuer
+    if name != "read" and not closed and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     app = make_app(name, settings)
     # `read` counts the bytes of a query as they come.

@@ -8,5 +8,6 @@ __all__ = [
     "orientation",
     "png",
     "stretch",
+    "strip",
     "thumbnail",
 ]

@@ -36,8 +36,21 @@ def png(
     turn
         From the survey's orientation to that of the PNG.
     """
+    return encode(drawn(image, kind, low, high, size, turn, within))
+
+
+def drawn(
+    image: np.ndarray,
+    kind: Stretch = Stretch.ASINH,
+    low: float | None = None,
+    high: float | None = None,
+    size: int | None = None,
+    turn: Turn = NO_TURN,
+    within: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """The picture that `png` encodes: uint8, row 0 at the top."""
     picture = turned(greys(image, kind, low, high, within), turn, size, BLANK)
-    return encode(scaled(picture, size) if size else picture)
+    return scaled(picture, size) if size else picture
 
 
 def greys(

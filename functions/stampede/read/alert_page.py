@@ -15,11 +15,10 @@ from stampede.read import pages, parameters
 from stampede.read.cutouts import Limits, locations
 from stampede.read.locations import CutoutLocation
 from stampede.read.lookup import Lookup
-from stampede.read.points import PointFilter, measured
+from stampede.read.object_alerts import stored_alerts
+from stampede.read.points import PointFilter
 from stampede.read.service import service_of
 
-NEIGHBOURS = 10
-"""Detections before and after an alert that are tried: not each one came with an alert."""
 BAR = 5
 """Length of the scale bar: arcseconds."""
 
@@ -125,17 +124,12 @@ def _text(value: Any) -> str:
 
 
 def _neighbours(lookup: Lookup, alert: CutoutLocation) -> list[CutoutLocation | None]:
-    """The alerts of the object before this one and after it; None if there is none."""
+    """The stored alerts of the object before this one and after it; None if there is none."""
     try:
         rows = PointFilter().apply(lookup.light_curve(alert.object_id))
     except NotFound:
         return [None, None]
-    ids = measured(rows)["source_id"].to_pylist()
-    at = ids.index(alert.alert_id) if alert.alert_id in ids else len(ids)
-    before, after = ids[max(0, at - NEIGHBOURS) : at], ids[at + 1 : at + 1 + NEIGHBOURS]
-    found = lookup.locations([*before, *after], alert.survey) if before or after else []
-    known = {one.alert_id: one for one in found if one.object_id == alert.object_id}
-    return [
-        next((known[one] for one in reversed(before) if one in known), None),
-        next((known[one] for one in after if one in known), None),
-    ]
+    alerts = [one[0] for one in stored_alerts(lookup, alert.object_id, rows, alert.alert_id)][::-1]
+    own = [one for one in alerts if one.survey == alert.survey]
+    at = [one.alert_id for one in own].index(alert.alert_id)
+    return [own[at - 1] if at else None, own[at + 1] if at + 1 < len(own) else None]

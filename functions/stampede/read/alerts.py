@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from stampede.read import notes, parameters
 from stampede.read.conditional import IMMUTABLE, REVALIDATE, Representation, etag
 from stampede.read.cutouts import locations
+from stampede.read.latest_alerts import DEFAULT, MOST, LatestAlert
 from stampede.read.locations import CutoutLocation
 from stampede.read.lookup import Lookup
 from stampede.read.service import service_of
@@ -30,6 +31,30 @@ def _answer(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
     # The fields come a moment later than the cutouts, or go with their retention.
     cache = REVALIDATE if fields is None else IMMUTABLE
     return JSONResponse(alert, headers={"Cache-Control": cache})
+
+
+async def get_latest(request: Request) -> Response:
+    """The latest alerts, those of the front page: a look at the store, not a list of all."""
+    service = service_of(request)
+    limit = parameters.number(request.query_params, "limit", 1, MOST)
+    found = await service.run_ledger(service.latest.alerts, int(limit or DEFAULT))
+    answer: dict[str, object] = {"alerts": [_brief(alert) for alert in found]}
+    if why := notes.incomplete():
+        answer["incomplete"] = why
+    return JSONResponse(answer, headers={"Cache-Control": REVALIDATE})
+
+
+def _brief(alert: LatestAlert) -> dict[str, object]:
+    """An alert in a list: `as_json` has all of it."""
+    first = alert.locations[0]
+    return {
+        "alert_id": str(first.alert_id),
+        "survey": first.survey,
+        "object_id": first.object_id,
+        "mjd": first.mjd if isfinite(first.mjd) else None,
+        "band": alert.band,
+        "href": f"/v1/alerts/{first.alert_id}",
+    }
 
 
 async def get_packet(request: Request) -> Response:

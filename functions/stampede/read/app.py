@@ -22,17 +22,26 @@ from stampede.read import (
     cone_page,
     cross_match,
     cutouts,
+    docs_page,
     error_handlers,
     html,
     ledger,
+    ledger_page,
     lightcurves,
+    night_page,
+    object_cutouts,
+    object_page,
     openapi,
+    pages,
     parameters,
     scs,
+    search,
+    static_files,
     thumbnails,
 )
 from stampede.read.cors import Cors
 from stampede.read.middleware import AnswerMiddleware
+from stampede.read.object_choices import Choices
 from stampede.read.service import ReadService, service_of
 from stampede.settings import Settings
 from stampede.store.objects import Objects
@@ -105,6 +114,8 @@ def _route(
     async def checked(request: Request) -> Response:
         access = service_of(request).access
         request.state.client = await access.check(request, scope)
+        if scope == "pages":
+            pages.origin.set(access.proxies.origin_of(request))
         if not others:
             parameters.check_names(request.query_params, known)
         return access.mark(await handler(request), scope)
@@ -123,9 +134,13 @@ ROUTES = [  # the first that matches; most requests are for cutouts
     _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     _route("/", "pages", html.front_page),
     _route("/cone", "pages", cone_page.cone_page, "ra", "dec", "radius"),
-    _route("/find", "pages", html.find, "id"),
-    _route("/objects/{object_id}", "pages", html.object_page, "axis", "alert", "alerts"),
+    _route("/nights", "pages", night_page.nights_page, "before"),
+    _route("/nights/{date}", "pages", night_page.night_page, "from", "until"),
+    _route("/ledger", "ledger", ledger_page.ledger_page),
+    _route("/find", "pages", search.find, "id"),
+    _route("/objects/{object_id}", "pages", object_page.object_page, *Choices._fields),
     _route("/alerts/{alert_id}", "pages", alert_page.alert_page, "survey", "stretch", "limits"),
+    _route("/v1/alerts", "cutouts", alerts.get_latest, "limit"),
     _route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
     _route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
     _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
@@ -135,12 +150,20 @@ ROUTES = [  # the first that matches; most requests are for cutouts
         lightcurves.get_light_curve,
         *LIGHT_CURVE,
     ),
+    _route(
+        "/v1/objects/{object_id}/cutouts",
+        "bulk",
+        object_cutouts.get_object_cutouts,
+        *("format", "responseformat", "kind", "size", "band", "start", "end"),
+    ),
     _route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
     _route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
     _route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
     _route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
     _route("/v1/scs", "lightcurves", scs.get_cone, others=True),
     _route("/v1/ledger", "ledger", ledger.get_ledger),
+    _route("/docs", "pages", docs_page.docs_page),
+    _route("/static/{file}", "", static_files.get_static),
     _route("/openapi.json", "", openapi.get_openapi),
     Route("/metrics", metrics.endpoint),
     Route("/health/liveness", liveness),

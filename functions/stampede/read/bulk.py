@@ -79,21 +79,42 @@ async def stream_of(
     Raises `BadParameter`, `TooLarge`, `TooManyQueries`, `Overloaded`, `StoreDown`.
     """
     service = service_of(request)
-    media_types = {name: writer().media_type for name, writer in writers.items()}
-    writer = writers[parameters.wanted_format(request, media_types)]()
+    writer = wanted_writer(request, writers)
     service.bulk_limit.check(request.state.client)
     with ExitStack() as held:
         ids = await _ids(request, parse, held)
         # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
-        held.enter_context(service.bulk_limit.slot(request.state.client))
-        await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
-        table.note_quarantine()  # the header is sent before any row is read
-        return SlotResponse(
-            held.pop_all(),
-            streams.stream(ids, read, service.run_bulk, writer),
-            headers={"Cache-Control": "no-store"},
-            media_type=writer.media_type,
-        )
+        return await stream_of_ids(request, ids, table, read, writer, held)
+
+
+def wanted_writer(request: Request, writers: Writers) -> Writer:
+    """A writer of the format that the request wants. Raises `BadParameter`."""
+    media_types = {name: writer().media_type for name, writer in writers.items()}
+    return writers[parameters.wanted_format(request, media_types)]()
+
+
+async def stream_of_ids(
+    request: Request,
+    ids: Ids,
+    table: RefreshingTable,
+    read: streams.Read,
+    writer: Writer,
+    held: ExitStack,
+) -> Response:
+    """The stream of what `read` finds for the ids; its end closes what is `held`.
+
+    Raises `TooManyQueries`, `StoreDown`.
+    """
+    service = service_of(request)
+    held.enter_context(service.bulk_limit.slot(request.state.client))
+    await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
+    table.note_quarantine()  # the header is sent before any row is read
+    return SlotResponse(
+        held.pop_all(),
+        streams.stream(ids, read, service.run_bulk, writer),
+        headers={"Cache-Control": "no-store"},
+        media_type=writer.media_type,
+    )
 
 
 class SlotResponse(StreamingResponse):

@@ -1,5 +1,6 @@
 """How many requests a second one client may make of one scope: token buckets in bounded memory."""
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -53,6 +54,10 @@ class ClientLimits:
             self._buckets.popitem(last=False)
 
 
+_SCHEMES = {"http": "http", "https": "https"}
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9a-fA-F:]+\](:[0-9]+)?")
+
+
 class Proxies:
     """The proxies whose X-Forwarded-For is believed.
 
@@ -77,6 +82,13 @@ class Proxies:
                 break
             address = earlier.strip()
         return _network_of(address)
+
+    def origin_of(self, request: Request) -> str:
+        """Scheme and host by which the client reaches this server; empty if the host is no host."""
+        scheme, host = request.url.scheme, request.url.netloc
+        if self._trusts(request.client.host if request.client else ""):
+            scheme = _SCHEMES.get(request.headers.get("x-forwarded-proto", ""), scheme)
+        return f"{scheme}://{host}" if _HOST.fullmatch(host) else ""
 
     def _trusts(self, address: str) -> bool:
         return _is_address(address) and any(ip_address(address) in n for n in self._networks)

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -81,7 +82,8 @@ def _requested_range(request: Request, tag: str, size: int) -> tuple[int, int] |
     return None
 
 
-def preferred(header: str, offers: Iterable[str]) -> str | None:
+@lru_cache(64)  # 9 us; most requests have the header of one before
+def preferred(header: str, offers: tuple[str, ...]) -> str | None:
     """The offer that an Accept or Accept-Encoding header prefers; of equals, the first.
 
     None if the header accepts none of them.

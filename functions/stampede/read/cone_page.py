@@ -14,8 +14,10 @@ MOST = 200
 
 
 async def cone_page(request: Request) -> Response:
-    """`/cone?ra=&dec=&radius=`: the objects around a position, the nearest first."""
+    """`/cone?ra=&dec=&radius=`: the objects around a position, the nearest first; else a form."""
     service = service_of(request)
+    if not request.query_params:
+        return pages.html(pages.page("cone_form.html"))
     cone = wanted_cone(request)
     return pages.html(await service.run(_page, service.lookup, cone))
 
@@ -27,13 +29,15 @@ def _page(lookup: Lookup, cone: Cone) -> str:
         if len(rows) > MOST:
             break
     ra, dec = f"{cone.centre.ra:.6f}", f"{cone.centre.dec:+.6f}"
-    radius = f"{cone.radius * sky.ARCSEC:g}"
+    arcsec = cone.radius * sky.ARCSEC
+    radius = f"{arcsec:g}"
     return pages.page(
         "cone.html",
         centre=f"{ra}° {dec.replace('-', '−')}°",
         ra=ra,
         dec=f"{cone.centre.dec:.6f}",
         radius=radius,
+        wider=f"{max(60, 10 * round(arcsec))}" if cone.radius < sky.FULL / 10 else "",
         rows=rows[:MOST],
         more=len(rows) > MOST,
         most=MOST,

@@ -28,6 +28,9 @@ from stampede.store import zstd
 
 MAX_SIZE = 1024
 MOST_HDU = 99
+MOST_UNPACKED = 64 << 10
+"""Most bytes that the event loop unpacks, in 0.16 ms; of ZTF 20 KB, 0.05 ms. The way to a thread
+and back takes as long."""
 VALUES = ("vmin", "vmax")
 
 # Content codings, the preferred one first, each with the version of the library that determines its
@@ -80,9 +83,9 @@ async def get_cutout(request: Request) -> Response:
     file = await service.quick_images.image(location)
     if file is None:
         body = await service.run(lambda: convert(service.lookup.images.fits(location)))
-    elif view == View.FITS and not fits.is_gzip(file):
+    elif view == View.FITS and _converts_at_once(file):
         body = convert(file)
-    else:  # to draw an image takes milliseconds, and to unpack one may
+    else:  # to draw an image takes milliseconds, and to unpack a large one may
         body = await service.run(convert, file)
     return cutout.respond(request, body)
 
@@ -114,12 +117,20 @@ def _representation(
     headers["Vary"] = "Accept-Encoding"
     if hdus == Hdus.FIRST:
         return Representation(etag(*identity, hdus), "application/fits", headers), fits.trim
-    coding = preferred(request.headers.get("accept-encoding", ""), CODINGS)
+    coding = preferred(request.headers.get("accept-encoding", ""), tuple(CODINGS))
     if coding is None:
         return Representation(etag(*identity), "application/fits", headers), fits.unpack
     encode, version = CODINGS[coding]
     headers["Content-Encoding"] = coding
     return Representation(etag(*identity, coding, version), "application/fits", headers), encode
+
+
+def _converts_at_once(file: bytes) -> bool:
+    """Whether the event loop may convert a FITS file: it is not gzipped, or unpacks to little.
+
+    A gzip file ends with its unpacked size (RFC 1952). `fits.unpack` bounds one that lies.
+    """
+    return not fits.is_gzip(file) or int.from_bytes(file[-4:], "little") <= MOST_UNPACKED
 
 
 def _picture(

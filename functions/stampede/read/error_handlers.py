@@ -13,7 +13,7 @@ from stampede.logs import get_logger
 from stampede.problem import problem_document
 from stampede.read import notes
 from stampede.read.errors import BadParameter, DoorError
-from stampede.read.pages import POLICY, problem_page
+from stampede.read.pages import POLICY, PageResponse, problem_page
 
 Problem = Mapping[str, str | int | list[str]]
 
@@ -78,5 +78,5 @@ def problem_response(
     if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
         page = problem_page(str(problem["title"]), str(problem["detail"]))
         headers = {**headers, "Content-Security-Policy": POLICY}
-        return Response(page, status, headers, "text/html; charset=utf-8")
+        return PageResponse(page, status, headers)
     return JSONResponse(problem, status, headers, "application/problem+json")

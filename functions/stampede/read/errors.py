@@ -110,9 +110,3 @@ class Forbidden(DoorError):
     def __init__(self, scope: str) -> None:
         challenge = f'Bearer realm="stampede", error="insufficient_scope", scope="{scope}"'
         super().__init__(f"the token has no scope {scope!r}", {"WWW-Authenticate": challenge})
-
-
-class IssuerDown(StampedeError):
-    """The issuer of tokens does not answer, and its keys are not known yet: try again."""
-
-    name, status = "issuer-down", 503

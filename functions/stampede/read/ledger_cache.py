@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stampede.errors import SetupError
 from stampede.logs import get_logger
 from stampede.read.lookup import Lookup
+from stampede.read.readings import Readings
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
@@ -58,17 +59,13 @@ class LedgerCache:
             table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
         }
         self._letters = DeadLetterOffsets(lookup.objects)
-        self._read_at = float("-inf")
+        self._pages = Readings(self._read, MAX_AGE)
         self._silent: str | None = None
         self._silent_until = float("-inf")
-        self._page = LedgerPage({}, [])
 
     def page(self) -> LedgerPage:
         """What is stored, dead-lettered, missing and in flight. Raises `StoreDown`."""
-        if time.monotonic() - self._read_at > MAX_AGE:
-            self._page = self._read()
-            self._read_at = time.monotonic()
-        return self._page
+        return self._pages()
 
     def _read(self) -> LedgerPage:
         known = expected(self._objects, {})

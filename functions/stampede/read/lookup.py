@@ -94,6 +94,13 @@ class Lookup:
         """Where the cutouts of these alerts are, by alert id; unknown alerts are left out."""
         return self._shown(self.cutouts.lookup(alert_ids), survey)
 
+    def by_alert(self, alert_ids: Collection[int]) -> dict[tuple[int, str], list[CutoutLocation]]:
+        """What `locations` returns, by id and survey."""
+        found: dict[tuple[int, str], list[CutoutLocation]] = {}
+        for one in self.locations(sorted(alert_ids)):
+            found.setdefault((one.alert_id, one.survey), []).append(one)
+        return found
+
     def alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation]:
         """Where the cutouts of one alert are, in the order of `KINDS`.
 
@@ -103,7 +110,7 @@ class Lookup:
 
     def cached_alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation] | None:
         """What `alert` returns, from memory; None if that needs the store or takes long."""
-        rows = self.cutouts.cached([alert_id])
+        rows = self.cutouts.cached(alert_id)
         if rows is None or rows.num_rows > FEW:  # an alert may come in thousands of versions
             return None
         return of_one_alert(self._shown(rows, survey), alert_id, survey)
@@ -219,7 +226,7 @@ class Lookup:
 
     def cached_light_curve(self, object_id: str) -> pa.Table | None:
         """What `light_curve` returns, from memory; None if that needs the store. Never waits."""
-        rows = self.detections.cached([object_id])
+        rows = self.detections.cached(object_id)
         return None if rows is None else in_time(rows)
 
     def check_store(self) -> None:

@@ -22,8 +22,12 @@ from stampede.read.cone_writers import writers
 from stampede.read.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.cutouts import MAX_SIZE, Hdus, Limits, View
 from stampede.read.formats import COLUMNS, FORMATS
-from stampede.read.html import Shown
+from stampede.read.object_alerts import MOST_FRAMES
+from stampede.read.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
+from stampede.read.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.plot import Axis
+from stampede.read.points import BANDS, NO_BAND, PointKind
+from stampede.read.static_files import address
 
 CONE_WRITERS = writers(FOUND, {})
 
@@ -52,12 +56,19 @@ def describe() -> dict[str, Any]:
         "limits": [*map(str, Limits)],
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
-        "shown": [*map(str, Shown)],
+        "bands": [*BANDS, NO_BAND],
+        "point_kinds": [*map(str, PointKind)],
         "max_size": MAX_SIZE,
         "thumbnail_width": SHAPE[1],
         "thumbnail_height": SHAPE[0],
         "light_curve_formats": [*FORMATS],
         "light_curve_content": light_curve_content,
+        "object_cutouts_formats": [*OBJECT_CUTOUTS],
+        "object_cutouts_content": _content(OBJECT_CUTOUTS.values()),
+        "script": address("object.js").removeprefix("/static/"),
+        "most_frames": MOST_FRAMES,
+        "strip_size": SIZE,
+        "most_strip_size": MOST_SIZE,
         "many_cutouts_formats": [*CUTOUT_WRITERS],
         "many_cutouts_content": _written(CUTOUT_WRITERS),
         "many_light_curves_formats": [*LIGHT_CURVE_WRITERS],

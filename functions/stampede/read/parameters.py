@@ -18,7 +18,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 _ALERT_ID = re.compile(r"[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_REPEATABLE = {"band"}
+_REPEATABLE = {"band", "bands", "kinds"}
 
 
 def check_names(query: QueryParams, known: Collection[str]) -> None:
@@ -66,7 +66,7 @@ def _text_of(value: object) -> str:
 
 def choice(query: QueryParams, name: str, kind: type[Choice], default: Choice) -> Choice:
     """The member of the enumeration `kind` that the parameter names."""
-    return kind(one_of(query.get(name, default), name, tuple(kind)))
+    return kind(one_of(query[name], name, tuple(kind))) if name in query else default
 
 
 def one_of(text: str, name: str, choices: Collection[str]) -> str:
@@ -106,6 +106,14 @@ def number(query: QueryParams, name: str, low: float, high: float) -> float | No
     return value
 
 
+def whole_number(query: QueryParams, name: str, low: int, high: int) -> int | None:
+    """A whole number from `low` to `high`; None if the parameter is absent."""
+    value = number(query, name, low, high)
+    if value is not None and value != int(value):
+        raise BadParameter(name, f"must be a whole number: {query[name][:40]!r}")
+    return None if value is None else int(value)
+
+
 def wanted_format(request: Request, types: dict[str, str]) -> str:
     """The name of a format in `types` (name to media type, the default first).
 
@@ -121,5 +129,5 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
             if wanted in plain:
                 return plain[wanted]
             raise BadParameter(key, f"must be one of {', '.join(types)}: {text[:40]!r}")
-    accepted = preferred(request.headers.get("accept", "*/*"), plain)
+    accepted = preferred(request.headers.get("accept", "*/*"), tuple(plain))
     return plain[accepted] if accepted else next(iter(types))

@@ -1,14 +1,26 @@
 """The points of a light curve: a filter for them, and their order."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import reduce
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 BANDS = "ugrizy"
 """In order of wavelength."""
+NO_BAND = "none"
+"""Name of the band of a point that has none."""
+
+
+class PointKind(StrEnum):
+    """What a point of a light curve is."""
+
+    DETECTION = "detection"
+    FORCED = "forced"
+    LIMIT = "limit"
 
 
 class PointFilter(NamedTuple):
@@ -46,6 +58,18 @@ class PointFilter(NamedTuple):
         if self.end is not None:
             masks.append(pc.less_equal(rows["mjd"], self.end))
         return rows.filter(reduce(pc.and_, masks)) if masks else rows
+
+
+def kinds_of(rows: pa.Table) -> np.ndarray:
+    """The `PointKind` of each row."""
+    forced, limit = (rows[name].to_numpy() for name in ("forced", "limit"))
+    kinds = np.where(forced, PointKind.FORCED.value, PointKind.DETECTION.value)
+    return np.where(limit, PointKind.LIMIT.value, kinds)
+
+
+def bands_of(rows: pa.Table) -> np.ndarray:
+    """The band of each row, or `NO_BAND`."""
+    return np.array([band or NO_BAND for band in rows["band"].to_pylist()], str)
 
 
 def measured(rows: pa.Table) -> pa.Table:

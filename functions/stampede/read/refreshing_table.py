@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from stampede import metrics
 from stampede.errors import StoreDown
 from stampede.read import notes
+from stampede.store.prefix_lookup import keys_with_prefix
 from stampede.store.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables import Table
 
@@ -44,6 +46,7 @@ class RefreshingTable:
         self._listed = self._began = float("-inf")
         self._failure: StoreDown | None = None  # of the latest listing
         self._lock = threading.Lock()
+        self._view_age = metrics.READ_VIEW_AGE.labels(table.spec.name)
 
     def lookup(self, values: Sequence) -> pa.Table:
         """See `Table.lookup`; notes what the rows may lack.
@@ -58,6 +61,7 @@ class RefreshingTable:
                 raise old
             if self._miss_age is not None and self.list_since(began - self._miss_age):
                 rows = self.table.lookup(values)
+        self._observe_age()
         self._note_gaps(values)
         return rows
 
@@ -73,7 +77,18 @@ class RefreshingTable:
             yield rows
         if empty and old is not None:
             raise old
+        self._observe_age()
         self._note(lacking(self.table, ranges))
+
+    def keys_with_prefix(self, prefix: str, most: int) -> list[str]:
+        """See `prefix_lookup.keys_with_prefix`; notes if anything of the table is damaged.
+
+        Also raises `StoreDown` if only too old a listing is known.
+        """
+        self.renew(time.monotonic() - self._max_age)
+        keys = keys_with_prefix(self.table, prefix, most)
+        self.note_quarantine()
+        return keys
 
     def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
         """List the store as `list_since`, or keep the old listing and note its age.
@@ -95,18 +110,19 @@ class RefreshingTable:
             notes.from_view_of_age(age)
         return failure
 
-    def cached(self, values: Sequence) -> pa.Table | None:
-        """The rows that `lookup` returns, from memory alone; never waits.
+    def cached(self, key: int | str) -> pa.Table | None:
+        """The rows that `lookup` returns for one key, from memory alone; never waits.
 
         None if no row matches, or if memory does not hold all that the lookup reads.
         """
         too_old = self._listed < time.monotonic() - self._max_age
         if too_old and (self._failure or not self._lock.locked() or self._seconds_to_wait()):
             return None
-        rows = self.table.cached(values)
+        rows = self.table.cached(key)
         if rows is None or not rows.num_rows:
             return None
-        self._note_gaps(values)
+        self._observe_age()
+        self._note_gaps([key])
         return rows
 
     def list_since(self, moment: float, wait_for_end: bool = True) -> bool:
@@ -141,6 +157,9 @@ class RefreshingTable:
     def note_quarantine(self) -> None:
         """Note that any answer may lack something, if anything in the table is damaged."""
         self._note(self.table.quarantined())
+
+    def _observe_age(self) -> None:
+        self._view_age.observe(time.monotonic() - self._listed)
 
     def _note_gaps(self, values: Sequence) -> None:
         self._note(self.table.lacking(values))

@@ -18,7 +18,10 @@ from stampede.read.errors import TooManyQueries
 from stampede.read.latest_alerts import LatestAlerts
 from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
+from stampede.read.night_counts import NightCounts
+from stampede.read.nights import NightAlerts
 from stampede.read.quick_images import QuickImages
+from stampede.read.upkeep import UpkeepCache
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.s3 import S3Objects
@@ -94,8 +97,8 @@ class ReadService:
     query are parsed, which takes several times their bytes.
 
     Small queries and large ones have threads and tables of their own, so that a small query
-    never waits behind a large one. The ledger has a thread too: its first reading takes a request
-    for each object of dead letters.
+    never waits behind a large one. The ledger has a thread too, which also finds the latest alerts
+    and counts those of nights: its first reading takes a request for each object of dead letters.
     """
 
     settings: Settings
@@ -109,8 +112,12 @@ class ReadService:
     bulk_bytes: Budget
     parsing: asyncio.Lock
     ledger: LedgerCache
+    upkeep: UpkeepCache
     latest: LatestAlerts
+    night_counts: NightCounts
+    night_alerts: NightAlerts
     run_ledger: ThreadRunner
+    run_upkeep: ThreadRunner
 
     @classmethod
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
@@ -129,15 +136,21 @@ class ReadService:
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
             LedgerCache(lookup, settings),
+            UpkeepCache(lookup, settings),
             LatestAlerts(lookup),
+            NightCounts(objects),
+            NightAlerts(objects),
             ThreadRunner(1, "ledger"),
+            ThreadRunner(1, "upkeep"),
         )
 
     async def close(self) -> None:
         """Stop the threads, and end the connections of the event loop."""
         await self.quick_images.close()
-        for part in (self.run, self.run_bulk, self.run_ledger, self.lookup, self.bulk_lookup):
-            part.close()
+        for runner in (self.run, self.run_bulk, self.run_ledger, self.run_upkeep):
+            runner.close()
+        for lookup in (self.lookup, self.bulk_lookup):
+            lookup.close()
 
 
 def service_of(request: Request) -> ReadService:

@@ -1,5 +1,6 @@
 """Round values and dates for the axes of a plot."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from math import ceil, floor, log10
 
@@ -7,6 +8,7 @@ MJD_EPOCH = datetime(1858, 11, 17, tzinfo=UTC)
 FIRST, LAST = -678575.0, 2973483.0
 """MJD of the years 1 and 9999: the calendar of Python's dates has no others."""
 LAST_YEAR = 9999
+_NIGHT = re.compile("-?[0-9]{1,7}")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -48,6 +50,22 @@ def date_ticks(low: float, high: float, most: int = 8) -> list[tuple[float, str]
 def date_of(mjd: float) -> str:
     """The calendar day of an MJD, for example ``3 Sep 2021``; empty if no date has that number."""
     return _text(mjd, "day") if FIRST <= mjd <= LAST else ""
+
+
+def day_of(night: int) -> str:
+    """The ISO date of an integer MJD, as addresses hold it; the number itself if it has no date."""
+    date = MJD_EPOCH + timedelta(days=night) if FIRST <= night <= LAST else None
+    return date.date().isoformat() if date else str(night)
+
+
+def night_of_day(text: str) -> int | None:
+    """The integer MJD of an ISO date, or in digits; None if it is neither."""
+    if _NIGHT.fullmatch(text):
+        return int(text)
+    try:
+        return (datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) - MJD_EPOCH).days
+    except ValueError:
+        return None
 
 
 def _text(mjd: float, unit: str) -> str:

@@ -4,7 +4,8 @@ Topics are made through the subset of Amazon's SNS API that Ceph's RGW has, noti
 S3's API. RGW (16.2) behaves as follows. A notification holds a copy of its topic, so it must be
 made again when the topic changes. PutBucketNotification adds notifications and never removes any.
 DELETE ``?notification``, which S3 does not have, removes all of them, or one by its name. A topic
-that is deleted first leaves its notifications behind.
+that is deleted first leaves its notifications behind. A bucket may have notifications of several
+topics for one prefix: so each installation that shares a bucket has a topic of its own.
 """
 
 import hashlib
@@ -61,16 +62,17 @@ def setup(settings: Settings, progress: Progress) -> None:
         return
     if not settings.notifications.startswith(("http://", "https://")):
         raise SetupError(f"STAMPEDE_NOTIFICATIONS is not an http(s) URL: {settings.notifications}")
-    bucket = NotifyingBucket(store)
+    bucket = NotifyingBucket(store, settings.installation)
     topic = bucket.make_topic(settings.notifications, progress)
     bucket.make_notifications(topic, progress)
+    bucket.remove_unnamed(settings.notifications, progress)
 
 
 def remove(settings: Settings, progress: Progress) -> None:
     """Remove what `setup` made, except buckets and data. Harmless to repeat."""
     store = first_site(settings)
     if _is_bucket(store):
-        NotifyingBucket(store).remove(progress)
+        NotifyingBucket(store, settings.installation).remove(progress)
     progress("the buckets and all objects in them stay")
 
 
@@ -79,10 +81,17 @@ def _is_bucket(site: StoreAddress) -> bool:
 
 
 class NotifyingBucket:
-    """One bucket of an S3 endpoint, with its topic and notifications."""
+    """One bucket of an S3 endpoint, with the topic and notifications of one installation.
 
-    def __init__(self, site: StoreAddress) -> None:
+    Parameters
+    ----------
+    installation
+        Tells the topic and the notifications from those of other installations on this bucket.
+    """
+
+    def __init__(self, site: StoreAddress, installation: str = "") -> None:
         url = urlsplit(site.url)
+        self._site, self._installation = site, installation
         self._bucket = url.path.strip("/")
         self._url = url._replace(path="/", query="", fragment="")
         self._region = site.region
@@ -103,7 +112,10 @@ class NotifyingBucket:
     @property
     def topic_name(self) -> str:
         """RGW's topics are common to all buckets, so the name includes this bucket's."""
-        return f"stampede-{self._bucket}"
+        return self._name(self._bucket)
+
+    def _name(self, of: str) -> str:
+        return "-".join(filter(None, ("stampede", self._installation, of)))
 
     def make_bucket(self, progress: Progress) -> None:
         """Make the bucket if it does not exist."""
@@ -140,9 +152,9 @@ class NotifyingBucket:
 
     def make_notifications(self, topic: Topic, progress: Progress) -> None:
         """Make the notification of every prefix, sent to `topic`."""
-        found = self._notifications()
+        found = self.notifications()
         for prefix in PREFIXES:
-            name = f"stampede-{prefix.strip('/')}"
+            name = self._name(prefix.strip("/"))
             if found.get(name) == (topic.arn, prefix):
                 progress(f"notification {name}: is there")
                 continue
@@ -170,6 +182,19 @@ class NotifyingBucket:
                 self._call(Action="DeleteTopic", TopicArn=topic.arn)
                 progress(f"topic {topic.name}: removed")
 
+    def remove_unnamed(self, endpoint: str, progress: Progress) -> None:
+        """Remove the topic that an older release made here without a name, if it was ours.
+
+        It was ours if it pushes to the host of `endpoint`.
+        """
+        unnamed = NotifyingBucket(self._site)
+        if not self._installation:
+            return
+        for topic in unnamed.topics():
+            host = urlsplit(topic.endpoint).netloc
+            if topic.name == unnamed.topic_name and host == urlsplit(endpoint).netloc:
+                unnamed.remove(progress)
+
     def topics(self) -> list[Topic]:
         """All topics of the endpoint."""
         topics: list[Topic] = []
@@ -181,12 +206,12 @@ class NotifyingBucket:
         return topics
 
     def _remove_notifications(self, progress: Progress) -> None:
-        for name in self._notifications():
-            if name.startswith("stampede-"):
+        for name, (arn, _) in self.notifications().items():
+            if arn.rpartition(":")[2] == self.topic_name:
                 self._send("DELETE", f"/{self._bucket}", {"notification": name})
                 progress(f"notification {name}: removed")
 
-    def _notifications(self) -> dict[str, tuple[str, str]]:
+    def notifications(self) -> dict[str, tuple[str, str]]:
         """Topic ARN and prefix of every notification of the bucket, by name."""
         with self._errors():
             config = self._minio.get_bucket_notification(bucket_name=self._bucket)

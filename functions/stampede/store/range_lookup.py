@@ -142,7 +142,7 @@ def _rows(table: Table, groups: _Groups, ranges: Ranges) -> pa.Table:
         fetches += [Fetch(run, index, some, ()) for some in adjacent_groups(index, kept)]
     cold = not all(table.reader.has(fetch.run, fetch.groups) for fetch in fetches)
     blocks = table.map(table.blocks, fetches) if cold else [table.blocks(each) for each in fetches]
-    found = [table.spec.schema.empty_table().replace_schema_metadata()]
+    found = [table.spec.no_rows]
     for block in (block for some in blocks for block in some):
         keys = np.asarray(block.keys)
         inside = ranges.overlap(keys, keys)

@@ -82,13 +82,22 @@ class RunReader:
 
         Raises `NotFound`, `StoreDown`, `Damaged`.
         """
-        index: RunIndex | None = self.indexes.get(self._index_name(run, section))
-        if index is not None:
+        if index := self.cached_index(run, section):
             return index
         if section is not None:
             return self._cache_section(run, section)
         with _parquet(run.key):
             return self._cache_index(run, self._footer(run.object))
+
+    def cached_index(self, run: RunInfo, section: int | None = None) -> RunIndex | None:
+        """What `index` returns, from the cache; None if it is not there."""
+        found: RunIndex | None = self.indexes.get(self._index_name(run, section))
+        return found
+
+    def cached_block(self, run: RunInfo, group: int) -> "Block | None":
+        """The rows of a row group, from the cache; None if they are not there."""
+        found: Block | None = self.cache.get(_cached(group, run))
+        return found
 
     def has_index(self, run: RunInfo, section: int | None = None) -> bool:
         """Whether the cache has the part's index, or that of a section."""
@@ -199,6 +208,16 @@ class Block(NamedTuple):
     def nbytes(self) -> int:
         """Memory taken."""
         return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys)
+
+    def of_key(self, key: int | str) -> pa.Table | None:
+        """The rows of one key, not copied; None if there are none."""
+        keys = self.keys
+        # `bisect` would make an object of each number that it sees.
+        at = int(keys.searchsorted(key)) if isinstance(keys, np.ndarray) else bisect_left(keys, key)
+        if at == len(keys) or keys[at] != key:
+            return None
+        start = int(self.ends[at - 1]) if at else 0
+        return self.rows.slice(start, int(self.ends[at]) - start)
 
     def between(self, first: int | str, last: int | str) -> pa.Table:
         """The rows of keys from `first` to `last`, not copied."""

@@ -68,7 +68,7 @@ class RunStream:
         self._spec = table.spec
         self._file: RunFile | None = None
         self._read = 0  # row groups
-        self._rest = table.spec.schema.empty_table().replace_schema_metadata()
+        self._rest = table.spec.no_rows
 
     def take(self, bound: Bound) -> pa.Table:
         """The rows below `bound` that were not taken yet."""

@@ -7,12 +7,10 @@ import time
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from minio.credentials import Credentials
-from minio.signer import sign_v4_s3
-
 from stampede.connections import Connections
 from stampede.logs import get_logger
 from stampede.store.address import StoreAddress
+from stampede.store.s3_signature import RangeSigner
 
 log = get_logger()
 
@@ -24,7 +22,6 @@ _MOST_FAILURES = 3
 _PAUSE_SECONDS = 30.0
 # The store closes an idle connection after 65 s (Ceph's `request_timeout_ms`).
 _IDLE_SECONDS = 30.0
-_NO_BODY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of nothing
 _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # keys that are the same in a URL
 
 
@@ -56,9 +53,10 @@ class S3AsyncGets:
         self._paused_until = 0.0  # by the monotonic clock
         self._base = f"{endpoint}/{bucket}/"
         self._host = urlsplit(endpoint).netloc
-        self._region = address.region
-        self._credentials = (
-            Credentials(address.access_key, address.secret_key) if address.access_key else None
+        self._signer = (
+            RangeSigner(address.access_key, address.secret_key, address.region)
+            if address.access_key
+            else None
         )
         trust = ssl.create_default_context(cafile=address.ca_file) if address.ca_file else None
         self._connections = Connections(
@@ -101,19 +99,7 @@ class S3AsyncGets:
 
     def _headers(self, url: str, start: int, stop: int) -> dict[str, str]:
         """The headers of a GET, with a signature if there is a key."""
-        headers = {"Range": f"bytes={start}-{stop - 1}"}
-        if self._credentials is None:
-            return headers
-        now = datetime.now(UTC)
-        headers["x-amz-content-sha256"] = _NO_BODY
-        headers["x-amz-date"] = now.strftime("%Y%m%dT%H%M%SZ")
-        signed = sign_v4_s3(
-            method="GET",
-            url=urlsplit(url),
-            region=self._region,
-            headers={"Host": self._host, **headers},
-            credentials=self._credentials,
-            content_sha256=_NO_BODY,
-            date=now,
-        )
-        return headers | {"Authorization": str(signed["Authorization"])}
+        span = f"bytes={start}-{stop - 1}"
+        if self._signer is None:
+            return {"Range": span}
+        return self._signer.headers(self._host, urlsplit(url).path, span, datetime.now(UTC))

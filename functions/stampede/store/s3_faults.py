@@ -4,7 +4,7 @@ import re
 
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
-from stampede.errors import StoreDown, StoreRefused
+from stampede.errors import NoBucket, StoreDown, StoreRefused
 
 _KEYS = (
     "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY (of a second site, "
@@ -29,6 +29,8 @@ def refusal(endpoint: str, code: str, key: str) -> StoreDown:
     """The error for an answer of the endpoint with an error code."""
     answer = f"{endpoint} answered {code} at {key}"
     if advice := ADVICE.get(code):
+        if code == "NoSuchBucket":
+            return NoBucket(f"{answer}; {advice}")
         return StoreRefused(f"{answer}; {advice}")
     return StoreDown(answer)
 

@@ -1,6 +1,7 @@
 """What the store holds: its tables and its kinds of pack, with columns, keys and precedence."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -19,6 +20,11 @@ class TableSpec:
     """The columns that locate bytes of a pack: offset and length."""
     filtered: bool = False
     """Whether runs have filters of their leading keys: each run may have any of them."""
+
+    @cached_property
+    def no_rows(self) -> pa.Table:
+        """A table without rows."""
+        return self.schema.empty_table().replace_schema_metadata()
 
     @property
     def leading(self) -> str:

@@ -64,7 +64,6 @@ class Table:
         self.objects = objects
         self.spec = spec
         self.reader = RunReader(objects, spec, cache_bytes)
-        self._no_rows = spec.schema.empty_table().replace_schema_metadata()
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
         self.listing = Listing(self.reader, self.map, believe)
 
@@ -169,18 +168,28 @@ class Table:
                 self.refresh()
         raise StoreDown(f"runs of {self.spec.name} vanish faster than they can be read")
 
-    def cached(self, values: Sequence) -> pa.Table | None:
-        """As `lookup`, from the cache alone; None if that needs a request to the store."""
+    def cached(self, key: int | str) -> pa.Table | None:
+        """What `lookup` returns for one key, from memory; None if that needs a request."""
         if not self.listing.listed:
             return None
-        wanted = Wanted.of(values, self.spec)
-        pieces = list(self._pieces(wanted, self.listing.view().spans))
-        if not all(self.reader.has_index(piece.run, piece.section) for piece in pieces):
-            return None
-        fetches = list(self._fetches(pieces))
-        if not all(self.reader.has(fetch.run, fetch.groups) for fetch in fetches):
-            return None
-        return self._merged([self._matching(fetch) for fetch in fetches])
+        wanted = Wanted.of([key], self.spec)
+        found = []
+        for run, section, passing in self._pieces(wanted, self.listing.view().spans):
+            index = self.reader.cached_index(run, section)
+            if index is None:
+                return None
+            if not passing.passing(index.filter).values:
+                continue
+            for group in index.groups(wanted.places).tolist():
+                if self.listing.quarantine.holds(run.key, group):
+                    continue
+                block = self.reader.cached_block(run, group)
+                if block is None:
+                    return None
+                rows = block.of_key(key)
+                if rows is not None:
+                    found.append(rows)
+        return self._merged(found)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -252,7 +261,7 @@ class Table:
         values = fetch.values
         pieces = [block.between(values[0], values[-1]) for block in self.blocks(fetch)]
         # Joining even one table takes 0.1 ms: Arrow looks at every column.
-        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self._no_rows, *pieces])
+        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self.spec.no_rows, *pieces])
         if len(values) == 1:
             return rows
         leading = rows[self.spec.leading]
@@ -273,9 +282,10 @@ class Table:
         return blocks
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
-        found = [rows for rows in matches if rows.num_rows] or [self._no_rows]
-        rows = found[0] if len(found) == 1 else pa.concat_tables(found)
-        return sort_unique(rows, self.spec)
+        found = [rows for rows in matches if rows.num_rows]
+        if len(found) < 2:  # rows of one run are sorted, and one version of each
+            return found[0] if found else self.spec.no_rows
+        return sort_unique(pa.concat_tables(found), self.spec)
 
 
 class Piece(NamedTuple):

@@ -165,7 +165,7 @@ def _check_run(objects: Objects, info: ObjectInfo) -> None:
     body = _Body(objects.get(info.key, 0, MAGIC), run)
     groups = range(len(file.index.rows))
     lookups = LookupCheck(objects, run, file.index, reader.spec)
-    before = reader.spec.schema.empty_table().replace_schema_metadata()
+    before = reader.spec.no_rows
     first = None
     for group, block in file.fetch(groups):
         body.add(block)

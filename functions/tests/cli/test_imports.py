@@ -52,10 +52,10 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
     assert seconds < HELP_SECONDS
 
 
-@pytest.mark.parametrize("command", ["audit", "up", "deadletters list"])
+@pytest.mark.parametrize("command", ["audit", "up", "deadletters list", "get cone"])
 def test_help_of_a_command_draws_no_frames(command: str) -> None:
     help_text, seconds, modules = run(*command.split(), "--help")
-    assert "[env var: STAMPEDE_DATA" in help_text
+    assert "[env var: STAMPEDE_DATA" in " ".join(help_text.split())  # wrapped
     assert not {"typer.rich_utils", "rich.markdown", "numpy", "pyarrow"} & modules
     assert seconds < HELP_SECONDS
 
@@ -88,6 +88,37 @@ def test_listing_dead_letters_loads_no_ceph_and_no_functions(tmp_path: Path) -> 
     assert not [name for name in modules if name.startswith("stampede.functions.")]
 
 
+STARTS = """
+import sys
+from stampede.functions.apps import make_app
+from stampede.settings import Settings
+
+make_app(sys.argv[1], Settings(store="memory:"))
+print(*sorted(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "later"),
+    [
+        ("read", {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}),
+        *(
+            (name, {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"})
+            for name in ("cutouts", "lightcurves")  # their workers import what decodes
+        ),
+    ],
+)
+def test_a_function_starts_without_what_only_some_requests_need(
+    function: str, later: set[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS, function], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "starlette" in packages(set(done.stdout.split()))
+    assert not later & packages(set(done.stdout.split()))
+
+
 def test_help_names_every_fault() -> None:
     help_text, _, modules = run("simulate", "--help")
     assert "stampede.simulator.faults" not in modules
@@ -103,6 +134,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_numpy_starts_no_threads_for_matrices_unless_it_is_told_to(tmp_path: Path) -> None:
     def threads(**env: str) -> int:
         store = {"STAMPEDE_STORE": f"file://{tmp_path}/store", "XDG_DATA_HOME": str(tmp_path)}

@@ -26,6 +26,8 @@ def test_every_dialect_becomes_the_same_event(dialect: str) -> None:
         "source": "aws:s3.us-east-1.stampede",
         "type": "com.amazonaws.s3.ObjectCreated:Put",
         "subject": "packs/61000/0a.parquet",
+        "collection": "packs",
+        "night": "61000",
         "time": "2026-03-01T11:55:12.219226Z",
         "datacontenttype": "application/json",
     }
@@ -39,18 +41,36 @@ def test_several_records_become_as_many_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    "name",
     [
-        ("ObjectCreated:Put", "Put"),
-        ("s3:ObjectCreated:Post", "Post"),
-        ("ObjectCreated:CompleteMultipartUpload", "CompleteMultipartUpload"),
-        ("ObjectCreated:Copy", "Copy"),
+        "ObjectCreated:Put",
+        "s3:ObjectCreated:Post",
+        "ObjectCreated:CompleteMultipartUpload",
+        "ObjectCreated:Copy",
     ],
 )
-def test_every_way_of_storing_an_object(name: str, kind: str) -> None:
+def test_every_way_of_storing_an_object_has_one_type(name: str) -> None:
     (event,) = events_in(JSON, records(record(name=name)))
-    assert event.attributes["type"] == f"com.amazonaws.s3.ObjectCreated:{kind}"
+    assert event.attributes["type"] == "com.amazonaws.s3.ObjectCreated:Put"
+    assert json.loads(event.data)["eventName"] == name
     assert key_of(event)
+
+
+@pytest.mark.parametrize(
+    ("key", "extensions"),
+    [
+        ("packs/61006/0a.parquet", {"collection": "packs", "night": "61006"}),
+        ("thumbnails/-3/0a.parquet", {"collection": "thumbnails", "night": "-3"}),
+        ("alerts/lsst/v7_4/61006/0a.avro", {"collection": "alerts", "night": "61006"}),
+        ("tables/detections/runs/0.parquet", {"collection": "tables"}),
+        ("deadletters/cutouts/7/0a", {"collection": "deadletters"}),
+        ("alone", {}),
+    ],
+)
+def test_attributes_that_filters_match(key: str, extensions: dict[str, str]) -> None:
+    attributes = event_of(record(key), "r").attributes
+    found = {name: attributes[name] for name in ("collection", "night") if name in attributes}
+    assert found == extensions
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,12 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -33,92 +30,11 @@ from stampede.events.source_health import SourceHealth
 from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
-from stampede_local.process import Process
 from tests.support import waiting
-from tests.support.receiver import Received, Receiver, Reply
-
-PARTITIONS = 4
-Place = tuple[int, int]
-
-
-@pytest.fixture
-def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Starts a source of the topic; stops all of them at the end."""
-    started: list[Process] = []
-
-    def go(sink: Receiver, **env: str) -> Process:
-        port = free_port()
-        source = Process(
-            f"source {len(started)}",
-            [sys.executable, "-c", "from stampede.cli.main import main; main()", "serve", "source"],
-            tmp_path / f"source-{len(started)}.log",
-            {
-                "K_SINK": sink.url,
-                "STAMPEDE_KAFKA": kafka.bootstrap,
-                "STAMPEDE_TOPICS": topic,
-                "STAMPEDE_GROUP": topic,
-                "STAMPEDE_PORT": str(port),
-                "STAMPEDE_BACKOFF_SECONDS": "0.05",
-                # The least that Kafka allows: Kafka notices a killed source after 6 s.
-                "STAMPEDE_KAFKA_OPTIONS": '{"session.timeout.ms": "6000"}',
-            }
-            | env,
-        )
-        started.append(source)
-        source.start()
-        return source
-
-    yield go
-    for source in started:
-        source.stop()
-        print(source.tail(40))
-
-
-@pytest.fixture
-def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
-    """Produces alerts to all partitions in turn; returns each value by partition and offset."""
-
-    def go(count: int, size: int = 200, **options: object) -> dict[Place, bytes]:
-        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
-        made: dict[Place, bytes] = {}
-
-        def note(error: object, message: object) -> None:
-            assert error is None
-            made[message.partition(), message.offset()] = message.value()
-
-        for i in range(count):
-            value = f"alert {i} ".encode().ljust(size, b".")
-            producer.produce(topic, value, partition=i % PARTITIONS, on_delivery=note, **options)
-            if i % 1000 == 999:
-                producer.poll(0.1)
-        assert producer.flush(150) == 0
-        return made
-
-    return go
-
-
-@pytest.fixture
-def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
-    """The offsets that the group has committed, per partition."""
-
-    def go() -> dict[int, int]:
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": kafka.bootstrap, "group.id": topic}
-        )
-        try:
-            wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-            return {each.partition: max(0, each.offset) for each in consumer.committed(wanted, 60)}
-        finally:
-            consumer.close()
-
-    return go
-
+from tests.support.receiver import PARTITIONS, Place, Received, Receiver, Reply, arrived
+from tests.support.source_probes import readiness
 
 eventually = partial(waiting.eventually, seconds=120)
-
-
-def arrived(receiver: Receiver) -> dict[Place, bytes]:
-    return {event.place: event.body for event in receiver.accepted}
 
 
 def ends(places: dict[Place, bytes]) -> dict[int, int]:
@@ -161,6 +77,29 @@ def test_every_record_arrives_as_the_event_of_a_kafka_source(
             "ce-site": "one",
             "ce-topicid": kafka_topic_id(kafka, topic),
         }
+
+
+def test_a_source_proves_itself_with_the_token_that_is_mounted(start, produce, tmp_path) -> None:
+    """Every event has the token; after it was renewed, the new one."""
+    token = tmp_path / "token"
+    token.write_text("first\n")
+
+    def answer(event: Received, times: int) -> Reply:
+        bearer = event.headers.get("authorization")
+        return (204 if bearer == f"Bearer {token.read_text().strip()}" else 401), b"", {}
+
+    with Receiver(answer) as sink:
+        source = start(sink, STAMPEDE_SENDER_TOKEN=str(token))
+        produce(10)
+        eventually(lambda: len(sink.accepted) >= 10)
+        token.write_text("second\n")
+        produce(10)
+        eventually(lambda: len(sink.accepted) >= 20, seconds=40)
+        source.stop()
+    assert {event.headers["authorization"] for event in sink.accepted} == {
+        "Bearer first",
+        "Bearer second",
+    }
 
 
 def kafka_topic_id(kafka: LocalKafka, topic: str) -> str:
@@ -508,28 +447,6 @@ def test_a_time_in_microseconds_stops_nothing(start, produce, committed, topic, 
     assert source.status == 0
     times = ["ce-time" in event.headers for event in sink.requests if event.place[1] == 1]
     assert times == [False] * 4
-
-
-def readiness(source: Process) -> tuple[int, str]:
-    """Status and text of a source's readiness."""
-    url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/health/readiness"
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError as error:
-        return 0, str(error)
-
-
-def test_a_source_that_kafka_refuses_is_not_ready(start) -> None:
-    with Receiver() as sink:
-        options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-        login = {"sasl.username": "night", "sasl.password": "wrong"}
-        source = start(sink, STAMPEDE_KAFKA_OPTIONS=json.dumps(options | login))
-        eventually(lambda: readiness(source)[1].startswith("no connection to Kafka"))
-        assert readiness(source)[0] == 503
-        assert source.running
 
 
 def test_a_source_of_a_topic_that_is_not_there_is_not_ready_until_it_is(

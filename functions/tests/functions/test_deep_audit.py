@@ -47,6 +47,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("faults", CAMPAIGNS)
 def test_damage_is_never_served_always_found_and_mended(settings: Settings, faults: int) -> None:
     campaign = Campaign(settings, SEED)

@@ -41,6 +41,8 @@ from tests.support.two_sites import (
 )
 from tests.support.watched_objects import Forwarding
 
+pytestmark = pytest.mark.long
+
 __all__ = ["second_ceph", "sites"]  # fixtures
 
 STEPS = "restore-packs-thumbnails-replica"

@@ -81,6 +81,37 @@ def test_alerts_resent_into_another_pack_are_not_indexed_twice(settings: Setting
     assert one_pass(settings, "packs")[0] == {}
 
 
+class Slow(Forwarding):
+    """A site that takes a while to store an object."""
+
+    def put(self, *arguments, **options):
+        time.sleep(0.05)
+        return super().put(*arguments, **options)
+
+
+def test_a_long_pass_ends_in_time_and_the_next_one_goes_on(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second site that was away: many objects to copy, at 50 ms each."""
+    objects, second = open_objects(settings), open_replica(settings)
+    monkeypatch.setattr("stampede.functions.reconcile.open_replica", lambda _: Slow(second))
+    monkeypatch.setattr("stampede.functions.replicate.open_replica", lambda _: Slow(second))
+    for number in range(30):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    put_pack(objects, range(900, 903))
+    reconciler = Reconciler(settings.model_copy(update={"copies": 1}))
+    found: list[Counter[str]] = []
+    while not found or found[-1]["not-replicated"]:
+        found.append(reconciler.run(seconds=1))
+        assert len(found) < 99
+    assert len(found) > 2
+    assert found[0]["unindexed"] == 1
+    assert sum(count["not-replicated"] for count in found) == len(keys(objects, "packs/")) + len(
+        keys(objects, "tables/")
+    )
+    assert all_same(settings)
+
+
 @pytest.mark.parametrize("site", [0, 1])
 def test_a_site_whose_key_only_reads_does_not_stop_the_sweep(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, site: int

@@ -27,6 +27,8 @@ from tests.functions.test_reconcile import ping
 from tests.support.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
 from tests.support.watched_objects import BeforeGet, Failing, Watched
 
+pytestmark = pytest.mark.long
+
 __all__ = ["second_ceph", "sites"]  # fixtures
 
 

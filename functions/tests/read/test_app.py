@@ -10,6 +10,7 @@ from stampede.alerts.columns import DETECTION
 from stampede.errors import StoreDown
 from stampede.read.app import make_app
 from stampede.read.service import SMALL_THREADS
+from stampede.read.static_files import address
 from stampede.settings import Settings
 from stampede.store.checked_parquet import write
 from stampede.store.coverage import Coverage
@@ -123,9 +124,12 @@ EXAMPLES = {
     "/v1/alerts/{alert_id}/packet": f"/v1/alerts/{ZTF_ALERT}/packet",
     "/v1/alerts/{alert_id}/thumbnail": f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
     "/v1/objects/{object_id}/lightcurve": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
+    "/v1/objects/{object_id}/cutouts": f"/v1/objects/{ZTF_OBJECT}/cutouts",
+    "/static/{file}": address("object.js"),
     "/objects/{object_id}": f"/objects/{LSST_OBJECT}",
     "/alerts/{alert_id}": f"/alerts/{ZTF_ALERT}",
     "/cone": "/cone?ra=10&dec=-5&radius=5",
+    "/nights/{date}": "/nights/60800",
     "/find": f"/find?id={ZTF_OBJECT}",
     "/v1/cutouts": "/v1/cutouts",
     "/v1/lightcurves": "/v1/lightcurves",
@@ -145,7 +149,8 @@ def test_every_route_is_described_and_every_described_route_answers(read):
             example = EXAMPLES.get(f"{method} {path}", EXAMPLES.get(path, path))
             got = read(example, method.upper(), body)
             assert str(got.status) in operation["responses"], path
-            (found,) = (s for code, s in operation["responses"].items() if code in ("200", "302"))
+            found = operation["responses"].get(str(got.status), {})
+            assert {"200", "302"} & {*operation["responses"]}, path
             if got.status == 200:
                 assert got.headers["content-type"].partition(";")[0] in found["content"]
             in_path = {p["name"] for p in operation["parameters"] if p["in"] == "path"}

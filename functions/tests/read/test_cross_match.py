@@ -3,15 +3,22 @@
 import csv
 import io
 import json
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.alerts.positions import positions_of
 from stampede.read.app import make_app
 from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.memory import MemoryObjects
+from stampede.store.schema import POSITIONS
+from stampede.store.tables import Table
 from tests.read.test_cone import store
 from tests.support.read_service import Reader, point, serving
 
@@ -52,6 +59,33 @@ def test_each_position_gets_what_a_cone_gets(read: Reader, radius: str) -> None:
         np.testing.assert_allclose(
             [row["distance"] for row in own], [row["distance"] for row in cone], atol=1e-7
         )
+
+
+@pytest.mark.long
+def test_as_many_positions_as_a_query_may_have() -> None:
+    """Each is that of one object of 10^5, moved by 0.3 arcsec."""
+    count = 100_000
+    ra, dec = 10 * np.random.default_rng(5).random((2, count)) + [[20.0], [-35.0]]
+    no = np.zeros(count, bool)
+    points = pa.table(
+        {
+            "object_id": np.arange(count).astype(str),
+            "survey": pa.repeat("lsst", count),
+            **{"forced": no, "limit": no, "withdrawn": no},
+            **{"source_id": np.arange(count), "mjd": np.full(count, 6e4), "ra": ra, "dec": dec},
+        }
+    )
+    objects = MemoryObjects()
+    Table(objects, POSITIONS).append(positions_of(points), Coverage())
+    body = "\n".join(f"{x},{y + 0.3 / 3600}" for x, y in zip(ra, dec, strict=True)).encode()
+    for read in serving(make_app(Settings(), objects)):
+        begin = time.perf_counter()
+        answer = read("/v1/cone?radius=1&format=parquet", "POST", body)
+        print(f"{count / (time.perf_counter() - begin):,.0f} positions/s")
+    found = pq.read_table(io.BytesIO(answer.data))
+    own = found.filter(pc.equal(found["position"].cast(pa.string()), found["object_id"]))
+    assert sorted(own["position"].to_pylist()) == list(range(count))
+    np.testing.assert_allclose(own["distance"], 0.3, atol=1e-4)
 
 
 def test_lines_in_a_table_out_and_positions_without_an_object(read: Reader) -> None:

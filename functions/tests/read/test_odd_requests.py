@@ -66,7 +66,6 @@ WRONG = {
     "not a plain number": (f"{CUTOUT}?format=png&size=1_0", "number"),
     "infinite": (f"{CURVE}?start=inf", "number"),
     "Arabic digits": (f"{CURVE}?start={quote('٣')}", "number"),
-    "find without canonical id": ("/find?id=0012", "leading zeros"),
 }
 
 

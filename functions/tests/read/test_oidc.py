@@ -1,75 +1,23 @@
 """Tokens of an OpenID Connect provider, here a real HTTP server with real keys."""
 
-import json
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from stampede import issuer
 from stampede.errors import SetupError
-from stampede.read import oidc
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.memory import MemoryObjects
 from tests.support.read_service import ZTF_ALERT, serving
-
-
-class Provider:
-    """An issuer of tokens."""
-
-    def __init__(self) -> None:
-        self.keys = {"one": rsa.generate_private_key(65537, 2048)}
-        self.asked, self.down = 0, False
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                provider.asked += self.path == "/keys"
-                self.send_response(500 if provider.down else 200)
-                self.end_headers()
-                self.wfile.write(json.dumps(provider.document(self.path)).encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def document(self, path: str) -> dict:
-        if path != "/keys":
-            return {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys"}
-        keys = [{"kty": "odd", "kid": "odd"}]
-        for name, key in self.keys.items():
-            kind = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
-            keys.append({**kind.to_jwk(key.public_key(), as_dict=True), "kid": name})
-        return {"keys": keys}
-
-    def token(self, kid: str = "one", key=None, algorithm: str = "RS256", **claims) -> str:
-        claims = {
-            "iss": self.issuer,
-            "aud": "stampede",
-            "sub": "mira",
-            "exp": time.time() + 300,
-            "scope": "openid stampede:cutouts",
-            **claims,
-        }
-        claims = {name: value for name, value in claims.items() if value is not None}
-        key = self.keys[kid] if key is None else key
-        return jwt.encode(claims, key, algorithm, headers={"kid": kid})
+from tests.support.token_issuer import TokenIssuer
 
 
 @pytest.fixture
 def provider():
-    provider = Provider()
-    yield provider
-    provider.server.shutdown()
-    provider.server.server_close()
+    with TokenIssuer() as provider:
+        yield provider
 
 
 @pytest.fixture
@@ -154,22 +102,23 @@ def test_keys_change_without_a_restart_and_strangers_make_no_requests(provider, 
         stranger = provider.token(f"invented-{number}", key=provider.keys["one"])
         assert status(read, stranger) == 401
     assert provider.asked == 1
-    monkeypatch.setattr(oidc, "ASK_SECONDS", 0.0)
+    monkeypatch.setattr(issuer, "ASK_SECONDS", 0.0)
     assert status(read, new) == 200
     del provider.keys["one"]
-    monkeypatch.setattr(oidc, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(issuer, "KEEP_SECONDS", 0.0)
     assert status(read, new) == 200
     with_old = jwt.encode({}, rsa.generate_private_key(65537, 2048), "RS256", {"kid": "one"})
     assert status(read, with_old) == 401
 
 
 def test_a_provider_that_is_down(provider, read, monkeypatch):
+    monkeypatch.setattr(issuer, "FAILED_SECONDS", 0.0)
     provider.down = True
     assert status(read, provider.token()) == 503
     provider.down = False
     assert status(read, provider.token()) == 200
     provider.down = True
-    monkeypatch.setattr(oidc, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(issuer, "KEEP_SECONDS", 0.0)
     assert status(read, provider.token()) == 200  # by the keys of before
 
 

@@ -1,3 +1,4 @@
+import gzip
 import re
 import shutil
 from xml.etree import ElementTree
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import DETECTION, KINDS
-from stampede.read import plot
+from stampede.read import marks, plot
 from stampede.read.app import make_app
-from stampede.read.pages import object_page
+from stampede.read.object_choices import Choices
+from stampede.read.object_page import Part, render
 from stampede.read.plot import Axis, light_curve_svg
 from stampede.read.points import BANDS
 from stampede.read.ticks import date_of, date_ticks, nice_ticks
@@ -50,7 +52,14 @@ def test_an_object_page_shows_plot_cutouts_table_and_downloads(read):
         assert read(link).status == 200, link
     assert len(page.all("circle")) >= 2
     assert str(ZTF_ALERT) in text
-    assert page.all("script") == []
+    (script,) = page.all("script")
+    got = read(script["src"])
+    assert got.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "immutable" in got.headers["cache-control"]
+    packed = read(script["src"], headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == got.data
+    assert read("/static/object.0000.js").status == 404
 
 
 def test_a_page_names_the_cutouts_that_were_not_sent(read):
@@ -69,25 +78,6 @@ def test_magnitudes_can_be_plotted(read):
     assert "Magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
 
 
-FINDS = {
-    ZTF_OBJECT: OBJECT_PAGE,
-    LSST_OBJECT: f"/objects/{LSST_OBJECT}",
-    str(LSST_ALERT): f"/alerts/{LSST_ALERT}",
-    ZTF_OBJECT.lower(): OBJECT_PAGE,
-    ZTF_OBJECT.upper(): OBJECT_PAGE,
-    "10.1+-5.2": "/cone?ra=10.1&dec=-5.2&radius=5",
-    "00:03:15.4,%2B16:08:44+9": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=9",
-    "00+03+15.4+%2B16+08+44": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=5",
-    f"+{ZTF_OBJECT}+": OBJECT_PAGE,
-}
-
-
-@pytest.mark.parametrize(("wanted", "location"), FINDS.items(), ids=FINDS)
-def test_find(read, wanted, location):
-    got = read(f"/find?id={wanted}")
-    assert (got.status, got.headers["location"]) == (302, location)
-
-
 PROBLEMS = {
     f"/objects/{XSS}": 400,
     f"/alerts/{XSS}": 400,
@@ -97,6 +87,13 @@ PROBLEMS = {
     "/objects/ZTF99nothing": 404,
     f"{OBJECT_PAGE}?axis={XSS}": 400,
     f"{OBJECT_PAGE}?alert={XSS}": 400,
+    f"{OBJECT_PAGE}?bands=g,{XSS}": 400,
+    f"{OBJECT_PAGE}?kinds=thing": 400,
+    f"{OBJECT_PAGE}?page=1.5": 400,
+    f"{OBJECT_PAGE}?points=0": 400,
+    f"{OBJECT_PAGE}?period=0": 400,
+    f"{OBJECT_PAGE}?period=nan": 400,
+    f"{OBJECT_PAGE}?epoch=59000": 400,
     f"/{XSS}": 404,
 }
 
@@ -131,17 +128,19 @@ def test_the_page_of_an_alert_says_where_north_is_and_lists_its_fields(read):
     # Of 63 pixels of 1.012 arcsec, 5 arcsec are 7.84 percent, drawn from 5 on.
     assert text.count("M5 94H12.84") == len(page.all("img")) == 3
     assert "<dt>candid</dt>" in text
-    assert "north is up" not in html(read(f"/alerts/{LSST_ALERT}"))[1]  # a file without a matrix
+    _, without_matrix = html(read(f"/alerts/{LSST_ALERT}"))
+    assert "north is up" not in without_matrix
+    assert without_matrix.count("as the survey sent it: where north is") == 2
 
 
 def test_the_pages_of_alerts_lead_to_the_alerts_before_and_after():
     objects = MemoryObjects()
     cutouts = [
         cutout(number, "ztf", kind, "ZTF1", 59000.0 + number, ztf_source(1))
-        for number in (1, 2, 4)
+        for number in (1, 2, 40)
         for kind in KINDS
     ]
-    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in (1, 2, 3, 4)]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in range(1, 41)]
     fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
     for read in serving(make_app(Settings(), objects)):
         neighbours = {
@@ -150,31 +149,55 @@ def test_the_pages_of_alerts_lead_to_the_alerts_before_and_after():
                 for a in html(read(f"/alerts/{number}"))[0].all("a")
                 if "rel" in a
             ]
-            for number in (1, 2, 4)
+            for number in (1, 2, 40)
         }
     before, after = ("prev", "/alerts/{}?survey=ztf"), ("next", "/alerts/{}?survey=ztf")
     assert neighbours == {
         1: [(after[0], after[1].format(2))],
-        2: [(before[0], before[1].format(1)), (after[0], after[1].format(4))],
-        4: [(before[0], before[1].format(2))],  # of detection 3 no alert is stored
+        2: [(before[0], before[1].format(1)), (after[0], after[1].format(40))],
+        40: [(before[0], before[1].format(2))],  # of those between no alert is stored
     }
 
 
-def test_all_alerts_of_an_object_are_shown_on_demand():
+def next_part(page: Page, anchor: str) -> str:
+    """The address of the next part of the alerts or points; empty after the last."""
+    links = (a["href"] for a in page.all("a") if a.get("rel") == "next" and anchor in a["href"])
+    return next(links, "").partition("#")[0]
+
+
+def test_every_alert_and_point_of_an_object_is_reached_page_by_page():
     objects = MemoryObjects()
-    numbers = range(1, 41)
+    numbers = range(1, 31)
     cutouts = [
         cutout(number, "ztf", "science", "ZTF1", 59000.0 + number, ztf_source(1))
         for number in numbers
     ]
-    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in numbers]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in range(1, 61)]
+    points += [point("ZTF1", "ztf", 100 + n, 58900.0 + n, forced=True, band="g") for n in range(9)]
     fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
     for read in serving(make_app(Settings(), objects)):
-        latest, text = html(read("/objects/ZTF1"))
-        everything, _ = html(read("/objects/ZTF1?alerts=all"))
-    assert "the latest 12 of 40" in text
-    assert [len(page.all("img")) for page in (latest, everything)] == [12, 40]
-    assert [len(page.all("tr")) for page in (latest, everything)] == [13, 41]
+        alerts, rows, path = [], 0, "/objects/ZTF1?bands=r"
+        while path:
+            page, text = html(read(path))
+            alerts += [div["id"] for div in page.all("div") if "id" in div]
+            path = next_part(page, "#alerts")
+        assert alerts == [f"alert-{number}" for number in reversed(numbers)]
+        assert text.count('aria-label="alert, ') == len(numbers)  # of the 60 in the plot
+        path = "/objects/ZTF1?kinds=detection&kinds=forced"
+        while path:
+            page, text = html(read(path))
+            rows += len(page.all("tr")) - 1
+            path = next_part(page, "#points")
+        assert rows == 69
+        marked, text = html(read("/objects/ZTF1?alert=2"))
+        assert "page 3 of 3" in text
+        assert [div["id"] for div in marked.all("div") if "chosen" in div.get("class", "")] == [
+            "alert-2"
+        ]
+        few, text = html(read("/objects/ZTF1?bands=g&axis=mag"))
+        assert len(few.all("tr")) == 10
+        assert "of 9 points over time" in text
+        assert "of what is chosen" in html(read("/objects/ZTF1?bands=r&kinds=limit"))[1]
 
 
 def test_the_front_page_shows_the_latest_alerts(read):
@@ -190,11 +213,20 @@ def test_the_front_page_shows_the_latest_alerts(read):
     for link in alerts:
         assert read(link).status == 200, link
     assert f'href="/objects/{ZTF_OBJECT}"' in text
-    assert '<span class="bad">alerts are missing</span>' in text
+    assert '<p class="verdict bad">2 alerts missing in cutouts' in text
+
+
+def test_the_latest_alerts_as_json(read):
+    found = read("/v1/alerts?limit=2").json()["alerts"]
+    assert found[0]["alert_id"] == str(LSST_ALERT)
+    assert len(found) == 2
+    for alert in read("/v1/alerts").json()["alerts"]:
+        assert read(f"{alert['href']}?survey={alert['survey']}").json()["mjd"] == alert["mjd"]
+    assert read("/v1/alerts?limit=101").status == 400
 
 
 def test_bands_have_shapes_of_their_own():
-    drawn = {plot.mark("detection", band, 0, 0, 4) for band in (*BANDS, "none")}
+    drawn = {marks.mark("detection", band, 0, 0, 4) for band in (*BANDS, "none")}
     assert len(drawn) == len(BANDS)  # of r and of no band it is a circle
 
 
@@ -208,15 +240,10 @@ def test_one_unit_for_plot_and_table(read):
 def test_values_from_a_survey_are_escaped():
     evil = '"><script>alert(1)</script>'
     rows = [point(evil, evil, 1, 59000.0, band=evil)]
-    text = object_page(evil, pa.Table.from_pylist(rows, DETECTION), [])
-    assert Page(text).all("script") == []
-
-
-def test_the_front_page_shows_the_ledger(read):
-    page, text = html(read("/"))
-    assert re.search(r">ztf</td>.*?>cutouts</td><td>1</td><td>5</td><td>3</td>", text)
-    assert 'class="bad">2</td>' in text
-    assert [form["action"] for form in page.all("form")] == ["/find"]
+    detections = pa.Table.from_pylist(rows, DETECTION)
+    text = render(evil, detections, Choices(), {(1, evil)}, [], Part(1, 1, 0))
+    (script,) = Page(text).all("script")
+    assert script["src"].startswith("/static/object.")
 
 
 def table(rows: list[dict]) -> pa.Table:
@@ -238,6 +265,23 @@ def test_a_brighter_point_is_higher_on_both_axes():
         root = ElementTree.fromstring(light_curve_svg(table(rows), axis))
         heights = [float(mark.get("cy")) for mark in root.iter("circle")]
         assert heights[1] < heights[0]
+
+
+def test_a_folded_plot_shows_each_point_in_two_cycles():
+    rows = [point("a", "ztf", i, 59000.0 + 0.25 * i, flux=1e3 * (i % 2)) for i in range(8)]
+    svg = light_curve_svg(table(rows), fold=plot.Fold(0.5, 58999.75))
+    places = {round(float(mark.get("cx"))) for mark in ElementTree.fromstring(svg).iter("circle")}
+    width = plot.WIDTH - plot.LEFT - plot.RIGHT
+    # Half of the points are at phase 0.5 and the others at 0 of the frame's two cycles.
+    assert places == {round(plot.LEFT + width * part / 4) for part in range(4)}
+    assert "Phase of 0.5 days, 0 at MJD 58999.75" in svg
+
+
+def test_the_form_folds_by_the_first_point_and_without_a_period_does_nothing(read):
+    _, text = html(read(f"{OBJECT_PAGE}?bands=g&bands=r&period=1.5"))
+    assert "Phase of 1.5 days, 0 at MJD 59398" in text
+    assert 'name="epoch"' in text
+    assert "MJD (TAI)</text>" in html(read(f"{OBJECT_PAGE}?bands=g&period="))[1]
 
 
 def test_negative_and_faint_points_have_no_magnitude():

@@ -9,7 +9,7 @@ import pytest
 
 from stampede.alerts.columns import KINDS
 from stampede.read.app import make_app
-from stampede.read.service import ReadService
+from stampede.read.service import ReadService, ThreadRunner
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -81,6 +81,22 @@ def test_a_cutout_needs_no_thread(read, endpoint, in_threads):
     assert read(f"/v1/alerts/{ZTF}/thumbnail").status == 200
     assert not [key for key in in_threads if key.startswith("packs/")]
     assert endpoint.of_packs()
+
+
+def test_a_small_file_is_unpacked_without_a_thread(read, monkeypatch):
+    packed = read(path(ZTF), headers=FILE).data  # and the location is in memory
+    called = []
+    call = ThreadRunner.__call__
+
+    def counted(self, function, *args, **kwargs):
+        called.append(function)
+        return call(self, function, *args, **kwargs)
+
+    monkeypatch.setattr(ThreadRunner, "__call__", counted)
+    assert read(path(ZTF)).data == gzip.decompress(packed)
+    assert not called
+    assert read(path(ZTF, format="png")).status == 200
+    assert called
 
 
 def test_the_cutouts_of_an_alert_take_one_get(read, endpoint):

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
+from prometheus_client import REGISTRY
 
 from stampede.errors import StoreDown
 from stampede.read.refreshing_table import RefreshingTable
@@ -64,7 +66,15 @@ def store(table: RefreshingTable, number: int) -> None:
 
 def version(lookup: Callable) -> float | None:
     """The version of the point that a lookup returns."""
-    rows = lookup([ID])
+    return flux(lookup([ID]))
+
+
+def cached_version(table: RefreshingTable) -> float | None:
+    """The version of the point that memory holds."""
+    return flux(table.cached(ID))
+
+
+def flux(rows: pa.Table | None) -> float | None:
     return None if rows is None else rows["flux"].to_pylist()[0]
 
 
@@ -80,11 +90,31 @@ def start_listing(table: RefreshingTable, in_thread: Callable[..., Future]) -> F
 def test_a_listing_is_used_until_it_is_too_old(table: RefreshingTable, now: list[float]) -> None:
     store(table, 1)
     now[0] += AGE
-    assert version(table.lookup) == version(table.cached) == 0
+    assert version(table.lookup) == cached_version(table) == 0
     now[0] += 0.1
-    assert version(table.cached) is None
+    assert cached_version(table) is None
     assert version(table.lookup) == 1
-    assert version(table.cached) == 1
+    assert cached_version(table) == 1
+
+
+def test_the_age_of_what_answers_are_made_from_is_observed(
+    table: RefreshingTable, now: list[float]
+) -> None:
+    """Not that of a lookup which only asks memory, and finds that it must list."""
+
+    def observed(what: str) -> float:
+        name = f"stampede_read_view_age_seconds_{what}"
+        return REGISTRY.get_sample_value(name, {"table": DETECTIONS.name}) or 0.0
+
+    answers, seconds = observed("count"), observed("sum")
+    now[0] += AGE
+    version(table.lookup)
+    cached_version(table)
+    assert (observed("count") - answers, observed("sum") - seconds) == (2, 2 * AGE)
+    now[0] += 0.1
+    assert cached_version(table) is None
+    version(table.lookup)  # lists
+    assert (observed("count") - answers, observed("sum") - seconds) == (3, 2 * AGE)
 
 
 def test_while_one_lookup_lists_others_use_the_old_listing(
@@ -93,7 +123,7 @@ def test_while_one_lookup_lists_others_use_the_old_listing(
     store(table, 1)
     now[0] += 1.5 * AGE
     first = start_listing(table, in_thread)
-    assert version(table.lookup) == version(table.cached) == 0
+    assert version(table.lookup) == cached_version(table) == 0
     table.table.gate.set()
     assert first.result() == 1
 
@@ -105,7 +135,7 @@ def test_a_lookup_waits_if_the_listing_is_twice_too_old(
     store(table, 1)
     now[0] += 3600
     first = start_listing(table, in_thread)
-    assert version(table.cached) is None
+    assert cached_version(table) is None
     second = in_thread(version, table.lookup)
     with pytest.raises(TimeoutError):
         second.result(0.3)
@@ -120,7 +150,7 @@ def test_no_lookup_waits_for_a_store_that_hangs(
     now[0] += 3600
     first = start_listing(table, in_thread)
     now[0] += AGE
-    assert version(table.lookup) == version(table.cached) == 0
+    assert version(table.lookup) == cached_version(table) == 0
     now[0] += STALE
     with pytest.raises(StoreDown, match="last listed"):
         table.lookup([ID])

@@ -13,7 +13,10 @@ from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from tests.support.ceph import minio_of
+from tests.support.receiver import Receiver
+from tests.support.waiting import eventually
 
+SERVED = 60  # seconds; a new topic is served within 30 s
 NAMES = ["packs", "thumbnails", "packets", "tables", "alerts", "deadletters"]
 
 
@@ -113,6 +116,45 @@ def test_the_second_site_has_a_bucket_and_no_more(ceph: LocalCeph, new_bucket: S
     assert lines[1] == f"bucket {replica.store.rpartition('/')[2]}: made"
     assert not topics_of(replica)
     assert not prefixes_of(ceph, replica)
+
+
+def test_installations_on_one_bucket_do_not_silence_each_other(
+    ceph: LocalCeph, new_bucket: Settings
+) -> None:
+    """Each has notifications of its own; one that is removed leaves the other's."""
+    with Receiver() as one, Receiver() as other:
+        run(new_bucket, one.url, installation="sky-one")
+        run(new_bucket, other.url, installation="sky-other")
+        open_objects(new_bucket).put("packs/1", b"data")
+        for receiver in (one, other):
+            eventually(lambda receiver=receiver: bool(receiver.accepted), SERVED)
+            assert b"packs/1" in receiver.accepted[0].body
+        named = {"installation": "sky-one", "notifications": one.url}
+        bucket_notifications.remove(new_bucket.model_copy(update=named), [].append)
+        assert sorted(prefixes_of(ceph, new_bucket)) == sorted(f"{name}/" for name in NAMES)
+        before = len(one.accepted)
+        open_objects(new_bucket).put("packs/2", b"data")
+        eventually(lambda: any(b"packs/2" in each.body for each in other.accepted), SERVED)
+        assert len(one.accepted) == before
+
+
+def test_a_named_installation_replaces_what_it_made_without_a_name(
+    ceph: LocalCeph, new_bucket: Settings
+) -> None:
+    run(new_bucket, "http://127.0.0.1:9/an-old-key")
+    lines = run(new_bucket, "http://127.0.0.1:9/a-key", installation="sky-one")
+    assert len([line for line in lines if line.endswith(": removed")]) == len(NAMES) + 1
+    assert not topics_of(new_bucket)
+    assert len(prefixes_of(ceph, new_bucket)) == len(NAMES)
+
+
+def test_a_named_installation_leaves_another_s_without_a_name(
+    ceph: LocalCeph, new_bucket: Settings
+) -> None:
+    run(new_bucket, "http://127.0.0.1:9/")
+    run(new_bucket, "http://127.0.0.1:11/", installation="sky-one")
+    assert topics_of(new_bucket) == ["http://127.0.0.1:9/"]
+    assert len(prefixes_of(ceph, new_bucket)) == 2 * len(NAMES)
 
 
 def test_a_directory_needs_nothing(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_damaged_row_group_costs_only_itself() -> None:
     assert list(one.lacking(["002500"])) == [key]
     assert one.lacking(["000003", "005000"]) == {}
     assert one.lookup(object_ids(rows)).num_rows == 2 * GROUP_ROWS + 1
-    assert one.cached(["000003"]) is None
+    assert one.cached("000003") is None
     assert one.coverage() == SECOND  # rows of some offset are lost
 
 

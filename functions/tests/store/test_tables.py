@@ -152,21 +152,20 @@ def test_cached_rows_need_no_request() -> None:
     one = Table(objects, DETECTIONS, threads=1)
     for version in range(2):
         one.append(many(3 * GROUP_ROWS, 5, version), COVERAGE)
-    assert one.cached(["000700"]) is None  # nothing listed
+    assert one.cached("000700") is None  # nothing listed
     one.refresh()
     found = one.lookup(["000700"])
     requests = len(objects.calls)
-    assert one.cached(["000700", "000700"]).equals(found)
-    assert one.cached(["000700x"]).num_rows == 0  # its row group is cached and does not have it
-    assert one.cached(["zzz"]).num_rows == 0
-    assert one.cached(["000000"]) is None  # another row group
-    assert one.cached(["000700", "000000"]) is None
+    assert one.cached("000700").equals(found)
+    assert one.cached("000700x").num_rows == 0  # its row group is cached and does not have it
+    assert one.cached("zzz").num_rows == 0
+    assert one.cached("000000") is None  # another row group
     assert len(objects.calls) == requests
 
     one.append(many(10, 1, 2), COVERAGE)
     one.refresh()
     one.reader.cache = Cache(1 << 20)
-    assert one.cached(["000001"]) is None  # no index
+    assert one.cached("000001") is None  # no index
 
 
 def test_many_keys_far_apart_of_one_row_group() -> None:

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from stampede.alerts.care import Care
-from stampede.alerts.decoder import DecoderFailed
-from stampede.errors import SetupError, StoreDown, Undecodable
+from stampede.errors import DecoderFailed, SetupError, StoreDown, Undecodable
 from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
 from stampede.settings import Settings
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +10,10 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from stampede_local.ports import free_port
+
+PARTITIONS = 4  # of the topics in tests
+Place = tuple[int, int]
+"""Partition and offset."""
 
 
 class Received(NamedTuple):
@@ -19,10 +24,10 @@ class Received(NamedTuple):
 
     @property
     def id(self) -> str:
-        return self.headers["ce-id"]
+        return self.headers.get("ce-id", "")  # a plain notification of a store has none
 
     @property
-    def place(self) -> tuple[int, int]:
+    def place(self) -> Place:
         """Partition and offset."""
         return int(self.headers["ce-knativekafkapartition"]), int(
             self.headers["ce-knativekafkaoffset"]
@@ -74,6 +79,7 @@ class Receiver:
         self._thread.start()
         while not self._server.started:
             assert self._thread.is_alive()
+            time.sleep(0.002)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -107,3 +113,8 @@ class Receiver:
             }
         )
         await send({"type": "http.response.body", "body": reply})
+
+
+def arrived(receiver: Receiver) -> dict[Place, bytes]:
+    """The bodies of accepted events, by partition and offset."""
+    return {event.place: event.body for event in receiver.accepted}

@@ -5,6 +5,7 @@ import io
 import json
 import urllib.request
 from collections.abc import Iterable, Iterator
+from http.client import IncompleteRead
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from stampede.simulator.simulator import Simulator
 from stampede.store.objects import Objects
 
 CHUNK = 300  # ids in one query
+TRIES = 3  # of a query
 # ZTF's magnitudes are 32 bits wide, and its times are in another scale.
 TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}
 
@@ -107,8 +109,18 @@ def letters(objects: Objects, table: str) -> dict[tuple[str, int, int], Letter]:
 def _rows(url: str, ids: Iterable[str]) -> Iterator[dict]:
     ids = sorted(set(ids))
     for at in range(0, len(ids), CHUNK):
-        body = json.dumps({"ids": ids[at : at + CHUNK]}).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            for batch in pa.ipc.open_stream(answer):
-                yield from batch.to_pylist()
+        yield from _answer(url, ids[at : at + CHUNK])
+
+
+def _answer(url: str, ids: list[str]) -> list[dict]:
+    """The rows of one query. An answer that is cut off, as when the store fails, is asked again."""
+    body = json.dumps({"ids": ids}).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    for left in reversed(range(TRIES)):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return pa.ipc.open_stream(answer).read_all().to_pylist()
+        except IncompleteRead:
+            if not left:
+                raise
+    raise AssertionError

@@ -1,0 +1,100 @@
+"""matplotlib, lightkurve, LSDB and Spark, unmodified, with what Stampede gives.
+
+`make servers` makes their environments, .venv-lightkurve and so on, from the hashed
+requirements-lightkurve.txt and so on.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stampede.alerts.positions import CELLS, positions_of
+from stampede.functions import hats
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.simulator.simulator import Simulator
+from stampede.store.coverage import Coverage
+from stampede.store.directory import DirectoryObjects
+from stampede.store.memory import MemoryObjects
+from stampede.store.range_lookup import Ranges, rows_in
+from stampede.store.schema import DETECTIONS, POSITIONS
+from stampede.store.tables import Table
+from tests.support.batch_decoders import make_batch_decoder
+from tests.support.read_service import ZTF_OBJECT, serving
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.integration
+
+
+def run(package: str, *arguments: str) -> str:
+    """The output of ``with_<package>.py`` in the environment of that package."""
+    python = ROOT / f".venv-{package}" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"`make servers` makes {python.parents[1].name}")
+    done = subprocess.run(
+        [python, Path(__file__).with_name(f"with_{package}.py"), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "client")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_light_curves_are_drawn_and_go_to_lightkurve(url: str) -> None:
+    assert run("lightkurve", url, ZTF_OBJECT) == "drawn g r\n"
+
+
+def test_spark_gives_the_points_of_the_server(tmp_path: Path) -> None:
+    """As the how-to says."""
+    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    decoder = make_batch_decoder(tmp_path, 70_000.0)
+    table = Table(DirectoryObjects(tmp_path / "bucket"), DETECTIONS)
+    for begin in range(0, len(alerts), 20):
+        found = decoder.detections([alert.body for alert in alerts[begin : begin + 20]])
+        table.append(found.rows, Coverage.of({("alerts", 0): [begin]}))
+    served = []
+    for read in serving(make_app(Settings(), DirectoryObjects(tmp_path / "bucket"))):
+        for name in sorted({alert.object_id for alert in alerts}):
+            points = json.loads(read(f"/v1/objects/{name}/lightcurve").data)["detections"]
+            served += [[name, point["mjd"], single(point["flux"])] for point in points]
+    rows, points = json.loads(run("spark", str(tmp_path / "bucket")).splitlines()[-1])
+    assert rows > len(points)
+    assert points == sorted(served, key=str)
+
+
+def single(value: float | None) -> float | None:
+    """The float32 of which JSON has the shortest digits."""
+    return None if value is None else float(np.float32(value))
+
+
+def test_lsdb_opens_a_catalogue_with_the_points_of_the_server(tmp_path: Path) -> None:
+    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    decoder = make_batch_decoder(tmp_path, 70_000.0)
+    objects, folder = MemoryObjects(), tmp_path / "catalogue"
+    for begin, end in ((0, 100), (100, len(alerts))):
+        found = decoder.detections([alert.body for alert in alerts[begin:end]])
+        coverage = Coverage.of({("alerts", 0): range(begin, end)})
+        Table(objects, POSITIONS).append(positions_of(found.rows), coverage)
+        Table(objects, DETECTIONS).append(found.rows, coverage)
+        hats.publish(objects, DirectoryObjects(folder), "catalogue", most=4)
+    names = sorted({alert.object_id for alert in alerts})
+    served = {}
+    for read in serving(make_app(Settings(), objects)):
+        for name in names:
+            points = json.loads(read(f"/v1/objects/{name}/lightcurve").data)["detections"]
+            flux = sum(point["flux"] or 0 for point in points)
+            served[name] = [len(points), pytest.approx(flux, rel=1e-4)]
+        first = Table(objects, POSITIONS)
+        first.refresh()
+        some = next(rows_in(first, Ranges(np.array([0]), np.array([CELLS])))).slice(0, 1)
+    [row] = some.to_pylist()
+    opened = json.loads(run("lsdb", str(folder), str(row["ra"]), str(row["dec"])))
+    assert opened["rows"] == len(served)
+    assert opened["curves"] == served
+    assert row["object_id"] in opened["near"]

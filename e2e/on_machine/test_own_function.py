@@ -1,0 +1,131 @@
+"""The example of a function of your own gets each pack stored in a real Ceph, from the broker."""
+
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import urllib3
+import yaml
+
+from e2e.commands import until
+from stampede.events.probes import is_ready
+from stampede.settings import Settings
+from stampede.store.open import open_objects
+from stampede_local.ports import free_port
+from stampede_local.process import Process, wait_until
+from tests.conftest import bucket, ceph, ceph_packages
+from tests.support.receiver import Receiver
+from tests.support.s3_notifications import event_headers, record
+from tests.support.two_sites import put_pack
+
+__all__ = ["bucket", "ceph", "ceph_packages"]  # fixtures
+EXAMPLE = Path(__file__).parents[2] / "eventing" / "examples" / "function"
+# What Knative's scaffolding does with a function.
+SERVE = "from func_python.cloudevent import serve; from function import new; serve(new)"
+STORED = "com.amazonaws.s3.ObjectCreated:Put"
+SOON = 60  # seconds
+
+
+class Example:
+    """The function, and a broker with its Trigger."""
+
+    def __init__(self, settings: Settings, folder: Path, missed: Receiver) -> None:
+        self.objects, self.folder = open_objects(settings), folder
+        self.bucket, port = settings.store.rpartition("/")[2], free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.function = self.process(
+            "function",
+            [sys.executable, "-c", SERVE],
+            LISTEN_ADDRESS=f"127.0.0.1:{port}",
+            PYTHONPATH=str(EXAMPLE),
+            S3_ENDPOINT=settings.store.rpartition("/")[0],
+            S3_ACCESS_KEY=settings.access_key,
+            S3_SECRET_KEY=settings.secret_key.get_secret_value(),
+        )
+        (spec,) = yaml.safe_load((EXAMPLE / "trigger.yaml").read_text())["triggers"].values()
+        spec["delivery"]["deadLetterSink"]["uri"] = missed.url
+        trigger = {"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger"}
+        trigger |= {"metadata": {"name": "count-alerts"}, "spec": {"broker": "stampede"} | spec}
+        (folder / "triggers.yaml").write_text(yaml.safe_dump(trigger))
+        broker_port = free_port()
+        self.broker_url = f"http://127.0.0.1:{broker_port}"
+        self.broker = self.process(
+            "broker",
+            [sys.executable, "-m", "stampede", "serve", "broker"],
+            STAMPEDE_PORT=str(broker_port),
+            STAMPEDE_TRIGGERS=str(folder / "triggers.yaml"),
+            STAMPEDE_SUBSCRIBERS=json.dumps({"count-alerts": self.url}),
+        )
+        self.http = urllib3.PoolManager(retries=False, timeout=90)
+
+    def process(self, name: str, command: list[str], **env: str) -> Process:
+        return Process(name, command, self.folder / f"{name}.log", env)
+
+    def start(self) -> None:
+        self.function.start()
+        wait_until(partial(is_ready, self.url), self.function)
+
+    def stored(self, key: str, url: str) -> int:
+        """The answer to the event of a stored object."""
+        about = record(key)
+        about["s3"]["bucket"]["name"] = self.bucket
+        return self.post(url, key, json.dumps(about).encode())
+
+    def post(self, url: str, key: str, body: bytes) -> int:
+        headers = event_headers(STORED) | {"ce-subject": key, "ce-collection": "packs"}
+        return self.http.request("POST", url, body=body, headers=headers).status
+
+    def counted(self) -> dict[str, int]:
+        """Number of alerts of each pack, as the function printed them."""
+        lines = (self.folder / "function.log").read_text().splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return {each["pack"].partition("/")[2]: each["alerts"] for each in found}
+
+
+@pytest.fixture
+def missed() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def example(bucket: Settings, tmp_path: Path, missed: Receiver) -> Iterator[Example]:
+    made = Example(bucket, tmp_path, missed)
+    made.broker.start()
+    wait_until(partial(is_ready, made.broker_url), made.broker)
+    yield made
+    made.broker.stop()
+    made.function.stop()
+
+
+def test_every_pack_is_counted_and_what_was_missed_is_a_dead_letter(
+    example: Example, missed: Receiver
+) -> None:
+    packs = {put_pack(example.objects, range(10 * n, 10 * n + n + 1)).key: n + 1 for n in range(5)}
+    first, *others = packs
+    assert example.stored(first, example.broker_url) == 202
+    assert [event.headers["ce-subject"] for event in missed.accepted] == [first]
+    example.start()
+    for key in [first, *others, first]:
+        assert example.stored(key, example.broker_url) == 202
+    until(lambda: example.counted() == packs, SOON)
+    assert len(missed.accepted) == 1
+
+
+def test_bad_events_are_dead_letters_and_a_store_that_is_down_is_retried(
+    example: Example, missed: Receiver
+) -> None:
+    example.start()
+    key = put_pack(example.objects, range(3)).key
+    assert example.post(example.url, key, b"{}") == 400
+    assert example.post(example.broker_url, key, b"{}") == 202
+    assert [event.headers["ce-subject"] for event in missed.accepted] == [key]
+    assert example.stored("packs/61000/none.parquet", example.url) == 200  # deleted since
+    assert example.stored(key, example.url) == 200
+    example.function.env["S3_ENDPOINT"] = f"http://127.0.0.1:{free_port()}"
+    example.function.stop()
+    example.start()
+    assert example.stored(key, example.url) == 503

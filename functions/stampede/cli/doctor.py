@@ -1,0 +1,65 @@
+"""`stampede doctor`: examine an installation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from stampede.cli.options import Data
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="for programs: a list of checks")] = False,
+    before: Annotated[
+        bool,
+        typer.Option(
+            "--before-install",
+            help="only what an installation or upgrade needs: certificates, stores, keys, Kafka",
+        ),
+    ] = False,
+    data: Data = None,
+) -> None:
+    """Examine everything that Stampede needs, and say what is wrong and what mends it.
+
+    Of the `stampede up` that is running, or of the settings. It writes one object under a prefix of
+    its own and deletes it again; it changes nothing else.
+
+    The exit status is 0 if all is well, 1 for warnings, and 2 for errors.
+    """
+    from stampede.cli.running import running
+    from stampede.doctor.examination import examine
+    from stampede.doctor.finding import Level, Patient
+    from stampede.settings import Settings
+
+    system = running(data)
+    settings, urls = system or (Settings(), {})
+    patient = Patient(settings, urls, installed=not before)
+    results = []
+    for result in examine(patient):
+        results.append(result)
+        if as_json:
+            continue
+        if result.skipped:
+            typer.echo(f"-  {result.check}: not examined: {result.skipped}")
+        elif not result.findings:
+            typer.echo(f"ok {result.check}: {result.well}")
+        for finding in result.findings:
+            typer.echo(f"{finding.level.upper()} {result.check}: {finding.fault}")
+            if finding.mend:
+                typer.echo(f"   to mend it: {finding.mend}")
+    if as_json:
+        document = [
+            {
+                "check": result.check,
+                "level": result.level or ("skipped" if result.skipped else "ok"),
+                "skipped": result.skipped,
+                "findings": [finding._asdict() for finding in result.findings],
+            }
+            for result in results
+        ]
+        typer.echo(json.dumps(document, indent=1))
+    levels = {result.level for result in results}
+    sys.exit(2 if Level.ERROR in levels else 1 if Level.WARNING in levels else 0)

@@ -1,0 +1,47 @@
+"""TLS: are the certificates of stores and Kafka trusted, and for how long?"""
+
+import ssl
+import time
+from collections.abc import Iterator
+
+from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.functions.certificates import Endpoint, expiry, of_stores
+from stampede.settings import Settings
+
+SOON_DAYS = 21.0
+
+
+def certificates(patient: Patient) -> Iterator[Finding]:
+    """The certificates of stores and Kafka are trusted, and not about to expire."""
+    for endpoint in (*of_stores(patient.settings), *_of_kafka(patient.settings)):
+        where = f"{endpoint.host}:{endpoint.port}"
+        try:
+            days = (expiry(endpoint) - time.time()) / 86400
+        except ssl.SSLCertVerificationError as failure:
+            yield error(
+                f"the certificate of {where} is refused: {failure.verify_message}",
+                f"renew it, or set {endpoint.setting} to the file of its authority",
+            )
+        except FileNotFoundError:
+            yield error(f"there is no file {endpoint.authority}", f"correct {endpoint.setting}")
+        except OSError:
+            continue  # the other checks say that it does not answer
+        else:
+            if days < SOON_DAYS:
+                yield warning(f"the certificate of {where} expires in {days:.0f} days", "renew it")
+
+
+def _of_kafka(settings: Settings) -> Iterator[Endpoint]:
+    options = settings.kafka_options
+    if "SSL" not in str(options.get("security.protocol", "")).upper():
+        return
+    authority = options.get("ssl.ca.location")
+    for address in settings.kafka.split(","):
+        host, _, port = address.strip().rpartition(":")
+        yield Endpoint(
+            "Kafka",
+            host,
+            int(port),
+            str(authority) if authority else None,
+            "ssl.ca.location in STAMPEDE_KAFKA_OPTIONS",
+        )

@@ -1,0 +1,106 @@
+"""Runs the checks, each after those that it needs."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stampede.doctor.certificates import certificates
+from stampede.doctor.finding import Check, Finding, Level, Patient
+from stampede.doctor.kafka import kafka, lag
+from stampede.doctor.ledger import ledger
+from stampede.doctor.notifications import notifications
+from stampede.doctor.processes import processes
+from stampede.doctor.stores import second_site, store
+from stampede.doctor.variables import variables
+from stampede.errors import StampedeError
+
+
+class Step(NamedTuple):
+    """A check, and what it needs.
+
+    Attributes
+    ----------
+    check
+        Makes it.
+    after
+        The checks without which it could not tell anything new.
+    setting
+        The name of the setting without which there is nothing to examine.
+    """
+
+    check: Check
+    after: tuple[str, ...] = ()
+    setting: str = ""
+
+
+CHECKS = {
+    "variables": Step(variables),
+    "certificates": Step(certificates),
+    "store": Step(store),
+    "second site": Step(second_site, setting="replica"),
+    "notifications": Step(notifications, ("store",)),
+    "Kafka": Step(kafka, setting="topics"),
+    "processes": Step(processes),
+    "lag": Step(lag, ("Kafka",), "topics"),
+    "ledger": Step(ledger, ("store", "Kafka")),
+}
+BEFORE = ("variables", "certificates", "store", "second site", "Kafka")
+"""The checks of what must be there before an installation or an upgrade. An upgrade may mend what
+the others find."""
+
+
+class Result(NamedTuple):
+    """What a check found.
+
+    Attributes
+    ----------
+    check
+        Its name.
+    well
+        What it confirms if it finds nothing.
+    findings
+        What is wrong.
+    skipped
+        Why the check was not made; empty if it was.
+    """
+
+    check: str
+    well: str
+    findings: list[Finding]
+    skipped: str = ""
+
+    @property
+    def level(self) -> Level | None:
+        """The worst of the findings; None if there are none."""
+        levels = {finding.level for finding in self.findings}
+        return Level.ERROR if Level.ERROR in levels else next(iter(levels), None)
+
+
+def examine(patient: Patient) -> Iterator[Result]:
+    """Make the checks, one after the other: all of them, or those `BEFORE` an installation.
+
+    An error that a check does not expect is a finding.
+    """
+    failed: set[str] = set()
+    for name, step in CHECKS.items():
+        if not patient.installed and name not in BEFORE:
+            continue
+        well = (step.check.__doc__ or "").partition("\n")[0]
+        if why := _why_not(step, patient, failed):
+            yield Result(name, well, [], why)
+            continue
+        findings = list[Finding]()
+        try:
+            findings.extend(step.check(patient))
+        except StampedeError as error:
+            findings.append(Finding(Level.ERROR, error.message, ""))
+        result = Result(name, well, findings)
+        if result.level is Level.ERROR:
+            failed.add(name)
+        yield result
+
+
+def _why_not(step: Step, patient: Patient, failed: set[str]) -> str:
+    """Why a check is not made; empty if it is."""
+    if step.setting and not getattr(patient.settings, step.setting):
+        return f"STAMPEDE_{step.setting.upper()} is not set"
+    return next((f"{name} has an error" for name in step.after if name in failed), "")

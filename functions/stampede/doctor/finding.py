@@ -1,0 +1,56 @@
+"""What a check finds."""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from stampede.settings import Settings
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    WARNING = "warning"
+    """It works, but not for long, or not as well."""
+    ERROR = "error"
+    """Alerts are not taken, stored, served or copied, or are lost."""
+
+
+class Finding(NamedTuple):
+    """One fault in a sentence, and what mends it: a command, or what to set."""
+
+    level: Level
+    fault: str
+    mend: str
+
+
+class Patient(NamedTuple):
+    """What is examined.
+
+    Attributes
+    ----------
+    settings
+        How to reach everything.
+    urls
+        URLs of the functions by name.
+    installed
+        False before an installation, which makes missing buckets.
+    """
+
+    settings: Settings
+    urls: Mapping[str, str]
+    installed: bool = True
+
+
+Check = Callable[[Patient], Iterator[Finding]]
+"""Yields what is wrong. Its docstring's first line says what is well if it yields nothing."""
+
+
+def error(fault: str, mend: str) -> Finding:
+    """A finding of level ERROR."""
+    return Finding(Level.ERROR, fault, mend)
+
+
+def warning(fault: str, mend: str) -> Finding:
+    """A finding of level WARNING."""
+    return Finding(Level.WARNING, fault, mend)

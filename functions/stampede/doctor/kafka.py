@@ -1,0 +1,72 @@
+"""Kafka: does it answer, does it have the topics, and does somebody read them?"""
+
+from collections.abc import Iterator
+
+from stampede.doctor.finding import Finding, Level, Patient, error, warning
+from stampede.errors import NoTopic, SetupError
+from stampede.events import ALERT_FUNCTIONS
+from stampede.events.kafka_topics import KafkaTopics
+from stampede.settings import Settings
+
+PATIENCE = 10.0
+SOON = 0.1
+"""Of the messages that Kafka keeps: an offset this near to the oldest is lost soon."""
+
+
+def kafka(patient: Patient) -> Iterator[Finding]:
+    """Kafka answers, has the topics, and a partition for each source."""
+    settings, topics = patient.settings, _topics(patient.settings)
+    if not topics:
+        return  # alerts come from files
+    with KafkaTopics(settings, PATIENCE) as reader:
+        try:
+            partitions, sources = len(reader.watermarks(topics)), settings.source_replicas
+            if sources > partitions:
+                yield error(
+                    f"{sources} sources would share {partitions} partitions of "
+                    f"{', '.join(topics)}: {sources - partitions} would take no alert",
+                    f"run at most {partitions} sources per function, or add partitions",
+                )
+        except NoTopic as failure:
+            level = Level.ERROR if patient.installed else Level.WARNING  # sources wait for it
+            yield Finding(level, failure.message, "make it, or correct STAMPEDE_TOPICS")
+        except SetupError as failure:
+            yield error(failure.message, "`stampede settings kafka` says how to set it")
+
+
+def lag(patient: Patient) -> Iterator[Finding]:
+    """The consumer groups keep up with Kafka."""
+    settings, topics = patient.settings, _topics(patient.settings)
+    if not topics:
+        return
+    with KafkaTopics(settings, PATIENCE) as reader:
+        marks = reader.watermarks(topics)
+        for function in ALERT_FUNCTIONS:
+            group = f"{settings.group}-{function}"
+            committed = reader.committed(group, [*marks])
+            if marks and all(offset is None for offset in committed.values()):
+                if any(low < high for low, high in marks.values()):
+                    yield warning(
+                        f"the group {group} has read nothing of {', '.join(topics)}",
+                        f"start the source of {function}; or STAMPEDE_GROUP is another one",
+                    )
+                continue
+            for (topic, partition), offset in committed.items():
+                low, high = marks[topic, partition]
+                if offset is not None and offset < low:
+                    yield error(
+                        f"Kafka has deleted {low - offset:,} messages of {topic}/{partition} that "
+                        f"{function} had not read",
+                        "`stampede audit` names what is missing; keep messages longer "
+                        "(retention.ms of the topic)",
+                    )
+                elif offset is not None and high - offset > (1 - SOON) * (high - low) > 1000:
+                    yield warning(
+                        f"{function} has {high - offset:,} messages of {topic}/{partition} to "
+                        "read, and Kafka deletes the oldest",
+                        "runbooks/StampedeFallsBehind.md",
+                    )
+
+
+def _topics(settings: Settings) -> list[str]:
+    return settings.topics.replace(",", " ").split() if settings.kafka else []

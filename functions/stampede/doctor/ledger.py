@@ -1,0 +1,33 @@
+"""The ledger: is anything missing, damaged or a dead letter?"""
+
+from collections.abc import Iterator
+
+from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.functions.audit import audit
+from stampede.store import ledger as accounting
+from stampede.store.open import open_objects
+
+
+def ledger(patient: Patient) -> Iterator[Finding]:
+    """Each alert that Kafka has had is stored, or still to come."""
+    settings = patient.settings
+    objects = open_objects(settings)
+    topics = settings.topics.replace(",", " ").split() if settings.kafka else []
+    for table, account in accounting.accounts(objects).items():
+        for key, why in account.quarantined.items():
+            yield error(
+                f"{key}, of the table {table}, is damaged: {why}",
+                "`stampede audit --deep --repair`; runbooks/StampedeDamaged.md",
+            )
+    entries = audit(objects, settings, topics, everything=True)
+    for entry in entries:
+        where = f"{entry.topic}/{entry.partition}"
+        if entry.missing_count:
+            yield error(
+                f"{entry.missing_count:,} alerts of {where} are missing in {entry.table}",
+                f"`stampede audit {entry.topic}` lists them; `stampede replay --help`",
+            )
+        for fault in entry.faults:
+            yield error(f"{where}: {fault}", f"`stampede audit {entry.topic}`")
+    if letters := sum(entry.dead_lettered for entry in entries):
+        yield warning(f"{letters:,} dead letters", "`stampede deadletters list` says why")

@@ -1,0 +1,49 @@
+"""The store's notifications: without them no thumbnail is drawn and nothing is copied at once."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from stampede.doctor.finding import Finding, Patient, error
+from stampede.events.access import url_with_key
+from stampede.events.probes import is_ready
+from stampede.store.bucket_notifications import PREFIXES, NotifyingBucket
+from stampede.store.open import first_site, open_objects
+from stampede.store.s3 import S3Objects
+
+
+def notifications(patient: Patient) -> Iterator[Finding]:
+    """The store notifies Stampede of each new object."""
+    settings = patient.settings
+    if not isinstance(open_objects(settings), S3Objects):
+        return  # a directory notifies nobody
+    url = settings.notifications or patient.urls.get("notifications", "")
+    bucket = NotifyingBucket(first_site(settings), settings.installation)
+    topic = next((each for each in bucket.topics() if each.name == bucket.topic_name), None)
+    if topic is None:
+        yield error(f"the store has no topic {bucket.topic_name}", "`stampede setup`")
+        return
+    if url and topic.endpoint != url_with_key(url, settings):
+        yield error(
+            f"the store sends its notifications to {shown(topic.endpoint)}, not to {shown(url)}, "
+            "or with another key",
+            "`stampede setup`",
+        )
+    if not topic.persistent:
+        yield error(
+            "the store does not keep notifications until they are delivered", "`stampede setup`"
+        )
+    found = set(bucket.notifications().values())
+    if lacking := [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]:
+        yield error(f"the store sends no notifications of {', '.join(lacking)}", "`stampede setup`")
+    # The store may know it by a URL that only works outside the cluster.
+    door = patient.urls.get("notifications", url).rstrip("/")
+    if door and not is_ready(door):
+        yield error(
+            f"nothing at {shown(door)} takes notifications",
+            "start the function `notifications`, and look at its log",
+        )
+
+
+def shown(url: str) -> str:
+    """A URL without its path, which may hold a key."""
+    return urlsplit(url)._replace(path="", query="").geturl()

@@ -1,0 +1,24 @@
+"""The functions and sources of a running system."""
+
+import time
+from collections.abc import Iterator
+
+from stampede.doctor.finding import Finding, Patient, error
+from stampede.functions.status import states_of
+
+START_SECONDS = 20.0
+"""Time that a function which had scaled to zero has to start."""
+
+
+def processes(patient: Patient) -> Iterator[Finding]:
+    """Each function and source is ready."""
+    states = states_of(patient.urls)
+    deadline = time.monotonic() + START_SECONDS
+    while set(states.values()) - {"running"} and time.monotonic() < deadline:
+        time.sleep(0.5)
+        states = states_of(patient.urls)
+    for name, state in sorted(states.items()):
+        if state != "running":
+            yield error(
+                f"{name} is {state}", f"look at its log; it answers at {patient.urls[name]}"
+            )

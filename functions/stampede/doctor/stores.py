@@ -1,0 +1,72 @@
+"""The stores: do they answer, may the keys do what is needed, and is the time right?"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.errors import NoBucket, NotFound, StampedeError
+from stampede.store.objects import Objects
+from stampede.store.open import open_objects, open_replica
+
+CLOCK_SECONDS = 5.0
+"""More than this makes retention and grace times doubtful."""
+REFUSED_SECONDS = 900.0
+"""S3 refuses requests whose time differs by more."""
+
+MEND_KEYS = (
+    "set it, and the secret key; on a cluster the Secret of {0}.existingSecret must be in the "
+    "release's namespace, with access-key and secret-key"
+)
+
+
+def store(patient: Patient) -> Iterator[Finding]:
+    """The store answers, lets the keys list, write, read and delete, and its clock is right."""
+    if without_keys(patient.settings.store, patient.settings.access_key):
+        yield error("STAMPEDE_ACCESS_KEY is not set", MEND_KEYS.format("store"))
+        return
+    yield from _site(open_objects(patient.settings), "the store", patient.installed)
+
+
+def second_site(patient: Patient) -> Iterator[Finding]:
+    """The second site answers, lets the keys do the same, and its clock is right."""
+    if without_keys(patient.settings.replica, patient.settings.replica_access_key):
+        yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", MEND_KEYS.format("replica"))
+        return
+    yield from _site(open_replica(patient.settings), "the second site", patient.installed)
+
+
+def without_keys(url: str, access_key: str) -> bool:
+    """Whether a store needs keys and there are none."""
+    return url.startswith(("http://", "https://")) and not access_key
+
+
+def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
+    key, data = f"check-{uuid4().hex}/doctor", b"written by stampede doctor"
+
+    def read() -> None:
+        if objects.get(key, 8, 2) != b"by":
+            raise NotFound("a range of what was written")
+
+    steps = {
+        "list": lambda: next(iter(objects.list("")), None),
+        "write": lambda: objects.put(key, data),
+        "read": read,
+        "delete": lambda: objects.delete(key),
+    }
+    for step, attempt in steps.items():
+        try:
+            attempt()
+        except StampedeError as failure:
+            if isinstance(failure, NoBucket) and not installed:
+                return  # the installation makes it
+            mend = "`stampede check-store` says more" if step != "list" else ""
+            yield error(f"{name} does not let us {step}: {failure.message}", mend)
+            return
+    ahead = (objects.now() - datetime.now(UTC)).total_seconds()
+    if abs(ahead) > CLOCK_SECONDS:
+        way = "ahead of" if ahead > 0 else "behind"
+        yield (error if abs(ahead) > REFUSED_SECONDS else warning)(
+            f"the clock of {name} is {abs(ahead):.0f} s {way} this machine's",
+            "set the wrong one, with chrony for example: runbooks/StampedeClockWrong.md",
+        )

@@ -1,0 +1,275 @@
+"""A HATS catalogue of the store: the objects, each with its light curve, by HEALPix pixel.
+
+The format is that of the IVOA note HATS 1.0 (https://www.ivoa.net/documents/Notes/HATS/): a Parquet
+file for each pixel. The light curve is a struct of lists, which nested-pandas takes for a table.
+Later calls write only the pixels of objects that have new points.
+"""
+
+import time
+from dataclasses import replace
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stampede import metrics
+from stampede.alerts.columns import DETECTION
+from stampede.alerts.healpix import cells_of
+from stampede.alerts.positions import CELLS
+from stampede.errors import Damaged, SetupError, StampedeError
+from stampede.functions.hats_files import (
+    INDEX,
+    INDEX_ORDER,
+    Published,
+    Size,
+    State,
+    claim,
+    finish,
+    numbers_of,
+    read_pixel,
+    read_state,
+    write_pixel,
+)
+from stampede.functions.hats_points import points_of
+from stampede.logs import get_logger
+from stampede.settings import Settings
+from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.open import first_site, open_objects, open_store
+from stampede.store.range_file import ObjectFile
+from stampede.store.range_lookup import Ranges, lacking, rows_in
+from stampede.store.runs import RunInfo
+from stampede.store.schema import DETECTIONS, POSITIONS
+from stampede.store.tables import Table
+
+log = get_logger()
+
+MOST_OBJECTS = 10_000
+"""Objects in a pixel, which is made in memory: with 100 points each 200 MB."""
+FINEST = 12
+"""Order of the smallest pixels, of 50 arcsec."""
+POINTS = [field for field in DETECTION if field.name not in ("object_id", "survey", "withdrawn")]
+
+Pixels = dict[int, pa.Table]
+
+
+def publish(
+    objects: Objects, files: Objects, name: str, most: int = MOST_OBJECTS, again: bool = False
+) -> Published:
+    """Write the catalogue, or the pixels of it that have new points; `again` writes all.
+
+    Readers see the pixels that are written one by one, then the list of the pixels. What the list
+    lacks is deleted after that.
+
+    Parameters
+    ----------
+    objects
+        The store.
+    files
+        Where the catalogue is: a folder or a bucket of its own.
+    name
+        Of the catalogue.
+
+    Raises
+    ------
+    SetupError
+        There are other files; or the store has no objects.
+    Damaged
+        Rows of the store cannot be read: the catalogue would lack them.
+    StoreDown
+        The store does not answer.
+    """
+    before = None if again else read_state(files)
+    detections, positions = Table(objects, DETECTIONS), Table(objects, POSITIONS)
+    try:
+        detections.refresh()
+        positions.refresh()
+        parts = detections.runs()
+        coverage = Coverage.union(part.coverage for part in parts)
+        places = _places(positions)
+        where = _latest(places)
+        if not where.num_rows:
+            raise SetupError("the store has no objects with a position: nothing to publish")
+        order = order_of(where[INDEX].to_numpy(), most)
+        pixels = _by_pixel(where, order)
+        sizes, changed, kept = dict[int, Size](), set(pixels), set[int]()
+        ids = pa.array([], pa.string())
+        if before and before.order == order:
+            ids = _changed(objects, [part for part in parts if _is_new(part, before)])
+            stale = places.filter(pc.is_in(places["object_id"], ids))[INDEX].to_numpy()
+            stale = set((stale >> 2 * (INDEX_ORDER - order)).tolist())
+            changed = {n for n in pixels if n in stale or n not in before.sizes}
+            sizes = {n: size for n, size in before.sizes.items() if n in pixels and n not in stale}
+            kept = changed & before.sizes.keys() & numbers_of(files, order)
+        claim(files)
+        todo = {n: _of(pixels[n], ids) if n in kept else pixels[n] for n in sorted(changed)}
+        sizes |= (written := _write(files, detections, order, todo, kept, ids))
+        runs = frozenset(part.key for part in parts)
+        return finish(files, name, State(order, sizes, runs, coverage), len(written))
+    finally:
+        detections.close()
+        positions.close()
+
+
+def publish_pass(settings: Settings) -> None:
+    """Bring the catalogue of STAMPEDE_CATALOGUE up to date: a pass of the function `publish`.
+
+    Raises
+    ------
+    SetupError
+        The setting is empty, is no place for a catalogue, or is the store itself.
+    Damaged, StoreDown
+        As `publish`.
+    """
+    begin = time.perf_counter()
+    files, name = open_catalogue(settings, settings.catalogue)
+    try:
+        done = publish(open_objects(settings), files, name)
+    except StampedeError as error:
+        metrics.PUBLISH_PASSES.labels(error.name).inc()
+        log.error("publishing failed", outcome=error.name, why=error.message)
+        raise
+    metrics.PUBLISH_PASSES.labels("done").inc()
+    metrics.PUBLISHED_OBJECTS.set(done.objects)
+    milliseconds = round(1000 * (time.perf_counter() - begin))
+    log.info("published", catalogue=name, **done._asdict(), milliseconds=milliseconds)
+
+
+def open_catalogue(settings: Settings, where: str) -> tuple[Objects, str]:
+    """The files of a catalogue, and its name, which is the last part of the place.
+
+    Parameters
+    ----------
+    where
+        A bucket of its own, http(s)://HOST:PORT/BUCKET, for which the store's keys are used; or
+        file:///FOLDER.
+
+    Raises
+    ------
+    SetupError
+        It is no such place, or it is the store itself.
+    """
+    if not where:
+        raise SetupError("where is the catalogue? Set STAMPEDE_CATALOGUE to a bucket of its own")
+    where = where.rstrip("/")
+    if where == settings.store.rstrip("/"):
+        raise SetupError(f"{where} is the store itself: give a bucket of its own")
+    return open_store(replace(first_site(settings), url=where)), unquote(where.rpartition("/")[2])
+
+
+def order_of(cells: np.ndarray, most: int) -> int:
+    """The least order at which no pixel has more than `most` of these cells of order 29."""
+    for order in range(FINEST):
+        counts = np.unique(cells >> 2 * (INDEX_ORDER - order), return_counts=True)[1]
+        if counts.max(initial=0) <= most:
+            return order
+    return FINEST
+
+
+def _places(table: Table) -> pa.Table:
+    """Every place at which an object was seen, by object; the latest first."""
+    everywhere = Ranges(np.array([0]), np.array([CELLS]))
+    found = [*rows_in(table, everywhere)]
+    _check(table, everywhere)
+    rows = pa.concat_tables(found) if found else table.spec.no_rows
+    order = [(name, "ascending") for name in ("object_id", "survey")]
+    order += [(name, "descending") for name in ("last_mjd", "detections", "healpix")]
+    rows = rows.sort_by(order).select(["object_id", "survey", "ra", "dec"])
+    cells = cells_of(rows["ra"].to_numpy(), rows["dec"].to_numpy(), INDEX_ORDER)
+    return rows.add_column(0, INDEX, pa.array(cells.astype(np.int64)))
+
+
+def _latest(places: pa.Table) -> pa.Table:
+    """Of each object the latest place, by cell; an object that moves has several."""
+    first = np.ones(places.num_rows, bool)
+    if places.num_rows:
+        ids, surveys = places["object_id"].combine_chunks(), places["survey"].combine_chunks()
+        same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(surveys[1:], surveys[:-1]))
+        first[1:] = ~np.asarray(same)
+    return places.filter(pa.array(first)).sort_by(INDEX)
+
+
+def _check(table: Table, ranges: Ranges) -> None:
+    for key, why in lacking(table, ranges).items():
+        raise Damaged(f"{key}: {why}; the catalogue would lack its objects")
+
+
+def _by_pixel(rows: pa.Table, order: int) -> Pixels:
+    """The rows of each pixel; they are sorted by cell."""
+    numbers = rows[INDEX].to_numpy() >> 2 * (INDEX_ORDER - order)
+    distinct, starts = np.unique(numbers, return_index=True)
+    ends = np.append(starts, len(numbers))[1:]
+    cut = zip(distinct, starts, ends, strict=True)
+    return {int(number): rows.slice(begin, end - begin) for number, begin, end in cut}
+
+
+def _write(
+    files: Objects, table: Table, order: int, pixels: Pixels, kept: set[int], ids: pa.Array
+) -> dict[int, Size]:
+    """Write pixels; the sizes of those that have objects with points.
+
+    A pixel in `kept` also keeps the objects of its file that are none of `ids`.
+    """
+    sizes = dict[int, Size]()
+    numbers, rows = [*pixels], [*pixels.values()]
+    for some, points in points_of(table, rows) if rows else ():
+        found = _with_curves(pa.concat_tables([rows[at] for at in some]), points)
+        made = _by_pixel(found, order)
+        for number in numbers[some.start : some.stop]:
+            here = made.get(number, found.slice(0, 0))
+            if number in kept:
+                before = read_pixel(files, order, number)
+                before = before.filter(pc.invert(pc.is_in(before["object_id"], ids)))
+                here = pa.concat_tables([here, before.cast(here.schema)]).sort_by(INDEX)
+            if here.num_rows:
+                sizes[number] = write_pixel(files, order, number, here)
+    return sizes
+
+
+def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:
+    return rows.filter(pc.is_in(rows["object_id"], ids))
+
+
+def _with_curves(rows: pa.Table, points: pa.Table) -> pa.Table:
+    """Objects with their points, by time, as `read` gives them; those that have any."""
+    keys = ["object_id", "survey"]
+    points = points.sort_by([(name, "ascending") for name in (*keys, "mjd", "source_id")])
+    numbers = points.select(keys).append_column("row", pa.array(np.arange(points.num_rows)))
+    groups = numbers.group_by(keys, use_threads=False).aggregate([("row", "min"), ("row", "count")])
+    rows = rows.join(groups, keys, join_type="inner", use_threads=False).sort_by(INDEX)
+    counts = rows["row_count"].to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    begins = np.repeat(rows["row_min"].to_numpy() - offsets[:-1], counts)
+    points = points.take(pa.array(begins + np.arange(offsets[-1])))
+    lists = [
+        pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), points[field.name].combine_chunks())
+        for field in POINTS
+    ]
+    curve = pa.StructArray.from_arrays(lists, [field.name for field in POINTS])
+    columns = [rows[name] for name in (INDEX, "object_id", "survey", "ra", "dec")]
+    return pa.table(
+        [*columns, rows["row_count"], curve],
+        [INDEX, "object_id", "survey", "ra", "dec", "points", "lightcurve"],
+    )
+
+
+def _is_new(part: RunInfo, before: State) -> bool:
+    if part.key in before.runs:
+        return False
+    return not part.coverage or bool(part.coverage - before.coverage)
+
+
+def _changed(objects: Objects, parts: list[RunInfo]) -> pa.Array:
+    """The ids of the objects that these parts have points of."""
+    found = [pa.array([], pa.string())]
+    for part in parts:
+        try:
+            file = pq.ParquetFile(ObjectFile(objects, part.object), page_checksum_verification=True)
+            ids = file.read(columns=["object_id"])["object_id"]
+            found.append(ids.unique())
+        except PARQUET_ERRORS as error:
+            raise Damaged(f"{part.key}: {error}; the catalogue would lack its points") from None
+    return pa.concat_arrays(found).unique()

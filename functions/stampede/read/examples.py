@@ -1,0 +1,139 @@
+"""Commands that call each route of the API with ids that exist in the store."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+_SUFFIXES = {
+    "application/fits": "fits",
+    "application/avro": "avro",
+    "application/x-tar": "tar",
+    "application/vnd.apache.arrow.stream": "arrow",
+    "image/png": "png",
+    "application/x-votable+xml": "vot",
+}
+"""Ends of the names of files, by the types of answers that a terminal does not show."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of a route, for people."""
+
+    name: str
+    where: str
+    required: bool
+    text: str
+
+
+class Operation(NamedTuple):
+    """A route and a method: what it is, and how it is called.
+
+    `curl` is for a shell and `python` for an interpreter; both expect the variable URL. `path` is
+    that of the example.
+    """
+
+    method: str
+    route: str
+    summary: str
+    description: str
+    parameters: list[Parameter]
+    types: list[str]
+    path: str
+    curl: str
+    python: str
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is for browsers."""
+        return "text/html" in self.types
+
+    @property
+    def data(self) -> bool:
+        """Whether it gives what is stored, to programs."""
+        return self.route.startswith("/v1/")
+
+
+def operations(api: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> list[Operation]:
+    """All operations of an OpenAPI document.
+
+    Parameters
+    ----------
+    known
+        By route the values of its parameters, and of `body`; those for all routes under ``""``.
+        What is not known is as in the document's examples.
+    """
+    return [
+        _operation(method, route, spec, {**known.get("", {}), **known.get(route, {})})
+        for route, item in api["paths"].items()
+        for method, spec in item.items()
+    ]
+
+
+def _operation(
+    method: str, route: str, spec: Mapping[str, Any], known: Mapping[str, str]
+) -> Operation:
+    path, query = route, {}
+    for each in spec["parameters"]:
+        name = each["name"]
+        value = known.get(name, str(each.get("example", name.upper())))
+        if each["in"] == "path":
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
+        elif each.get("required") or (name == "survey" and name in known) or route == "/cone":
+            query[name] = value
+    if query:
+        path += f"?{urlencode(query, quote_via=quote, safe='')}"
+    types = [
+        kind
+        for status, answer in spec["responses"].items()
+        if status == "200"
+        for kind in answer.get("content", {})
+    ]
+    body = known.get("csv" if "radius" in query else "body", "") if method == "post" else ""
+    name = path.partition("?")[0].rpartition("/")[2]
+    return Operation(
+        method.upper(),
+        route,
+        spec["summary"],
+        spec.get("description", ""),
+        [_parameter(each) for each in spec["parameters"]],
+        types,
+        path,
+        _curl(path, types[0], name, body),
+        _python(path, types[0], body),
+    )
+
+
+def _curl(path: str, kind: str, name: str, body: str) -> str:
+    data = f'--data-binary "{body}" ' if body else ""
+    suffix = _SUFFIXES.get(kind)
+    output = f" --output {name}.{suffix}" if suffix else ""
+    follow = "--location " if path.startswith("/find") else ""
+    return f'curl --fail {follow}{data}"$URL{path}"{output}'
+
+
+def _python(path: str, kind: str, body: str) -> str:
+    if kind == "application/fits":
+        return f'astropy.io.fits.open(f"{{URL}}{path}")'
+    if kind == "application/x-votable+xml":
+        return f'astropy.table.Table.read(f"{{URL}}{path}", format="votable")'
+    member = "json()" if kind == "application/json" else "text" if "text/" in kind else "content"
+    data = f', content="{body}"' if body else ""
+    follow = ", follow_redirects=True" if path.startswith("/find") else ""
+    verb = "post" if body else "get"
+    return f'httpx.{verb}(f"{{URL}}{path}"{data}{follow}).raise_for_status().{member}'
+
+
+def _parameter(each: Mapping[str, Any]) -> Parameter:
+    schema = each["schema"]
+    choices = ", ".join(map(str, schema.get("enum", ())))
+    text = each.get("description", "")
+    parts = [text, f"one of {choices}" if choices else "", _default(schema)]
+    return Parameter(
+        each["name"],
+        each["in"],
+        bool(each.get("required")),
+        "; ".join(part for part in parts if part),
+    )
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    return f"by default {schema['default']}" if "default" in schema else ""

@@ -1,0 +1,121 @@
+"""The nights of the store, and the alerts of one, the latest first.
+
+A night is a day of MJD (TAI). A pack is in the folder of its latest alert's night.
+"""
+
+from itertools import islice
+from typing import NamedTuple
+
+from stampede.read.pack_alerts import PackedAlert, alerts_of
+from stampede.read.readings import Readings
+from stampede.store.cache import Cache
+from stampede.store.night_folders import night_of_folder
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.schema import CUTOUT_PACKS
+
+MAX_AGE = 10.0
+"""Seconds that a listing is used for: to list takes a request for a thousand packs."""
+LISTED = 10_000
+"""Packs of a night whose alerts can be paged through."""
+KEPT_NIGHTS, KEPT_PACKS = 3, 64
+"""Listings and packs that are kept in memory: 10 MB of each at most."""
+
+
+def nights_of(objects: Objects) -> list[int]:
+    """The nights that have packs, the latest first. Raises `StoreDown`.
+
+    Takes a request for a thousand nights.
+    """
+    folders = objects.list_folder(f"{CUTOUT_PACKS.prefix}/").folders
+    return sorted((n for one in folders if (n := night_of_folder(one)) is not None), reverse=True)
+
+
+def digest_of(pack: ObjectInfo) -> str:
+    """The digest in a pack's name: 32 hexadecimal digits."""
+    return pack.key.rpartition("/")[2].removesuffix(".parquet")
+
+
+def folder_of_night(night: int) -> str:
+    """The folder of a night's packs."""
+    return f"{CUTOUT_PACKS.prefix}/{night}/"
+
+
+class Place(NamedTuple):
+    """A place among the alerts of a night: a pack's digest, and the number of an alert in it."""
+
+    pack: str
+    number: int
+
+
+class Part(NamedTuple):
+    """Some alerts of a night, each with the key of its pack, and where the parts beside it are.
+
+    `before` is where the part before ends, `after` where the next one begins; None if there is
+    none.
+    """
+
+    alerts: list[tuple[str, PackedAlert]]
+    before: Place | None
+    after: Place | None
+
+
+class NightAlerts:
+    """The alerts of nights, by parts: those of the pack that was stored last come first.
+
+    Threads may share it. A part takes a request for a thousand packs of the night, up to `LISTED`,
+    unless they were listed in the last `MAX_AGE` seconds, and two for each pack that it reads.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._listings = Readings(self._list, MAX_AGE, KEPT_NIGHTS)
+        self._alerts = Cache(KEPT_PACKS)
+
+    def packs(self, night: int) -> list[ObjectInfo]:
+        """The packs of a night, `LISTED` at most, the one stored last first. Raises `StoreDown`."""
+        return self._listings(night)
+
+    def _list(self, night: int) -> list[ObjectInfo]:
+        packs = islice(self._objects.list(folder_of_night(night)), LISTED)
+        return sorted(packs, key=lambda pack: (pack.modified, pack.key), reverse=True)
+
+    def part(
+        self, night: int, most: int, most_packs: int, start: Place | None, end: Place | None
+    ) -> Part | None:
+        """At most `most` alerts of at most `most_packs` packs: from `start` on, or up to `end`.
+
+        From the first on if both are None. None if the place's pack is not there. Raises
+        `StoreDown`.
+        """
+        packs = self.packs(night)
+        first, at = 0, 0
+        if place := start or end:
+            numbers = {digest_of(pack): number for number, pack in enumerate(packs)}
+            if place.pack not in numbers:
+                return None
+            first, at = numbers[place.pack], place.number
+        if end:
+            room = most - at
+            while room > 0 and first and numbers[end.pack] - first < most_packs - (at > 0):
+                first -= 1
+                room -= len(self._of(packs[first]))
+            at = max(0, -room)
+        before = Place(digest_of(packs[first]), at) if first or at else None
+        found: list[tuple[str, PackedAlert]] = []
+        for number, pack in enumerate(packs[first:], first):
+            if number - first == most_packs or len(found) == most:
+                return Part(found, before, Place(digest_of(pack), 0))
+            alerts = self._of(pack)
+            taken = alerts[at : at + most - len(found)]
+            found += [(pack.key, alert) for alert in taken]
+            if at + len(taken) < len(alerts):
+                return Part(found, before, Place(digest_of(pack), at + len(taken)))
+            at = 0
+        return Part(found, before, None)
+
+    def _of(self, pack: ObjectInfo) -> list[PackedAlert]:
+        alerts: list[PackedAlert] | None = self._alerts.get((pack.key,))
+        if alerts is None:
+            alerts = alerts_of(self._objects, pack)
+            self._alerts.put((pack.key,), alerts, 1)
+        return alerts

@@ -1,0 +1,163 @@
+"""What keeps the store in order, as the store itself shows it: merges, rounds, the second site."""
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow.parquet as pq
+
+from stampede.errors import NotFound, StampedeError
+from stampede.read.lookup import Lookup
+from stampede.read.readings import Readings
+from stampede.settings import Settings
+from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.dead_letter_offsets import DEAD_LETTERS
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.open import open_replica
+from stampede.store.range_file import ObjectFile
+from stampede.store.round_state import PREFIX as RECONCILE
+from stampede.store.runs import RunInfo, prefix
+from stampede.store.scrub_state import PREFIX as SCRUB
+
+MAX_AGE = 30.0
+"""Seconds: a reading takes a listing of what is small, and two requests for each object of dead
+letters that is shown."""
+PAUSE = 300.0
+"""Seconds until the second site is asked again after it did not answer."""
+LETTERS, LETTER_OBJECTS, LISTED = 50, 20, 10_000
+"""Most dead letters that are shown, objects that are read for them, and objects that are listed."""
+LATE = timedelta(minutes=15)
+"""Age from which a run that the second site lacks counts as late."""
+_REASON = 300  # characters of a reason
+_EVENT = re.compile(r"event \S+ of \S+: ")  # at the beginning: the position says as much
+
+
+class Letter(NamedTuple):
+    """A dead letter: its position in Kafka, None if it has none, and why it was refused."""
+
+    table: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    code: str | None
+    reason: str
+    written: datetime
+
+
+class Merges(NamedTuple):
+    """The runs of a table, those of them that were never merged, and the time of the last merge."""
+
+    table: str
+    runs: int
+    small: int
+    last: datetime | None
+
+
+class Round(NamedTuple):
+    """A function that goes on from pass to pass, and when it saved how far it is."""
+
+    name: str
+    saved: datetime
+
+
+class Site(NamedTuple):
+    """The second site: runs that it lacks, those of them that are late, or why it is not known."""
+
+    where: str
+    lacking: int = 0
+    late: int = 0
+    error: str = ""
+
+
+class Upkeep(NamedTuple):
+    """One reading. `more_letters` says whether there are more than `letters`."""
+
+    letters: list[Letter]
+    more_letters: bool
+    merges: list[Merges]
+    rounds: list[Round]
+    site: Site | None
+
+
+class UpkeepCache:
+    """Reads it again if the last reading is older than `MAX_AGE`. Use it in one thread."""
+
+    def __init__(self, lookup: Lookup, settings: Settings) -> None:
+        self._lookup, self._settings = lookup, settings
+        self._second: Objects | None = None
+        self._silent: Site | None = None
+        self._silent_until = float("-inf")
+        self._upkeep = Readings(self._read, MAX_AGE)
+
+    def upkeep(self) -> Upkeep:
+        """The present state. Raises `StoreDown` if the first site does not answer."""
+        return self._upkeep()
+
+    def _read(self) -> Upkeep:
+        objects = self._lookup.objects
+        tables = (self._lookup.cutouts.table, self._lookup.detections.table)
+        for table in tables:
+            table.refresh()
+        runs = {table.spec.name: table.runs() for table in tables}
+        letters, more = _letters(objects)
+        rounds = [_round(info) for folder in (RECONCILE, SCRUB) for info in objects.list(folder)]
+        latest = {one.name: one for one in sorted(rounds, key=lambda one: one.saved)}
+        merges = [_merges(name, of_table) for name, of_table in runs.items()]
+        return Upkeep(letters, more, merges, [*latest.values()], self._site(runs))
+
+    def _site(self, runs: dict[str, list[RunInfo]]) -> Site | None:
+        if not self._settings.replica:
+            return None
+        if self._silent and time.monotonic() < self._silent_until:
+            return self._silent
+        address = urlsplit(self._settings.replica)
+        where = f"{address.hostname or ''}{address.path}"  # the rest may hold a password
+        try:
+            self._second = self._second or open_replica(self._settings)
+            there = {info.key for name in runs for info in self._second.list(prefix(name))}
+        except StampedeError as error:
+            self._silent = Site(where, error=error.message)
+            self._silent_until = time.monotonic() + PAUSE
+            return self._silent
+        lacking = [run for some in runs.values() for run in some if run.key not in there]
+        now = datetime.now(UTC)
+        return Site(where, len(lacking), sum(run.age(now) > LATE for run in lacking))
+
+
+def _merges(name: str, runs: Sequence[RunInfo]) -> Merges:
+    merged = [run.object.modified for run in runs if run.name.level]
+    return Merges(name, len(runs), len(runs) - len(merged), max(merged, default=None))
+
+
+def _round(info: ObjectInfo) -> Round:
+    return Round(info.key.rpartition("/")[0].replace("/", ": "), info.modified)
+
+
+def _letters(objects: Objects) -> tuple[list[Letter], bool]:
+    """The dead letters that were written last, and whether there are more. Raises `StoreDown`."""
+    infos = [*islice(objects.list(DEAD_LETTERS), LISTED)]
+    infos.sort(key=lambda info: (info.modified, info.key), reverse=True)
+    letters: list[Letter] = []
+    for number, info in enumerate(infos):
+        if number == LETTER_OBJECTS or len(letters) > LETTERS:
+            return letters[:LETTERS], True
+        letters += _letters_in(objects, info)
+    return letters[:LETTERS], len(letters) > LETTERS
+
+
+def _letters_in(objects: Objects, info: ObjectInfo) -> list[Letter]:
+    """The letters of an object, without their alerts; none if it is gone or cannot be read."""
+    try:
+        file = pq.ParquetFile(ObjectFile(objects, info), pre_buffer=True)
+        rows = file.read(columns=["topic", "partition", "offset", "code", "reason"]).to_pylist()
+    except (NotFound, *PARQUET_ERRORS):
+        return []
+    table = info.key.split("/")[1]
+    for row in rows:
+        reason = _EVENT.sub("", row["reason"] or "no answer", count=1)
+        row["reason"] = " ".join(reason.split())[:_REASON]
+    return [Letter(table, **row, written=info.modified) for row in rows]

@@ -1,0 +1,79 @@
+"""Cutouts by the thousand straight from the bucket: `stampede_client.images` of one night."""
+
+from collections.abc import Iterator
+from time import perf_counter, process_time
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+from pyarrow.fs import S3FileSystem
+
+from stampede.errors import StampedeError
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects
+from stampede.store.packs import write_pack
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
+from stampede_bench import load
+from stampede_bench.bucket import clear, open_bucket
+from stampede_bench.decode import batch_decoder
+from stampede_bench.figures import Context, Figure, Must, over_rounds
+from stampede_bench.load import Load
+from stampede_bench.servers import servers
+from stampede_client import images
+
+FAST = Must(">=", 20_000.0)
+NIGHT = 61_000
+DISTINCT = 300  # alerts; all packs repeat them under other ids
+ROUNDS = 3
+
+
+def measure(context: Context) -> Iterator[Figure]:
+    """Each survey's cutouts in the same Ceph, one survey after the other."""
+    count = context.scaled(100_000, 21_000, least=300)
+    alerts = min(DISTINCT, count // 3)
+    with servers(context, kafka=False) as running:
+        settings = running.settings("bench-mine")
+        bucket = open_bucket(settings)
+        for made in (load.simulated("ztf", alerts, 0), load.exposures(3, alerts // 3)):
+            context.progress(f"storing {count:,} cutouts of {made.title}")
+            fill(bucket, made, count)
+            yield from over_rounds([list(reading(settings, made, count)) for _ in range(ROUNDS)])
+            clear(bucket)
+
+
+def fill(objects: Objects, made: Load, count: int) -> None:
+    """Store so many cutouts of one night, each alert under many ids."""
+    rows = batch_decoder().cutouts(made.messages).rows
+    rows = rows.set_column(
+        rows.column_names.index("mjd"), "mjd", pa.array(np.full(rows.num_rows, float(NIGHT)))
+    )
+    ids, table = rows["alert_id"].to_numpy(), Table(objects, CUTOUTS, threads=1)
+    for number in range(-(-count // rows.num_rows)):
+        coverage = Coverage.of({("bench", 0): [number]})
+        some = rows.set_column(0, "alert_id", pa.array(ids + number * 10**9))
+        pack = write_pack(some.slice(0, count - number * rows.num_rows), coverage)
+        objects.put(pack.key, memoryview(pack.data), pack.sha256)
+        table.append(pack.locations, coverage)
+    table.close()
+
+
+def reading(settings: Settings, made: Load, count: int) -> Iterator[Figure]:
+    """Cutouts a second, from the listing of the table to the last pixel, and CPU time of each."""
+    url = urlsplit(settings.store)
+    filesystem = S3FileSystem(
+        access_key=settings.access_key,
+        secret_key=settings.secret_key.get_secret_value(),
+        endpoint_override=url.netloc,
+        scheme=url.scheme,
+        region=settings.region,
+    )
+    begin, cpu = perf_counter(), process_time()
+    found = images(url.path.strip("/"), filesystem, night=NIGHT, size=63)
+    spent, cpu = perf_counter() - begin, process_time() - cpu
+    if len(found.planes) != count:
+        raise StampedeError(f"the bucket gives {len(found.planes):,} of {count:,} cutouts")
+    what = f"{made.survey.upper()}, {count:,} cutouts as one array"
+    yield Figure("images from the bucket", what, count / spent, "/s", None, FAST)
+    yield Figure("images from the bucket", f"{what}: CPU time of each", 1e6 * cpu / count, "us")

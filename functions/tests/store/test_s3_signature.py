@@ -1,0 +1,61 @@
+"""Signatures of ranged GETs, compared with those of minio-py."""
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from minio.credentials import Credentials
+from minio.signer import sign_v4_s3
+
+from stampede.store.s3_signature import RangeSigner
+
+PLAIN = st.text("ABCxyz019._-", min_size=1, max_size=20)
+SECRETS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
+
+
+def by_minio(
+    keys: tuple[str, str], region: str, url: str, span: str, now: datetime
+) -> dict[str, str]:
+    """The headers that minio-py signs for the same GET."""
+    no_body = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    plain = {
+        "Range": span,
+        "x-amz-content-sha256": no_body,
+        "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
+    }
+    where = urlsplit(url)
+    host = {"Host": where.netloc}
+    signed = sign_v4_s3(
+        method="GET",
+        url=where,
+        region=region,
+        headers=host | plain,
+        credentials=Credentials(*keys),
+        content_sha256=no_body,
+        date=now,
+    )
+    return plain | {"Authorization": str(signed["Authorization"])}
+
+
+@given(PLAIN, SECRETS, PLAIN, PLAIN, st.integers(0, 1 << 50), st.datetimes(datetime(2000, 1, 1)))
+def test_signs_as_minio_does(
+    access: str, secret: str, region: str, key: str, start: int, moment: datetime
+) -> None:
+    now, span = moment.replace(tzinfo=UTC), f"bytes={start}-{start + 9}"
+    expected = by_minio((access, secret), region, f"http://host:80/b/{key}", span, now)
+    assert (
+        RangeSigner(access, secret, region).headers("host:80", f"/b/{key}", span, now) == expected
+    )
+
+
+@pytest.mark.parametrize("days", [1, -1, 365])
+def test_each_day_has_a_key_of_its_own(days: int) -> None:
+    signer, first = (
+        RangeSigner("key", "secret", "default"),
+        datetime(2026, 3, 1, 23, 59, tzinfo=UTC),
+    )
+    for now in (first, first + timedelta(days=days), first):
+        expected = by_minio(("key", "secret"), "default", "http://h/b/k", "bytes=0-1", now)
+        assert signer.headers("h", "/b/k", "bytes=0-1", now) == expected

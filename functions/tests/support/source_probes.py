@@ -1,0 +1,28 @@
+"""What Kubernetes asks a source."""
+
+import urllib.error
+import urllib.request
+
+from stampede_local.process import Process
+
+
+def readiness(source: Process) -> tuple[int, str]:
+    """Status and text of a source's readiness."""
+    return probe(source, "readiness")
+
+
+def liveness(source: Process) -> tuple[int, str]:
+    """Status and text of a source's liveness."""
+    return probe(source, "liveness")
+
+
+def probe(source: Process, name: str) -> tuple[int, str]:
+    """Status and text of a probe; 0 and the error if there is no answer."""
+    url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/health/{name}"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
