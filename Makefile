@@ -9,9 +9,11 @@ BIN    := $(VENV)/bin
 # tests, and each command that a test starts, would compile all modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
+# A cluster that three tests found broken is broken for the others.
+CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-all e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,19 +32,24 @@ lint: $(VENV)/dev
 
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
-	@tools/promtool >/dev/null
+	@tools/prometheus promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
 	$(PYTEST) --numprocesses 4 -q --hypothesis-profile quick -m "not integration and not long"
 
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
-	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
+	$(PYTEST) --numprocesses 3 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium
 	@$(BIN)/python -m e2e.on_cluster build
-	$(BIN)/python -m pytest --durations 12 e2e/on_cluster
+	$(CLUSTER_TESTS) -m "not long"
+
+e2e-all: $(VENV)/dev ## these and the long ones: upgrades, exchange of keys, scaling, a restart of the node
+	@tools/need chromium
+	@$(BIN)/python -m e2e.on_cluster build
+	$(CLUSTER_TESTS)
 
 e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pulls no images
 	@$(BIN)/python -m e2e.on_cluster

@@ -200,7 +200,9 @@ GONE = {
 @cache
 def promtool() -> str:
     """Path of promtool, taken out of Debian's package if missing."""
-    done = subprocess.run([ROOT / "tools" / "promtool"], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [ROOT / "tools" / "prometheus", "promtool"], stdout=subprocess.PIPE, text=True
+    )
     assert done.returncode == 0, "promtool cannot be had: see above"
     return done.stdout.strip()
 

@@ -1,6 +1,7 @@
 """A cluster with a small site and a release of the chart, while these tests run."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,21 @@ from e2e.cluster.steps import exclusive_use
 from e2e.commands import CommandResult
 from e2e.on_cluster import readme
 from e2e.on_cluster.__main__ import up
+from e2e.on_cluster.failure import print_failure
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import INSTALL_SECONDS, Release
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Print a failure when it happens: a run that is ended early shows it too."""
+    report: Any = yield
+    if report.failed:
+        capture = item.config.pluginmanager.get_plugin("capturemanager")
+        assert capture
+        with capture.global_and_fixture_disabled():
+            print_failure(report)
+    return report
 
 
 @pytest.fixture(scope="package")

@@ -40,6 +40,7 @@ def test_pods_die_while_alerts_arrive(release: Release) -> None:
     assert_all_of_it_is_stored(release, 52, 750)
 
 
+@pytest.mark.long
 def test_ceph_kafka_and_the_node_restart_while_alerts_arrive(release: Release) -> None:
     simulate(release, 53, 1000)
     for name in SERVERS:

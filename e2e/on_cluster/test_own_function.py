@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from e2e.on_cluster.release import Release
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 TRIGGER = ROOT / "eventing" / "examples" / "function" / "trigger.yaml"
 SERVE = Path(__file__).with_name("own_function") / "serve.py"
 FUNCTION, SINK = "count-alerts", "missed"  # of that Trigger

@@ -17,7 +17,7 @@ from e2e.on_cluster.kubernetes import Cluster, Command
 from e2e.on_cluster.release import CHART, INSTALL_SECONDS, Release
 from e2e.places import ROOT
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 NAME = "pulled"  # the release and its namespace
 ON_NODE = "localhost:5000"  # the registry's address, for the node's containerd

@@ -11,7 +11,7 @@ from e2e.on_cluster.load import under_load
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 PAGE = (ROOT / "docs" / "how-to" / "rotate-keys.md").read_text()
 CREATE, SECRET, UPGRADE, WAIT, REMOVE = [

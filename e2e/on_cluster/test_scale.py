@@ -55,6 +55,7 @@ for start in range(0, {LARGE}, 500):
 """
 
 
+@pytest.mark.long
 def test_compact_sleeps_between_its_events(release: Release) -> None:
     """With the chart's own scaling: an event comes each minute, and its pod goes each time."""
     release.install(**{MIN_SCALE: 0})
@@ -83,6 +84,7 @@ def test_cutouts_scales_from_and_to_zero(release: Release) -> None:
     until(lambda: not release.pods("cutouts"), 180, 1)
 
 
+@pytest.mark.long
 def test_sources_scale_and_change_while_alerts_arrive(release: Release) -> None:
     """1 -> 4 -> 1 pods of each source, with one more setting and without: no alert is lost."""
 
@@ -142,6 +144,7 @@ def known(release: Release) -> list:
     return alerts
 
 
+@pytest.mark.long
 def test_the_second_site_gives_the_same_answers(second: Release, known: list) -> None:
     ids, expected = [alert.alert_id for alert in known], stored_alerts.cutouts_of(known)
     stored = {}
@@ -154,6 +157,7 @@ def test_the_second_site_gives_the_same_answers(second: Release, known: list) ->
     assert stored == expected
 
 
+@pytest.mark.long
 def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> None:
     """`bulk` scales out to send 100,000 items, and back to zero; `read` keeps answering."""
     second.python(FILL, seconds=400)
@@ -194,6 +198,7 @@ def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> N
     until(lambda: not second.pods("bulk"), 180, 1)
 
 
+@pytest.mark.long
 def test_uninstall_leaves_only_the_data(second: Release, release: Release) -> None:
     second.uninstall()
     until(lambda: not second.remaining(), 180, 2)

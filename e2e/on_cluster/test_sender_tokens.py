@@ -11,7 +11,7 @@ from e2e.on_cluster.load import lacking_thumbnails
 from e2e.on_cluster.release import Release
 from e2e.on_cluster.stranger import answer
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 COUNT, SEED = 60, 43
 # Print a function's events by outcome, from within its pod.

@@ -12,7 +12,7 @@ from e2e.on_cluster.release import Release
 from e2e.places import ROOT
 from stampede.store.conformance import CHECKS
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 MANIFEST = ROOT / "manifests" / "stress.yaml"
 STORE = "http://ceph.site.svc:8000/stress"  # a bucket that does not exist yet

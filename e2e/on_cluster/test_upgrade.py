@@ -14,7 +14,7 @@ from e2e.on_cluster.load import (
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 EARLIER = ROOT / "charts" / "tests" / "earlier" / "stampede-0.1.0.tgz"
 LIMIT = "the limit is"  # part of the reason of a dead letter that is too large

@@ -30,7 +30,7 @@ from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts
 
-COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "10000"))
+COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "5000"))
 RATE = 120  # alerts a second: the machine keeps up despite the restarts, and is never idle
 SEED = 31
 GRACE = "20"  # seconds before reconcile checks a pack

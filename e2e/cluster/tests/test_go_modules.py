@@ -1,5 +1,7 @@
 """Go modules: pinned versions, downloads and builds."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,20 @@ def test_a_failed_build_shows_the_error_and_advice(place: Path) -> None:
     with pytest.raises(Failed, match=r"(?s)directory not found.*\nGo 1.25 or later"):
         go_modules.build(["./nothing"], place / "wrong")
     assert not (place / "wrong").exists()
+
+
+def test_every_module_has_its_checksum() -> None:
+    """A machine with an old cache of builds would not miss one; a new machine cannot build."""
+    directory = go_modules.PROGRAMS_MODULE
+    edit = subprocess.run(
+        ["go", "mod", "edit", "-json"], cwd=directory, capture_output=True, check=True
+    )
+    modules = json.loads(edit.stdout)
+    replaced = {each["Old"]["Path"] for each in modules["Replace"]}
+    sums = (directory / "go.sum").read_text()
+    missing = [
+        each["Path"]
+        for each in modules["Require"]
+        if each["Path"] not in replaced and f"{each['Path']} {each['Version']} h1:" not in sums
+    ]
+    assert missing == ["github.com/Microsoft/hnslib"]  # which only Windows builds

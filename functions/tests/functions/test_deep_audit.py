@@ -24,7 +24,7 @@ from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fi
 from tests.support.rows import many
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
-CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(2000, marks=pytest.mark.long)]
+CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(500, marks=pytest.mark.long)]
 SEED = 20261122
 
 

@@ -1,0 +1,128 @@
+"""Every panel of the dashboard shows data of a real Prometheus, after load with faults."""
+
+import json
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.commands import BackgroundCommand, run, until
+from e2e.http import get, get_json
+from e2e.places import ROOT
+from e2e.stampede_up import StampedeUp
+from stampede.cli.running import running
+from stampede_local.ports import free_port
+
+pytestmark = pytest.mark.timeout(900)
+
+DASHBOARD = ROOT / "charts" / "stampede" / "files" / "dashboards" / "stampede.json"
+NAMESPACE = "stampede"
+SEED, COUNT, RATE = 83, 400, 20
+SECONDS = 180  # timeout; some metrics change with the next pass of `reconcile`
+
+
+def panels(value: object) -> Iterator[tuple[str, str]]:
+    """Title and query of each target of each panel."""
+    if isinstance(value, list):
+        for each in value:
+            yield from panels(each)
+    elif isinstance(value, dict):
+        for target in value.get("targets", ()):
+            yield value["title"], target["expr"].replace("$namespace", NAMESPACE)
+        yield from panels(value.get("panels"))
+
+
+def configuration(urls: dict[str, str]) -> dict:
+    """Prometheus' configuration, with the labels that the chart's PodMonitors give."""
+
+    def labels(name: str) -> dict[str, str]:
+        kind, _, function = name.partition("-")
+        if kind != "source":
+            return {"component": name}
+        return {"component": "source", "source": f"alerts-{function}"}
+
+    targets = [
+        {
+            "targets": [url.removeprefix("http://")],
+            "labels": labels(name) | {"namespace": NAMESPACE},
+        }
+        for name, url in urls.items()
+    ]
+    return {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "stampede", "static_configs": targets}],
+    }
+
+
+@contextmanager
+def prometheus(directory: Path, urls: dict[str, str]) -> Iterator[str]:
+    """A Prometheus that collects the metrics of all functions; its URL."""
+    find = subprocess.run([ROOT / "tools" / "prometheus"], stdout=subprocess.PIPE, text=True)
+    assert not find.returncode, "Prometheus cannot be had: see above"
+    directory.mkdir()
+    file, port = directory / "prometheus.yml", free_port()
+    file.write_text(yaml.safe_dump(configuration(urls)))
+    line = (
+        *(find.stdout.strip(), f"--config.file={file}", f"--storage.tsdb.path={directory}/data"),
+        *(f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
+    )
+    with (directory / "log").open("w") as log, subprocess.Popen(line, stderr=log) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: answers(url) or process.poll() is not None, 60)
+            assert process.poll() is None, (directory / "log").read_text()
+            yield url
+        finally:
+            process.terminate()
+
+
+def answers(url: str) -> bool:
+    """Whether Prometheus has begun to answer queries."""
+    try:
+        return b"Ready" in get(f"{url}/-/ready")
+    except OSError:
+        return False
+
+
+def has_data(url: str, query: str) -> bool:
+    """Whether a query gives a number. What stands in for missing data does not count."""
+    query = query.removesuffix(" or vector(0)")
+    answer = get_json(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+    assert answer["status"] == "success", answer
+    return any(each["value"][1] != "NaN" for each in answer["data"]["result"])
+
+
+def test_every_panel_shows_data(tmp_path: Path) -> None:
+    queries = list(panels(json.loads(DASHBOARD.read_text())))
+    assert len(queries) > 25
+    with StampedeUp(tmp_path / "data", "--second-site", STAMPEDE_GRACE_SECONDS="5") as up:
+        system = running(up.data)
+        assert system is not None
+        with prometheus(tmp_path / "prometheus", system.urls) as url:
+            simulate = BackgroundCommand(
+                tmp_path / "simulate.log",
+                *("simulate", "--to", f"kafka://{up.kafka}", "--alerts", COUNT, "--seed", SEED),
+                *("--corrupt", 0.02, "--rate", RATE),
+            )
+            with simulate:
+                simulate.wait_for(f"[0-9] of {COUNT:,} alerts")
+                up.processes("cutouts")[0].kill()  # a source sends its events once more
+                simulate.result(simulate.child.wait(120)).assert_succeeded()
+            up.wait_until_stored()
+            empty = list(queries)
+
+            def complete() -> bool:
+                (latest, *_) = get_json(f"{up.url}/v1/alerts?limit=1")["alerts"]
+                get(f"{up.url}/v1/alerts/{latest['alertId']}/cutouts/science")
+                empty[:] = [each for each in empty if not has_data(url, each[1])]
+                return not empty
+
+            try:
+                until(complete, SECONDS, 1)
+            except AssertionError:
+                raise AssertionError(f"panels without data: {empty}") from None
+        up.stop().assert_succeeded()
