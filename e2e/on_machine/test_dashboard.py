@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.commands import BackgroundCommand, run, until
+from e2e.commands import BackgroundCommand, until
 from e2e.http import get, get_json
 from e2e.places import ROOT
 from e2e.stampede_up import StampedeUp
@@ -116,8 +116,8 @@ def test_every_panel_shows_data(tmp_path: Path) -> None:
             empty = list(queries)
 
             def complete() -> bool:
-                (latest, *_) = get_json(f"{up.url}/v1/alerts?limit=1")["alerts"]
-                get(f"{up.url}/v1/alerts/{latest['alertId']}/cutouts/science")
+                (latest,) = get_json(f"{up.url}/v1/alerts?limit=1")["alerts"]
+                get(f"{up.url}/v1/alerts/{latest['alert_id']}/packet")
                 empty[:] = [each for each in empty if not has_data(url, each[1])]
                 return not empty
 

@@ -71,6 +71,7 @@ class Sink:
         self._down_since: float | None = None
         self._probes = 1
         self._probing = asyncio.Lock()
+        self._stuck = metrics.SOURCE_STUCK.labels(name)  # exported as 0 from the beginning
 
     @property
     def down(self) -> bool:
@@ -124,7 +125,7 @@ class Sink:
         self, headers: Mapping[str, str], body: bytes, attempts: int, answer: Answer
     ) -> None:
         """Send an event that failed, until it is accepted: it has nowhere else to go."""
-        metrics.SOURCE_STUCK.labels(self.name).inc()
+        self._stuck.inc()
         self._log_stuck(headers, answer)
         try:
             while answer.verdict is not Verdict.ACCEPTED:
@@ -132,7 +133,7 @@ class Sink:
                 answer = await self._attempt(self, headers, body)
                 attempts += 1
         finally:
-            metrics.SOURCE_STUCK.labels(self.name).dec()
+            self._stuck.dec()
 
     async def _attempt(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send an event once; while the sink is down, as a probe when it is this event's turn."""
