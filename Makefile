@@ -39,7 +39,7 @@ units: $(VENV)/dev
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
-	$(PYTEST) --numprocesses 3 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
+	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium

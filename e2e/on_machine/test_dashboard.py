@@ -1,21 +1,17 @@
 """Every panel of the dashboard shows data of a real Prometheus, after load with faults."""
 
 import json
-import subprocess
-import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from e2e.commands import BackgroundCommand, until
 from e2e.http import get, get_json
 from e2e.places import ROOT
+from e2e.prometheus import Prometheus, prometheus
 from e2e.stampede_up import StampedeUp
 from stampede.cli.running import running
-from stampede_local.ports import free_port
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -58,42 +54,10 @@ def configuration(urls: dict[str, str]) -> dict:
     }
 
 
-@contextmanager
-def prometheus(directory: Path, urls: dict[str, str]) -> Iterator[str]:
-    """A Prometheus that collects the metrics of all functions; its URL."""
-    find = subprocess.run([ROOT / "tools" / "prometheus"], stdout=subprocess.PIPE, text=True)
-    assert not find.returncode, "Prometheus cannot be had: see above"
-    directory.mkdir()
-    file, port = directory / "prometheus.yml", free_port()
-    file.write_text(yaml.safe_dump(configuration(urls)))
-    line = (
-        *(find.stdout.strip(), f"--config.file={file}", f"--storage.tsdb.path={directory}/data"),
-        *(f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
-    )
-    with (directory / "log").open("w") as log, subprocess.Popen(line, stderr=log) as process:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            until(lambda: answers(url) or process.poll() is not None, 60)
-            assert process.poll() is None, (directory / "log").read_text()
-            yield url
-        finally:
-            process.terminate()
-
-
-def answers(url: str) -> bool:
-    """Whether Prometheus has begun to answer queries."""
-    try:
-        return b"Ready" in get(f"{url}/-/ready")
-    except OSError:
-        return False
-
-
-def has_data(url: str, query: str) -> bool:
+def has_data(source: Prometheus, query: str) -> bool:
     """Whether a query gives a number. What stands in for missing data does not count."""
-    query = query.removesuffix(" or vector(0)")
-    answer = get_json(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
-    assert answer["status"] == "success", answer
-    return any(each["value"][1] != "NaN" for each in answer["data"]["result"])
+    found = source.query(query.removesuffix(" or vector(0)"))
+    return any(each["value"][1] != "NaN" for each in found)
 
 
 def test_every_panel_shows_data(tmp_path: Path) -> None:
@@ -102,7 +66,7 @@ def test_every_panel_shows_data(tmp_path: Path) -> None:
     with StampedeUp(tmp_path / "data", "--second-site", STAMPEDE_GRACE_SECONDS="5") as up:
         system = running(up.data)
         assert system is not None
-        with prometheus(tmp_path / "prometheus", system.urls) as url:
+        with prometheus(tmp_path / "prometheus", configuration(system.urls)) as source:
             simulate = BackgroundCommand(
                 tmp_path / "simulate.log",
                 *("simulate", "--to", f"kafka://{up.kafka}", "--alerts", COUNT, "--seed", SEED),
@@ -118,7 +82,7 @@ def test_every_panel_shows_data(tmp_path: Path) -> None:
             def complete() -> bool:
                 (latest,) = get_json(f"{up.url}/v1/alerts?limit=1")["alerts"]
                 get(f"{up.url}/v1/alerts/{latest['alert_id']}/packet")
-                empty[:] = [each for each in empty if not has_data(url, each[1])]
+                empty[:] = [each for each in empty if not has_data(source, each[1])]
                 return not empty
 
             try:
