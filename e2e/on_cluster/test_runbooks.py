@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.binaries import kube
+from e2e.cluster.binaries import KUBERNETES, kube
+from e2e.cluster.go_modules import pinned_version
 from e2e.commands import until
 from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
 from e2e.on_cluster.release import CHART, Release
@@ -29,6 +30,8 @@ ELSEWHERE = {
     "top": "needs Kubernetes' metrics-server",
     "publish": "this release has no function `publish`",
 }
+# Commands whose status says that something is left to do: there are dead letters, of damaged alerts.
+WARN = {"toolbox stampede doctor", "toolbox stampede deadletters replay --all"}
 METRICS_PORT = 9400  # of functions
 SECONDS_A_MINUTE = 2  # of the rules: the test does not wait for ten minutes
 # The alert that fires without a server, and the seed and number of alerts that are sent.
@@ -63,7 +66,7 @@ def test_every_command_of_a_runbook_works(busy: Release) -> None:
         line = re.sub(r"\b(POD|NAME)\b", pod["metadata"]["name"], text)
         status, output = shell(release, line)
         print(f"{page}: {text}: {status}")
-        if status or "No resources found" in output:
+        if status > (text in WARN) or "No resources found" in output:
             failed.append((page, text, status, output[-600:]))
     assert not failed
 
@@ -94,9 +97,10 @@ def shell(release: Release, line: str) -> tuple[int, str]:
 def rules(release: Release) -> dict[str, Any]:
     """The release's alert rules, for a clock in which a minute has few seconds."""
     only = ("--show-only", "templates/monitoring.yaml", "--set", "monitoring.rules.enabled=true")
+    version = f"--kube-version={pinned_version(KUBERNETES)}"  # helm asks no cluster here
     rendered = release.cluster.helm(
         *("template", release.name, CHART, "--namespace", release.name, "--values", release.values),
-        *only,
+        *(*only, version),
     )
     (rule,) = [
         each for each in yaml.safe_load_all(rendered.output) if each["kind"] == "PrometheusRule"
