@@ -67,8 +67,8 @@ faults: $(VENV)/dev ## 300 faults on the real system with two sites; SEED=1 FAUL
 fuzz: $(VENV)-fuzz/ready ## fuzz what strangers can send; SECONDS=60 for each target
 	cd functions && $(abspath $(VENV))-fuzz/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
 
-bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md
-	$(BIN)/stampede bench
+bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md; OPTIONS="--real DIR"
+	PYTHONPATH=client $(BIN)/stampede bench $(OPTIONS)
 
 docs: $(VENV)/stampede $(VENV)-docs/ready ## the documentation as a site: build/site; a dead link fails
 	@rm -rf build/docs build/site

@@ -5,6 +5,8 @@ import sys
 from functools import cache, partial
 from typing import Any
 
+from stampede import tracing
+
 _wanted = False
 
 
@@ -43,6 +45,10 @@ def _write_plainly(level: str, event: str, **fields: object) -> None:
     print(f"{level}: {event} {fields}", file=sys.stderr)
 
 
+def _add_trace(_: object, __: str, fields: Any) -> Any:
+    return tracing.log_fields(tracing.current()) | fields
+
+
 @cache
 def _configure() -> None:
     import structlog
@@ -53,6 +59,7 @@ def _configure() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _add_trace,
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

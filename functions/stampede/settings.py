@@ -133,6 +133,21 @@ class Settings(BaseSettings):
         Path("/dev/shm"), description="memory-backed directory that hands batches to the workers"
     )
 
+    # -- traces
+    traces: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="URL of an OpenTelemetry collector that takes traces by OTLP over HTTP: "
+        "http://HOST:4318; without it nothing is recorded",
+    )
+    trace_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="share of the alerts that a source begins a trace for; an alert whose Kafka "
+        "record has a header `traceparent` is recorded as that says",
+    )
+
     # -- the source
     sink: str = Field("", validation_alias=AliasChoices("K_SINK", "STAMPEDE_SINK"))
     dead_letter_sink: str = Field(
@@ -356,6 +371,7 @@ GROUPS = {
     "replica": "the second site",
     "schema_registry": "alerts",
     "host": "a function's HTTP endpoint, and how it batches alerts",
+    "traces": "traces",
     "sink": "the source",
     "notifications": "notifications of the store, and their events",
     "fanout": "compaction",

@@ -23,6 +23,7 @@ from stampede_local import installer
 from stampede_local.ports import require_free
 from stampede_local.process import Process, wait_until
 
+USER = "stampede"  # the one user
 _TOOL_SECONDS = 200  # for one command, on a busy machine
 _CONFIG = files("stampede_local") / "ceph.conf"
 
@@ -164,6 +165,10 @@ class LocalCeph:
         except OSError:
             return False
 
+    def radosgw_admin(self, *arguments: str) -> None:
+        """Run Ceph's command for users and buckets. Raises `SetupError` if it fails."""
+        self._tool("radosgw-admin", "-n", "client.rgw", *arguments)
+
     def __enter__(self) -> "LocalCeph":
         self.start()
         return self
@@ -238,9 +243,8 @@ class LocalCeph:
         self.osd.start()
         self._progress("  OSD started")
         self.gateway.start()
-        self._tool(
-            *("radosgw-admin", "-n", "client.rgw", "user", "create"),
-            *("--uid=stampede", "--display-name=stampede"),
+        self.radosgw_admin(
+            *("user", "create", f"--uid={USER}", f"--display-name={USER}"),
             *(f"--access-key={access_key}", f"--secret-key={secret_key}"),
         )
         self._progress("  gateway started, user made")

@@ -10,6 +10,7 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 {{- $store := $.Values.store -}}
 {{- $secret := $store.existingSecret | default (include "stampede.name" (list $ "store")) -}}
 {{- if and $store.readSecret (has (index . 1) (list "read" "bulk")) }}{{ $secret = $store.readSecret }}{{ end -}}
+{{- with get ($store.secrets | default dict) (index . 1) }}{{ $secret = . }}{{ end -}}
 - name: STAMPEDE_STORE
   value: {{ $store.url | quote }}
 - name: STAMPEDE_REGION

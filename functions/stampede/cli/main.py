@@ -24,6 +24,7 @@ from stampede.cli.setup import setup
 from stampede.cli.simulate import simulate
 from stampede.cli.status import status
 from stampede.cli.token import token
+from stampede.cli.users import users
 from stampede.errors import StampedeError
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "settings": settings,
     "serve": serve,
     "setup": setup,
+    "users": users,
     "simulate": simulate,
     "ingest": ingest,
     "audit": audit,

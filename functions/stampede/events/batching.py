@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
+from stampede import tracing
 from stampede.errors import StampedeError
 from stampede.events.event import Event
 
@@ -109,7 +110,7 @@ class Batcher:
     async def _store(self, batch: list[Waiting]) -> None:
         outcomes: Sequence[Outcome]
         try:
-            outcomes = await self._store_batch([event for event, _ in batch])
+            outcomes = await self._traced([event for event, _ in batch])
             if len(outcomes) != len(batch):
                 raise StampedeError(f"{len(outcomes)} outcomes of {len(batch)} events")
         except Exception as error:
@@ -118,3 +119,11 @@ class Batcher:
         for (_, future), outcome in zip(batch, outcomes, strict=True):
             if not future.done():  # the sender may have gone away
                 future.set_result(outcome)
+
+    async def _traced(self, events: Sequence[Event]) -> Sequence[Outcome]:
+        """Store events; a step of the traces of all of them, in the first one's."""
+        traces = tracing.recorded(event.traceparent for event in events)
+        with tracing.step("store batch", traces[0] if traces else None, traces[1:]) as step:
+            if step:
+                tracing.note({"messaging.batch.message_count": len(events)})
+            return await self._store_batch(events)

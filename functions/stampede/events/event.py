@@ -21,6 +21,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_binary
 from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 
+from stampede import tracing
 from stampede.errors import NotAnEvent, UnknownMode
 from stampede.events.access import ATTRIBUTE
 from stampede.events.attributes import COUNT, FAR_YEAR, SUBJECT, checked, shown
@@ -64,6 +65,16 @@ class Event(NamedTuple):
         """How many offsets just before the event's are no messages, as its source noticed."""
         count = str(self.attributes.get("skippedoffsets") or "")
         return int(count) if COUNT.fullmatch(count) else 0
+
+    @property
+    def traceparent(self) -> str | None:
+        """The context of the event's trace: the sender's or, from a KafkaSource, the record's."""
+        attributes = self.attributes
+        return attributes.get(tracing.NAME) or attributes.get(f"kafkaheader{tracing.NAME}")
+
+    def continued(self, step: tracing.Step) -> "Event":
+        """The event as a part of this step of its trace."""
+        return self._replace(attributes=self.attributes | {tracing.NAME: step.traceparent})
 
     def __str__(self) -> str:
         return f"event {self.attributes['id']} of {self.attributes['source']}"

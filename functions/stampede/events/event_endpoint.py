@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from stampede import metrics
+from stampede import metrics, tracing
 from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError, TooLarge
 from stampede.events.access import Senders, senders
 from stampede.events.budget import Budget
@@ -127,7 +127,7 @@ class EventEndpoint:
             )
             data = await body.read(scope["headers"], receive)
             event = self._parse(scope["headers"], data, scope["path"])
-            error = await self._handle(event)
+            error = await self._traced(event)
         except StampedeError as raised:
             error = raised
         except Exception as bug:
@@ -144,6 +144,17 @@ class EventEndpoint:
             metrics.EVENTS.labels(self._name, error.name).inc()
             await self._refuse(send, event, error, seconds)
 
+    async def _traced(self, event: Event) -> StampedeError | None:
+        """Handle an event, as a step of its trace if that is recorded."""
+        with tracing.step(f"{self._name} takes event", event.traceparent) as step:
+            if step is None:
+                return await self._handle(event)
+            tracing.note({"cloudevents.event_id": event.attributes["id"]})
+            error = await self._handle(event.continued(step))
+            if error:
+                step.fail(error.name)
+            return error
+
     async def _refuse(
         self, send: Send, event: Event | None, error: StampedeError, seconds: float
     ) -> None:
@@ -158,6 +169,7 @@ class EventEndpoint:
             reason=error.message,
             bytes=len(event.data) if event else None,
             milliseconds=round(seconds * 1000),
+            **tracing.log_fields(event.traceparent if event else None),
         )
         detail = f"{event}: {error.message}" if event else error.message
         await respond(send, error.status, problem_json(error, detail[:DETAIL_LENGTH]))

@@ -9,8 +9,9 @@ the others wait; the relay answers 503 only after `hold_seconds`. RGW keeps the 
 
 import asyncio
 import time
+from collections.abc import Mapping
 
-from stampede import metrics
+from stampede import metrics, tracing
 from stampede.errors import BrokerDown, SetupError
 from stampede.events.access import key_attribute
 from stampede.events.answer import Verdict
@@ -44,10 +45,16 @@ class Relay:
         return next((error for error in errors if error), None)
 
     async def _send(self, event: Event) -> BrokerDown | None:
+        with tracing.step("announce object", event.traceparent) as step:
+            if step:
+                tracing.note({"aws.s3.key": event.attributes["subject"]})
+            return await self._deliver(event, step.headers if step else {})
+
+    async def _deliver(self, event: Event, trace: Mapping[str, str]) -> BrokerDown | None:
         begin, hold = time.monotonic(), self._settings.hold_seconds
         # An attribute, since the Broker sends it on to the functions; the token is the Broker's.
         headers = headers_of(event) | key_attribute(self._settings)
-        headers = with_token(headers, self._settings.sink_token)
+        headers = with_token(headers | dict(trace), self._settings.sink_token)
         sending = asyncio.ensure_future(self._sink.send(headers, event.data, RETRIES))
         while not (await asyncio.wait({sending}, timeout=hold))[0]:
             if self._sink.down:  # otherwise the Broker is only slow

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from stampede import tracing
 from stampede.errors import NotAnEvent
 from stampede.events.event import Event
 from stampede.events.record import extension_headers
@@ -95,11 +96,21 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
         "type": TYPE if name.startswith(CREATED) else PREFIX + name,
         "subject": key,
         **extensions_of(key),
+        **_trace_of(record),
         "datacontenttype": "application/json",
     }
     with suppress(KeyError, TypeError, ValueError):  # the time is optional
         attributes["time"] = text_of(datetime.fromisoformat(record["eventTime"]))
     return Event(attributes, data)
+
+
+def _trace_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """The context of the trace in which an object was stored: RGW's records have its metadata."""
+    with suppress(KeyError, TypeError, AttributeError):
+        for each in record["s3"]["object"]["metadata"]:
+            if each["key"].lower() == tracing.METADATA and tracing.sampled(each["val"]):
+                return {tracing.NAME: each["val"]}
+    return {}
 
 
 def extensions_of(key: str) -> dict[str, str]:

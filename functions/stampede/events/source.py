@@ -11,6 +11,7 @@ from functools import partial
 
 import uvloop
 
+from stampede import tracing
 from stampede.connections import Connections
 from stampede.errors import SetupError
 from stampede.events.access import access_keys
@@ -68,7 +69,22 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 log.warning("sent without key, time and headers", record=str(record), error=error)
                 bare = record._replace(milliseconds=None, key=None, headers=())
                 headers = event_headers.headers(bare)
-            await delivery.deliver(headers, record)
+            before = tracing.of_record(record.headers)
+            with tracing.step("deliver alert", before, may_begin=True) as step:
+                if step:
+                    tracing.note(
+                        {
+                            "messaging.system": "kafka",
+                            "messaging.destination.name": record.topic,
+                            "messaging.destination.partition.id": str(record.partition),
+                            "messaging.kafka.offset": record.offset,
+                            "messaging.message.body.size": len(record.value),
+                        }
+                    )
+                    headers |= step.headers
+                refusal = await delivery.deliver(headers, record)
+                if step and refusal:
+                    step.fail(refusal.outcome)
 
         health = SourceHealth()
         async with status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready):
@@ -77,6 +93,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
+    tracing.start("stampede-source", settings.traces, settings.trace_share)
     run_until_stopped(partial(run, settings), uvloop.new_event_loop)
 
 

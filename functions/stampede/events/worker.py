@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from stampede import tracing
 from stampede.alerts.care import Care
 from stampede.errors import DecoderFailed, StampedeError, Undecodable
 from stampede.events.batching import Outcome
@@ -123,6 +124,8 @@ class SpooledBatch(NamedTuple):
         A file of all messages, then a byte for each: 1 if the worker suspects it.
     sizes
         Bytes of each message, in the file's order.
+    trace
+        Context of the trace that the batch is a step of.
     """
 
     path: Path
@@ -131,6 +134,7 @@ class SpooledBatch(NamedTuple):
     care: Care
     skipped: list[int]
     envelopes: list[Envelope]
+    trace: str | None = None
 
 
 class BatchFailed(Exception):
@@ -219,9 +223,10 @@ def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exceptio
     with open(spooled.path, "r+b", buffering=0) as file:
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
-        _, _, positions, care, skipped, envelopes = spooled
+        _, _, positions, care, skipped, envelopes, trace = spooled
         batch = Batch(messages, positions, care, note.suspect, skipped, envelopes)
-        return _outcome(store, batch)
+        with tracing.carrying(trace):
+            return _outcome(store, batch)
 
 
 def _outcome(store: BatchStorer, batch: Batch) -> StoredBatch | Exception:

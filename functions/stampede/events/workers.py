@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from stampede import metrics
+from stampede import metrics, tracing
 from stampede.alerts.care import Care
 from stampede.errors import StoreDown
 from stampede.events.batching import Outcome
@@ -110,7 +110,8 @@ class Workers:
             positions = [event.position for event in events]
             skipped = [event.skipped for event in events]
             envelopes = [envelope_of(event.attributes) for event in events]
-            batch = SpooledBatch(path, sizes, positions, care, skipped, envelopes)
+            trace = tracing.current()
+            batch = SpooledBatch(path, sizes, positions, care, skipped, envelopes, trace)
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)
@@ -158,6 +159,8 @@ class Workers:
     def _count(self, stored: StoredBatch, alerts: int, seconds: float) -> None:
         stages = {**stored.seconds, "whole": seconds}
         metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)
+        if tracing.current():
+            tracing.note({f"stampede.seconds.{stage}": spent for stage, spent in stages.items()})
 
 
 Attempt = tuple[Sequence[int], Care | None]

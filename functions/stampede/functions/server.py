@@ -10,6 +10,7 @@ import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from stampede import tracing
 from stampede.events.body_protocol import body_protocol
 from stampede.events.http_protocol import bounded_protocol
 from stampede.events.status_server import status_server
@@ -33,6 +34,7 @@ def serve(name: str, settings: Settings) -> None:
     closed = settings.event_key.get_secret_value() or settings.sender_issuer
     if name != "read" and not closed and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
+    tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
     app = make_app(name, settings)
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol

@@ -44,6 +44,7 @@ __all__ = [
     "run_writer",
     "runs",
     "s3",
+    "s3_users",
     "schema",
     "scrub_state",
     "sections",

@@ -8,19 +8,15 @@ that is deleted first leaves its notifications behind. A bucket may have notific
 topics for one prefix: so each installation that shares a bucket has a topic of its own.
 """
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree
 
-import urllib3
-from minio import Minio, time
-from minio.credentials import Credentials
+from minio import Minio
 from minio.error import MinioException, S3Error
 from minio.notificationconfig import NotificationConfig, PrefixFilterRule, TopicConfig
-from minio.signer import sign_v4_s3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import SetupError, StoreDown
@@ -29,6 +25,7 @@ from stampede.settings import Settings
 from stampede.store.address import StoreAddress
 from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3 import S3Objects
+from stampede.store.s3_requests import S3Requests
 
 # Everything that is stored. One notification for each prefix, so that one can be removed.
 PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/")
@@ -93,20 +90,14 @@ class NotifyingBucket:
         url = urlsplit(site.url)
         self._site, self._installation = site, installation
         self._bucket = url.path.strip("/")
-        self._url = url._replace(path="/", query="", fragment="")
-        self._region = site.region
-        self._keys = Credentials(site.access_key, site.secret_key)
-        self._pool = urllib3.PoolManager(
-            ca_certs=str(site.ca_file) if site.ca_file else None,
-            timeout=urllib3.Timeout(connect=3, read=30),
-        )
+        self._requests = S3Requests(site)
         self._minio = Minio(
             endpoint=url.netloc,
             access_key=site.access_key,
             secret_key=site.secret_key,
             region=site.region,
             secure=url.scheme == "https",
-            http_client=self._pool,
+            http_client=self._requests.pool,
         )
 
     @property
@@ -228,30 +219,10 @@ class NotifyingBucket:
 
     def _send(self, method: str, path: str, query: dict[str, str], body: bytes = b"") -> bytes:
         """Send a signed request and return the body. Raises `SetupError` if it is refused."""
-        url = self._url._replace(path=path, query=urlencode(query))
-        now, digest = time.utcnow(), hashlib.sha256(body).hexdigest()
-        headers: dict[str, Any] = {
-            "Host": url.netloc,
-            "Content-Type": "application/x-www-form-urlencoded",
-            "X-Amz-Date": time.to_amz_date(now),
-            "X-Amz-Content-Sha256": digest,
-        }
-        sign_v4_s3(
-            method=method,
-            url=url,
-            region=self._region,
-            headers=headers,
-            credentials=self._keys,
-            content_sha256=digest,
-            date=now,
-        )
-        with self._errors():
-            response = self._pool.request(method, url.geturl(), body=body, headers=headers)
-        if response.status >= 500:
-            raise StoreDown(f"{self._url.geturl()} answered {response.status}")
+        response = self._requests.send(method, path, query, body)
         if response.status >= 300:
             raise SetupError(
-                f"{self._url.geturl()} does not have the topics API of Ceph's RGW, or "
+                f"{self._requests.endpoint} does not have the topics API of Ceph's RGW, or "
                 f"not for this user: it answered {response.status} {response.data.decode()[:200]}"
             )
         return response.data
@@ -262,12 +233,12 @@ class NotifyingBucket:
             yield
         except S3Error as error:
             raise SetupError(
-                f"{self._url.geturl()} answered {error.code} for bucket {self._bucket}"
+                f"{self._requests.endpoint} answered {error.code} for bucket {self._bucket}"
             ) from None
         except ValueError as error:
-            raise SetupError(f"{self._url.geturl()}: {error}") from None
+            raise SetupError(f"{self._requests.endpoint}: {error}") from None
         except (MinioException, HTTPError, OSError) as error:
-            raise StoreDown(f"{self._url.geturl()} does not answer: {error}") from None
+            raise StoreDown(f"{self._requests.endpoint} does not answer: {error}") from None
 
 
 def topic_of(member: ElementTree.Element) -> Topic:

@@ -17,6 +17,7 @@ from minio.error import MinioException, S3Error
 from minio.helpers import DictType, check_bucket_name
 from urllib3.exceptions import HTTPError
 
+from stampede import tracing
 from stampede.errors import NotFound
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
@@ -106,6 +107,8 @@ class S3Objects:
             headers: DictType = {"Content-Type": "application/octet-stream"}
             if sha256:
                 headers[_SHA256] = sha256
+            if trace := tracing.current():  # the notification of the object repeats it
+                headers[tracing.METADATA] = trace
             self._minio._put_object(self.bucket, key, cast(bytes, data), headers)
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:

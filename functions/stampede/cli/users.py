@@ -1,0 +1,65 @@
+"""`stampede users`: users of the S3 endpoint with no more rights than one function needs."""
+
+from typing import Annotated
+
+import typer
+
+from stampede.cli.options import Data
+
+
+def users(
+    secrets: Annotated[
+        str, typer.Option(help="what the names of the Secrets begin with: NAME-read and so on")
+    ] = "stampede-s3",
+    policy: Annotated[
+        bool, typer.Option("--policy", help="only print the bucket policy, as JSON")
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="remove the users again; never data")
+    ] = False,
+    data: Data = None,
+) -> None:
+    """Make a user of Ceph's RGW for each function that can do with few rights.
+
+    `read` can only read; `cutouts`, `lightcurves`, `thumbnails` and `deadletters` can only add what
+    each of them stores, and delete nothing. The rights are a policy of the bucket. All other
+    functions need the keys of the bucket's owner, and so does this command. Its user needs a
+    capability, which you can take back afterwards:
+
+        radosgw-admin caps add --uid=OWNER --caps='users=*'
+
+    Prints a Secret for each, for `kubectl apply`:
+
+        stampede users | kubectl --namespace stampede apply --filename -
+
+    What exists already stays unchanged, so it can be repeated.
+    """
+    import json
+
+    import yaml
+
+    from stampede.cli.running import running, settings_of
+    from stampede.store.open import first_site
+    from stampede.store.s3_users import S3Users
+
+    made = S3Users(first_site(settings_of(running(data))))
+
+    def progress(line: str) -> None:
+        typer.echo(line, err=True)
+
+    if policy:
+        typer.echo(json.dumps({"Statement": made.policy(made.owner())}, indent=2))
+        return
+    if remove:
+        made.remove(progress)
+        return
+    documents = [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": f"{secrets}-{role}"},
+            "stringData": {"access-key": keys.access_key, "secret-key": keys.secret_key},
+        }
+        for role, keys in made.make(progress).items()
+    ]
+    typer.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
