@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-all e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units servers e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ e2e-all: $(VENV)/dev ## these and the long ones: upgrades, exchange of keys, sca
 	@tools/need chromium
 	@$(BIN)/python -m e2e.on_cluster build
 	$(CLUSTER_TESTS)
+
+e2e-duel: $(VENV)/dev ## the same alerts by Knative and by KEDA on a cluster, side by side: build/duel.md
+	$(BIN)/python -m e2e.duel
 
 e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pulls no images
 	@$(BIN)/python -m e2e.on_cluster

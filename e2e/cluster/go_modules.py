@@ -68,16 +68,19 @@ def build(
     packages: Sequence[str],
     target: Path,
     variables: Mapping[str, str] = MappingProxyType({}),
-    go_mod: Path = PROGRAMS_MODULE / "go.mod",
+    go_mod: Path | None = None,
+    module: Path = PROGRAMS_MODULE,
 ) -> None:
-    """Build one package of ``programs`` into a file, or several into a directory.
+    """Build one package of a module into a file, or several into a directory.
 
     Parameters
     ----------
     variables
         Go variables that the linker sets.
     go_mod
-        The ``go.mod`` to build with.
+        The ``go.mod`` to build with; by default the module's.
+    module
+        Directory of the module, by default ``programs``.
 
     Raises
     ------
@@ -88,12 +91,19 @@ def build(
     partial = target if target.is_dir() else target.with_name(f"{target.name}.partial")
     linker = " ".join(["-s -w", *(f"-X {name}={value}" for name, value in variables.items())])
     run(
-        *("nice", "go", "build", "-trimpath", "-buildvcs=false", f"-modfile={go_mod}"),
+        *(
+            "nice",
+            "go",
+            "build",
+            "-trimpath",
+            "-buildvcs=false",
+            f"-modfile={go_mod or module / 'go.mod'}",
+        ),
         # No debug information and a lazy garbage collector (GOGC) save 8 % and 12 % of the CPU
         # time. Use the same flags for all programs: Go shares only what is built alike.
         *("-gcflags=all=-dwarf=false", "-ldflags", linker, "-o", partial, *packages),
         log=LOGS / f"go-build-{target.name}.log",
-        cwd=PROGRAMS_MODULE,
+        cwd=module,
         env={"CGO_ENABLED": "0", "GOGC": "400", "GOWORK": "off"},
         advice=_ADVICE,
     )

@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 
 from e2e.commands import until
 from e2e.stampede_up import StampedeUp
+from stampede_local.cli import TOPICS
 from tests.support import made_alerts
 from tests.support.collector import Collector, Span
 
@@ -51,9 +52,7 @@ def test_one_trace_from_kafka_to_the_thumbnail(tmp_path: Path) -> None:
             for number, trace in enumerate([*TRACES, None]):  # the last one without a trace
                 record = made_alerts.rubin_record(1101, 7_000 + number)
                 headers = {"traceparent": f"00-{trace}-{SENDER}-01"} if trace else {}
-                producer.produce(
-                    "alerts-simulated", made_alerts.confluent(record, 1101), headers=headers
-                )
+                producer.produce(TOPICS[0], made_alerts.confluent(record, 1101), headers=headers)
             assert producer.flush(60) == 0
             up.wait_until_stored()
             until(lambda: chain(collector.spans, TRACES[0]) == STEPS, SECONDS)

@@ -1,0 +1,257 @@
+"""``make e2e-duel``: the same alerts to the same image on one node, by Knative and by KEDA.
+
+Both ways run `cutouts` and `lightcurves` with at most three pods each, from zero. Thumbnails,
+compaction, both sites and all else run meanwhile as they do always. Times begin at Kafka's
+timestamp of an alert, and end when the store has it in all tables.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from e2e.cluster import Failed, choose, keda
+from e2e.cluster.binaries import tool
+from e2e.cluster.kubectl import Kubectl
+from e2e.cluster.steps import exclusive_use, log_progress
+from e2e.commands import until
+from e2e.duel.contestants import FUNCTIONS, Keda, Knative, skip
+from e2e.duel.usage import Usage
+from e2e.on_cluster.__main__ import up
+from e2e.on_cluster.kubernetes import Cluster
+from e2e.on_cluster.release import Release
+from e2e.places import ROOT
+from stampede.settings import Settings
+from stampede_bench.bucket import open_bucket
+from stampede_bench.visit_alerts import VisitAlerts, simulate
+from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, sender
+from stampede_bench.visit_times import DurableTimes
+from stampede_local.kafka import make_topics
+
+TOPIC = "duel"
+COUNT = 4_000  # alerts of a burst, and of a backlog
+SECONDS = 5.0  # of a burst
+ALONE = 4  # single alerts, each from zero
+HISTORY = 50  # rows: alerts of 129 KB
+KILL_SECONDS = 6.0  # between two pods that are killed
+Contestant = Knative | Keda
+
+
+class Result(NamedTuple):
+    """One contest of one contestant."""
+
+    seconds: np.ndarray  # from Kafka's timestamp until durable, sorted by number
+    usage: Usage
+
+    def share(self, percent: float) -> float:
+        """A percentile of the seconds."""
+        return float(np.percentile(self.seconds, percent))
+
+
+class Arena:
+    """The release, and what sends to it and looks at its store."""
+
+    def __init__(self, release: Release, kafka: str, send: Sender, times: DurableTimes) -> None:
+        self.release, self._kafka, self._send, self.times = release, kafka, send, times
+        self._next = 0
+
+    def visit(self, size: int, seconds: float) -> Visit:
+        """The next alerts."""
+        visit = Visit(self._next, size, time.time() + 1, seconds)
+        self._next += size
+        return visit
+
+    def send(self, visit: Visit) -> Sent:
+        """Send a visit; returns when Kafka has it."""
+        return self._send.send(visit).result()
+
+    def skip(self, contestant: Contestant) -> None:
+        """Let a contestant's groups begin behind what is stored."""
+        for function in FUNCTIONS:
+            skip(self._kafka, TOPIC, contestant.group_of(function), PARTITIONS)
+
+
+def contest(
+    arena: Arena, contestant: Contestant, run: Callable[[Arena, Contestant], list[Sent]]
+) -> Result:
+    """Run a contest, until all of it is durable and the functions are at zero again."""
+    with Usage(arena.release.cluster, group_of) as usage:
+        sent = run(arena, contestant)
+        seconds = [arena.times.wait(one) - one.times for one in sent]
+        until(contestant.at_rest, 180, 1)
+    return Result(np.concatenate(seconds), usage)
+
+
+def singles(arena: Arena, contestant: Contestant) -> list[Sent]:
+    """Single alerts, each when the functions are at zero."""
+    sent = []
+    for _ in range(ALONE):
+        until(contestant.at_rest, 180, 1)
+        sent.append(arena.send(arena.visit(1, 0.0)))
+        arena.times.wait(sent[-1])
+    return sent
+
+
+def burst(arena: Arena, contestant: Contestant) -> list[Sent]:
+    """A burst to functions that are at zero."""
+    return [arena.send(arena.visit(COUNT, SECONDS))]
+
+
+def killed(arena: Arena, contestant: Contestant) -> list[Sent]:
+    """A burst, while a pod of a function is killed every six seconds."""
+    sent = burst(arena, contestant)
+    chance = random.Random(1)
+    for _ in range(6):
+        time.sleep(KILL_SECONDS)
+        pods = [pod["metadata"]["name"] for name in FUNCTIONS for pod in contestant.pods(name)]
+        if pods:
+            arena.release.kubectl(
+                *(
+                    "delete",
+                    "pod",
+                    chance.choice(pods),
+                    "--grace-period=0",
+                    "--force",
+                    "--wait=false",
+                )
+            )
+    return sent
+
+
+def backlog(arena: Arena, contestant: Contestant) -> list[Sent]:
+    """Alerts that wait in Kafka; their times begin when the contestant is started."""
+    contestant.stop()
+    sent = arena.send(arena.visit(COUNT, 0.0))
+    begin = time.time()
+    contestant.start()
+    return [sent._replace(times=np.full(len(sent.times), begin))]
+
+
+CONTESTS = {
+    f"{ALONE} single alerts from zero": singles,
+    f"a burst of {COUNT:,} in {SECONDS:.0f} s from zero": burst,
+    f"the same, a pod killed every {KILL_SECONDS:.0f} s": killed,
+    f"a backlog of {COUNT:,}, from nothing": backlog,
+}
+
+
+def group_of(namespace: str, pod: str) -> str:
+    """The group of a pod: what its CPU is counted as; empty if it takes no part."""
+    if namespace in ("knative-serving", "traefik"):
+        return "Knative" if "webhook" not in pod else ""
+    if namespace == keda.NAMESPACE:
+        return "KEDA"
+    if namespace == "stampede" and any(f"-{name}-" in pod for name in FUNCTIONS):
+        return "sources" if "-alerts-" in pod and "duel-" not in pod else "functions"
+    return ""
+
+
+def lines(title: str, name: str, result: Result) -> Iterator[str]:
+    """A row of the table."""
+    cpu, count = result.usage.cpu(), len(result.seconds)
+
+    def spent(*groups: str, only: str = "", without: str = "") -> float:
+        return sum(
+            seconds
+            for (group, container), seconds in cpu.items()
+            if group in groups and (not only or container == only) and container != without
+        )
+
+    work = spent("functions", "sources", without="queue-proxy")
+    proxy, system = spent("functions", only="queue-proxy"), spent("Knative", "KEDA")
+    pods = result.usage.pod_seconds
+    yield (
+        f"| {name} | {title} | {result.share(50):.1f} | {result.share(98):.1f} | "
+        f"{result.share(100):.1f} | {1e3 * work / count:.1f} | {1e3 * proxy / count:.2f} | "
+        f"{1e3 * system / count:.2f} | {pods['functions'] / count:.3f} | "
+        f"{result.usage.most['functions']} |"
+    )
+
+
+HEAD = (
+    "| contest | by | durable, s: p50 | p98 | max | CPU of sources and functions, ms an alert | "
+    "queue-proxy | Knative or KEDA itself | pod-seconds of functions an alert | most pods |\n"
+    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+@contextmanager
+def arena(cluster: Cluster) -> Iterator[tuple[Arena, list[Contestant]]]:
+    """Install the release, and start the process that sends."""
+    release = Release(cluster, "stampede", "values.yaml")
+    site = {
+        name: next(
+            pod["status"]["podIP"]
+            for pod in cluster.get("pods", "site", "--selector", f"app={name}")
+        )
+        for name in ("ceph", "kafka")
+    }
+    bootstrap = f"{site['kafka']}:9094"
+    make_topics(bootstrap, [TOPIC], PARTITIONS)
+    log_progress("installing the release")
+    # Runs stay long enough to be seen: their coverage says when an alert was stored.
+    release.install(sources__alerts__topics=f"{{{TOPIC}}}", settings__grace_seconds=200)
+    address = {"store": f"http://{site['ceph']}:8000/stampede"}
+    keys = release.secret("ceph")
+    settings = Settings(**address, access_key=keys["access-key"], secret_key=keys["secret-key"])
+    log_progress("simulating alerts")
+    alerts = VisitAlerts([*simulate(16, HISTORY)])
+    most = 10 * (COUNT + ALONE)
+    with sender(bootstrap, TOPIC, alerts) as send:
+        times = DurableTimes(open_bucket(settings), TOPIC, most)
+        keda_of = Keda(release, TOPIC, "kafka.site.svc:9092")
+        try:
+            yield Arena(release, bootstrap, send, times), [Knative(release), keda_of]
+        finally:
+            times.close()
+
+
+def main() -> int:
+    """Run all contests, and write the table; the exit status."""
+    backend = choose()
+    try:
+        with exclusive_use():
+            archives = keda.build()
+            up(backend)
+            backend.load(*archives)
+            kubectl = Kubectl(backend.kubectl, backend.kubeconfig)
+            keda.install(kubectl)
+            cluster = Cluster(backend, tool("helm"))
+            cluster.send_urls_to_ingress()
+            report = fight(cluster)
+    except Failed as failed:
+        print(failed, file=sys.stderr)
+        return 1
+    print(report)
+    (ROOT / "build").mkdir(exist_ok=True)
+    Path(ROOT / "build" / "duel.md").write_text(report + "\n")
+    return 0
+
+
+def fight(cluster: Cluster) -> str:
+    """The table of all contests."""
+    table = [HEAD]
+    with arena(cluster) as (place, contestants):
+        first, *others = contestants
+        first.stop()
+        for contestant in (first, *others):
+            place.skip(contestant)
+            contestant.start()
+            until(contestant.at_rest, 180, 1)
+            for name, run in CONTESTS.items():
+                log_progress(f"{contestant.title}: {name}")
+                result = contest(place, contestant, run)
+                table += lines(contestant.title, name, result)
+                print(table[-1], flush=True)
+            contestant.stop()
+        place.release.wait_until_stored(seconds=300)
+    return "\n".join(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
