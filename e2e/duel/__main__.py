@@ -79,7 +79,7 @@ class Arena:
 def contest(
     arena: Arena, contestant: Contestant, run: Callable[[Arena, Contestant], list[Sent]]
 ) -> Result:
-    """Run a contest, until all of it is durable and the functions are at zero again."""
+    """Run a contest, until all of it is durable and the functions are at rest again."""
     with Usage(arena.release.cluster, group_of) as usage:
         sent = run(arena, contestant)
         seconds = [arena.times.wait(one) - one.times for one in sent]
@@ -88,7 +88,7 @@ def contest(
 
 
 def singles(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """Single alerts, each when the functions are at zero."""
+    """Single alerts, each when the functions are at rest."""
     sent = []
     for _ in range(ALONE):
         until(contestant.at_rest, 180, 1)
@@ -98,7 +98,7 @@ def singles(arena: Arena, contestant: Contestant) -> list[Sent]:
 
 
 def burst(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """A burst to functions that are at zero."""
+    """A burst to functions that are at rest."""
     return [arena.send(arena.visit(COUNT, SECONDS))]
 
 
@@ -133,8 +133,8 @@ def backlog(arena: Arena, contestant: Contestant) -> list[Sent]:
 
 
 CONTESTS = {
-    f"{ALONE} single alerts from zero": singles,
-    f"a burst of {COUNT:,} in {SECONDS:.0f} s from zero": burst,
+    f"{ALONE} single alerts, one at a time": singles,
+    f"a burst of {COUNT:,} in {SECONDS:.0f} s": burst,
     f"the same, a pod killed every {KILL_SECONDS:.0f} s": killed,
     f"a backlog of {COUNT:,}, from nothing": backlog,
 }
@@ -206,7 +206,8 @@ def arena(cluster: Cluster) -> Iterator[tuple[Arena, list[Contestant]]]:
         times = DurableTimes(open_bucket(settings), TOPIC, most)
         keda_of = Keda(release, TOPIC, "kafka.site.svc:9092")
         try:
-            yield Arena(release, bootstrap, send, times), [Knative(release), keda_of]
+            all_of_them = [Knative(release, 1), Knative(release), keda_of]
+            yield Arena(release, bootstrap, send, times), all_of_them
         finally:
             times.close()
 
@@ -237,9 +238,9 @@ def fight(cluster: Cluster) -> str:
     """The table of all contests."""
     table = [HEAD]
     with arena(cluster) as (place, contestants):
-        first, *others = contestants
-        first.stop()
-        for contestant in (first, *others):
+        for contestant in contestants:
+            contestant.prepare()
+            contestant.stop()
             place.skip(contestant)
             contestant.start()
             until(contestant.at_rest, 180, 1)
@@ -249,7 +250,6 @@ def fight(cluster: Cluster) -> str:
                 table += lines(contestant.title, name, result)
                 print(table[-1], flush=True)
             contestant.stop()
-        place.release.wait_until_stored(seconds=300)
     return "\n".join(table)
 
 

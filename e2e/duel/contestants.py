@@ -20,12 +20,11 @@ APPLY = ("apply", "--server-side", "--force-conflicts", "--filename", "-")
 
 
 class Knative:
-    """The release as it is: a source of one pod, and a Knative Service that scales from zero."""
+    """The release as it is: a source of one pod, and a Knative Service of at least `least` pods."""
 
-    title = "Knative"
-
-    def __init__(self, release: Release) -> None:
-        self._release = release
+    def __init__(self, release: Release, least: int = 0) -> None:
+        self._release, self._least = release, least
+        self.title = f"Knative, min-scale {least}"
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
@@ -41,8 +40,13 @@ class Knative:
         until(self.at_rest, STOPPED_SECONDS, 1)
 
     def at_rest(self) -> bool:
-        """Whether no pod of a function exists."""
-        return not any(map(self.pods, FUNCTIONS))
+        """Whether each function has as many pods as without events."""
+        return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
+
+    def prepare(self) -> None:
+        """Set the least number of pods."""
+        scaling = {f"functions.{name}.scaling.min-scale": self._least for name in FUNCTIONS}
+        self._release.install(**scaling)
 
     def pods(self, function: str) -> list[dict[str, Any]]:
         """The pods of a function."""
@@ -59,7 +63,7 @@ class Knative:
 class Keda:
     """Source and function in one pod, in a Deployment that KEDA scales on Kafka's lag from zero."""
 
-    title = "KEDA"
+    title = "KEDA, from zero"
 
     def __init__(self, release: Release, topic: str, bootstrap: str) -> None:
         self._release, self._topic, self._bootstrap = release, topic, bootstrap
@@ -67,6 +71,9 @@ class Keda:
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
         return f"duel-{function}"
+
+    def prepare(self) -> None:
+        """Nothing to do."""
 
     def start(self) -> None:
         """Make the Deployments and what scales them."""

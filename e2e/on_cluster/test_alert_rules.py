@@ -1,0 +1,160 @@
+"""Alerts of the chart's rules fire in a real Prometheus while a fault lasts, and end with it."""
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster.binaries import KUBERNETES
+from e2e.cluster.go_modules import pinned_version
+from e2e.commands import until
+from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
+from e2e.on_cluster.release import CHART, Release
+from e2e.prometheus import Prometheus, prometheus
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+METRICS_PORT = 9400  # of functions
+SECONDS_A_MINUTE = 2  # of the rules: the test does not wait for ten minutes
+# The alert that fires without a server, and the seed and number of alerts that are sent.
+FAULTS = {"ceph": ("StampedeStoreDown", 86, 200), "kafka": ("StampedeSourceDown", 87, 100)}
+FIRES = 120  # seconds; some begin with the next pass of `reconcile`
+
+
+def rules(release: Release) -> dict[str, Any]:
+    """The release's alert rules, for a clock in which a minute has few seconds."""
+    only = ("--show-only", "templates/monitoring.yaml", "--set", "monitoring.rules.enabled=true")
+    version = f"--kube-version={pinned_version(KUBERNETES)}"  # helm asks no cluster here
+    rendered = release.cluster.helm(
+        *("template", release.name, CHART, "--namespace", release.name, "--values", release.values),
+        *(*only, version, "--set", "eventKey.enabled=false"),  # nor for its key
+    )
+    (rule,) = [
+        each for each in yaml.safe_load_all(rendered.output) if each["kind"] == "PrometheusRule"
+    ]
+    text = yaml.safe_dump(rule["spec"])
+    units = {"m": SECONDS_A_MINUTE, "h": 60 * SECONDS_A_MINUTE}
+    return yaml.safe_load(
+        re.sub(r"\b(\d+)([mh])\b", lambda found: f"{int(found[1]) * units[found[2]]}s", text)
+    )
+
+
+def configuration(release: Release, directory: Path) -> dict[str, Any]:
+    """Prometheus' configuration: the targets of the chart's PodMonitors, by way of the API."""
+    given = yaml.safe_load(release.cluster.backend.kubeconfig.read_text())
+    cluster, user = given["clusters"][0]["cluster"], given["users"][0]["user"]
+    tls = {
+        "ca_file": cluster["certificate-authority-data"],
+        "cert_file": user["client-certificate-data"],
+        "key_file": user["client-key-data"],
+    }
+    for name, data in tls.items():
+        (directory / name).write_bytes(base64.b64decode(data))
+    (directory / "rules.yml").write_text(yaml.safe_dump(rules(release)))
+    label = "__meta_kubernetes_pod_label_app_kubernetes_io_"
+    pod = ["__meta_kubernetes_namespace", "__meta_kubernetes_pod_name"]
+    port = "__meta_kubernetes_pod_container_port_name"
+    api = "/api/v1/namespaces/$1/pods/$2"
+    relabel = [
+        {"action": "keep", "source_labels": [f"{label}instance"], "regex": release.name},
+        {"action": "keep", "source_labels": [port], "regex": "user-port|http"},
+        {
+            "source_labels": [*pod, port],
+            "regex": "(.+);(.+);user-port",
+            "target_label": "__metrics_path__",
+            "replacement": f"{api}:{METRICS_PORT}/proxy/metrics",
+        },
+        {
+            "source_labels": [*pod, port],
+            "regex": "(.+);(.+);http",
+            "target_label": "__metrics_path__",
+            "replacement": f"{api}:http/proxy/metrics",
+        },
+        *(
+            {"source_labels": [source], "target_label": target}
+            for source, target in (
+                (pod[0], "namespace"),
+                (pod[1], "pod"),
+                (pod[1], "instance"),
+                (f"{label}component", "component"),
+                ("__meta_kubernetes_pod_label_stampede_source", "source"),
+            )
+        ),
+        {"target_label": "__address__", "replacement": cluster["server"].removeprefix("https://")},
+    ]
+    files = {name: str(directory / name) for name in tls}
+    discovery = {
+        "role": "pod",
+        "kubeconfig_file": str(release.cluster.backend.kubeconfig),
+        "namespaces": {"names": [release.name]},
+    }
+    return {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(directory / "rules.yml")],
+        "scrape_configs": [
+            {
+                "job_name": "stampede",
+                "scheme": "https",
+                "tls_config": files,
+                "kubernetes_sd_configs": [discovery],
+                "relabel_configs": relabel,
+            }
+        ],
+    }
+
+
+@contextmanager
+def without(release: Release, server: str) -> Iterator[None]:
+    """Take a server of the site away until the ``with`` block ends."""
+    scale = ("--namespace", "site", "scale", f"statefulset/{server}")
+    release.cluster.kubectl(*scale, "--replicas=0")
+    try:
+        yield
+    finally:
+        release.cluster.kubectl(*scale, "--replicas=1")
+
+
+@pytest.fixture(scope="module")
+def watched(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A Prometheus that collects the metrics of all pods and evaluates the release's rules."""
+    directory = tmp_path_factory.mktemp("watched")
+    with prometheus(directory / "data", configuration(release, directory)) as started:
+        until(lambda: started.query("stampede_source_ready"), 60, 1)
+        yield started
+
+
+def wait(condition: Callable[[], object], watched: Prometheus) -> None:
+    """Wait until a condition holds; the message names the alerts that fire."""
+    try:
+        until(condition, FIRES, 1)
+    except AssertionError:
+        raise AssertionError(f"these fire: {watched.firing()}") from None
+
+
+def test_dead_letters_fire_and_end(release: Release, watched: Prometheus) -> None:
+    wait(lambda: "StampedeDeadLetters" not in watched.firing(), watched)
+    release.stampede("simulate", "--alerts", 40, "--seed", 85, "--corrupt", 0.3)
+    wait(lambda: "StampedeDeadLetters" in watched.firing(), watched)
+    wait(lambda: "StampedeDeadLetters" not in watched.firing(), watched)
+
+
+@pytest.mark.parametrize("server", FAULTS)
+def test_a_server_is_down_and_comes_back(
+    release: Release, watched: Prometheus, server: str
+) -> None:
+    alert, seed, count = FAULTS[server]
+    wait(lambda: alert not in watched.firing(), watched)
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(simulate, release, seed, count, 5)
+        until(lambda: release.pods("cutouts"), 60, 1)
+        with without(release, server):
+            wait(lambda: alert in watched.firing(), watched)
+        sending.result()
+    wait(lambda: alert not in watched.firing(), watched)
+    assert_all_of_it_is_stored(release, seed, count)
