@@ -7,7 +7,13 @@ OFFSET = 99_999_999  # far beyond the end of the topic: coverage would show it
 
 def answer(release: Release, function: str, *headers: str, path: str = "/") -> str:
     """The status that a pod of the namespace `site` gets for an event that it posts."""
-    host = f"{release.name}-{function}.{release.name}.svc.cluster.local"
+    return answer_of(
+        release, f"{release.name}-{function}.{release.name}.svc.cluster.local", *headers, path=path
+    )
+
+
+def answer_of(release: Release, host: str, *headers: str, path: str = "/") -> str:
+    """As `answer`, of any host of the cluster."""
     head = "\r\n".join(
         [
             f"POST {path} HTTP/1.1",

@@ -3,13 +3,14 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
 from e2e.commands import until
 from e2e.on_cluster.load import lacking_thumbnails
 from e2e.on_cluster.release import Release
-from e2e.on_cluster.stranger import answer
+from e2e.on_cluster.stranger import answer, answer_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -87,6 +88,25 @@ def test_a_pod_of_another_namespace_forges_nothing(closed: Release) -> None:
     right = token(closed, closed.name, closed.name, audience(closed))
     assert answer(closed, "cutouts", f"Authorization: Bearer {right}") == "400"
     assert coverage(closed) == before
+
+
+def test_the_broker_takes_no_event_of_a_stranger(closed: Release) -> None:
+    """The EventPolicy names who may send; Knative's ingress of the Broker asks for a token."""
+    (broker,) = closed.get("brokers")
+    address = broker["status"]["address"]
+    url = urlsplit(address["url"])
+    assert url.hostname
+    stranger = token(closed, "site", "default", address["audience"])
+    for_another = token(closed, closed.name, closed.name, "another")
+    answers = [
+        answer_of(closed, url.hostname, *headers, path=url.path)
+        for headers in (
+            (),
+            (f"Authorization: Bearer {for_another}",),
+            (f"Authorization: Bearer {stranger}",),
+        )
+    ]
+    assert answers == ["401", "401", "403"]
 
 
 def test_the_rightful_senders_pass(closed: Release) -> None:
