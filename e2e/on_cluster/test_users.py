@@ -1,4 +1,4 @@
-"""Functions get S3 users of their own by the commands of the how-to, and do their work with them."""
+"""Functions get S3 users of their own by the commands of the how-to, and work with them."""
 
 import re
 import shlex
