@@ -17,6 +17,7 @@ import numpy as np
 
 from e2e.cluster import Failed, choose, keda
 from e2e.cluster.binaries import tool
+from e2e.cluster.choice import Cluster as ClusterBackend
 from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.commands import until
@@ -210,13 +211,15 @@ def arena(cluster: Cluster) -> Iterator[tuple[Arena, list[Contestant]]]:
             yield Arena(release, bootstrap, send, times), all_of_them
         finally:
             times.close()
+            keda_of.stop()
+            release.uninstall()
 
 
 def main() -> int:
     """Run all contests, and write the table; the exit status."""
     backend = choose()
     try:
-        with exclusive_use():
+        with exclusive_use(), running(backend):
             archives = keda.build()
             up(backend)
             backend.load(*archives)
@@ -232,6 +235,19 @@ def main() -> int:
     (ROOT / "build").mkdir(exist_ok=True)
     Path(ROOT / "build" / "duel.md").write_text(report + "\n")
     return 0
+
+
+@contextmanager
+def running(backend: ClusterBackend) -> Iterator[None]:
+    """Stop the cluster afterwards, unless it is up already."""
+    was_up = backend.running
+    if not was_up:
+        backend.down(wipe=True)
+    try:
+        yield
+    finally:
+        if not was_up:
+            backend.down(wipe=True)
 
 
 def fight(cluster: Cluster) -> str:
