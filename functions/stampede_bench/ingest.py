@@ -34,8 +34,8 @@ from stampede_local.process import Process
 from stampede_local.system import System
 
 # Alerts a second on 2 cores: the bound and the aim.
-MUST = {"lsst": Must(">=", 300.0), "ztf": Must(">=", 700.0)}
-AIM = {"lsst": Must(">=", 600.0), "ztf": Must(">=", 1200.0)}
+MUST = {"lsst": Must(">=", 600.0), "ztf": Must(">=", 1200.0)}
+AIM = {"lsst": Must(">=", 1000.0), "ztf": Must(">=", 2200.0)}
 HISTORY = 50  # rows
 LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts

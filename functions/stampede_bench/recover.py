@@ -19,7 +19,7 @@ from stampede_bench.load import Load
 from stampede_bench.servers import Servers, pids, servers, system
 
 SURVEY = Rival("what a survey sends", 300.0)
-MUST, AIM = Must(">=", 1.5, ratio=True), Must(">=", 3.0, ratio=True)
+MUST, AIM = Must(">=", 2.0, ratio=True), Must(">=", 3.0, ratio=True)
 AWAY_SECONDS = 8.0  # the shortest outage
 BACK_SECONDS = 60.0
 LOOK_SECONDS = 0.05

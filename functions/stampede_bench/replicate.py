@@ -34,7 +34,7 @@ from stampede_local import installer
 from stampede_local.ports import free_port
 from stampede_local.tls import TlsCeph
 
-MUST, AIM = Must(">=", 0.8, ratio=True), Must(">=", 0.95, ratio=True)
+MUST, AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 110, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
