@@ -105,7 +105,9 @@ class Keda:
         pod = copy.deepcopy(service["spec"]["template"]["spec"])
         beside = copy.deepcopy(source["spec"]["template"]["spec"])
         (server,), (sender,) = pod["containers"], beside["containers"]
+        # Knative fills in the port of its own proxy.
         server["readinessProbe"] = {"httpGet": {"path": "/health/liveness", "port": 8080}}
+        server["livenessProbe"]["httpGet"]["port"] = 8080
         server["startupProbe"] = server["readinessProbe"] | {
             "periodSeconds": 1,
             "failureThreshold": 60,
