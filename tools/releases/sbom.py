@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from releases.notices import NOT_SHIPPED
+from releases.notices import NOT_SHIPPED, licence, packages
 
 STATUS = "var/lib/dpkg/status"
 
@@ -48,7 +48,22 @@ def wheel_component(wheel: Path) -> dict[str, Any]:
     }
 
 
-def with_debian_packages(sbom: Path, packages: list[dict[str, Any]]) -> None:
+def with_declared_licences(sbom: Path, directory: Path) -> None:
+    """Add what packages in a directory call their licence, where cyclonedx-py found none.
+
+    It knows expressions of SPDX and classifiers only.
+    """
+    document = json.loads(sbom.read_text())
+    declared = {package.name: licence(package) for package in packages(directory)}
+    for component in document["components"]:
+        name = component["name"]
+        if not component.get("licenses") and name in declared:
+            called = {"acknowledgement": "declared", "name": declared[name]}
+            component["licenses"] = [{"license": called}]
+    sbom.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def with_debian_packages(sbom: Path, components: list[dict[str, Any]]) -> None:
     """Add components to an SBOM; leave out what is of this machine: paths, and pip."""
     document = json.loads(sbom.read_text())
     document["components"] = [
@@ -59,7 +74,7 @@ def with_debian_packages(sbom: Path, packages: list[dict[str, Any]]) -> None:
         component["externalReferences"] = [
             each for each in references if not each["url"].startswith("file:")
         ]
-    document["components"] += packages
+    document["components"] += components
     sbom.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
