@@ -87,18 +87,12 @@ def build(
     Failed
         The build failed.
     """
+    go_mod = go_mod or module / "go.mod"
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target if target.is_dir() else target.with_name(f"{target.name}.partial")
     linker = " ".join(["-s -w", *(f"-X {name}={value}" for name, value in variables.items())])
     run(
-        *(
-            "nice",
-            "go",
-            "build",
-            "-trimpath",
-            "-buildvcs=false",
-            f"-modfile={go_mod or module / 'go.mod'}",
-        ),
+        *("nice", "go", "build", "-trimpath", "-buildvcs=false", f"-modfile={go_mod}"),
         # No debug information and a lazy garbage collector (GOGC) save 8 % and 12 % of the CPU
         # time. Use the same flags for all programs: Go shares only what is built alike.
         *("-gcflags=all=-dwarf=false", "-ldflags", linker, "-o", partial, *packages),

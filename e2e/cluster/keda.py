@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from e2e.cluster import go_modules
+from e2e.cluster.choice import Cluster
 from e2e.cluster.images import archive_path, scratch_directory, write_program_image
-from e2e.cluster.kubectl import Kubectl
+from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import REGISTRY
 from e2e.cluster.steps import step
 
@@ -23,7 +24,6 @@ _FIRST = ("CustomResourceDefinition", "Namespace")
 _SCALERS = ("scaler.go", "kafka_scaler.go")
 _OTHER_CASES = re.compile(r'(\tcase "(?!kafka")[^\n]*:\n)((?!\tcase|\tdefault)[^\n]*\n)+')
 _WAIT = ("wait", "--for=condition=Available", "--timeout=240s")
-APPLY = ("apply", "--server-side", "--force-conflicts", "--filename", "-")
 
 
 class Program(NamedTuple):
@@ -42,6 +42,14 @@ PROGRAMS = (
     Program("operator", "ghcr.io/kedacore/keda"),
     Program("adapter", "ghcr.io/kedacore/keda-metrics-apiserver"),
 )
+
+
+def up(cluster: Cluster) -> Kubectl:
+    """Build KEDA if it is missing, and install it; the cluster's kubectl."""
+    cluster.load(*build())
+    kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig)
+    install(kubectl)
+    return kubectl
 
 
 def build() -> list[Path]:
@@ -75,7 +83,7 @@ def install(kubectl: Kubectl) -> None:
     with step("KEDA"):
         for first in (True, False):  # what the others need
             chosen = [each for each in objects if (each["kind"] in _FIRST) == first]
-            kubectl(*APPLY, stdin=yaml.safe_dump_all(chosen))
+            kubectl(*APPLY, "-", stdin=yaml.safe_dump_all(chosen))
         kubectl("--namespace", NAMESPACE, *_WAIT, "deployments", "--all")
         kubectl(*_WAIT, "apiservice", "v1beta1.external.metrics.k8s.io")
 

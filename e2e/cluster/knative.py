@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 
 from e2e.cluster import manifests
-from e2e.cluster.kubectl import Kubectl
+from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.steps import Failed, step, wait_until
 
 NAMESPACES = ("knative-serving", "knative-eventing", "traefik")
@@ -23,11 +23,10 @@ def install(kubectl: Kubectl, ingress: str) -> None:
     if digest in (each.get(_APPLIED) for each in annotations):
         wait(kubectl, ingress)
         return
-    apply = ("apply", "--server-side", "--force-conflicts", "--filename")
     with step("Knative"):
-        kubectl(*apply, definitions)
+        kubectl(*APPLY, definitions)
         kubectl("wait", "--for=condition=Established", "--all", "crd", "--timeout=60s")
-        kubectl(*apply, objects)
+        kubectl(*APPLY, objects)
         wait(kubectl, ingress)
         kubectl("annotate", "--overwrite", "namespace", NAMESPACES[0], f"{_APPLIED}={digest}")
 

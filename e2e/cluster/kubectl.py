@@ -7,6 +7,9 @@ from typing import Any
 from e2e.cluster.places import LOGS
 from e2e.cluster.steps import run
 
+# Followed by a file, or by - for the standard input.
+APPLY = ("apply", "--server-side", "--force-conflicts", "--filename")
+
 
 class Kubectl:
     """kubectl with the kubeconfig of one cluster."""

@@ -19,14 +19,12 @@ import numpy as np
 
 from e2e.cluster import Failed, choose, keda
 from e2e.cluster.binaries import tool
-from e2e.cluster.choice import Cluster as ClusterBackend
-from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.commands import until
 from e2e.duel.contestants import FUNCTIONS, Keda, Knative, skip
 from e2e.duel.route import to_pods
 from e2e.duel.usage import Usage
-from e2e.on_cluster.__main__ import up
+from e2e.on_cluster.__main__ import temporarily_up
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT
@@ -224,35 +222,21 @@ def main() -> int:
     """Run all contests, and write the table; the exit status."""
     backend = choose()
     try:
-        with exclusive_use(), running(backend):
-            archives = keda.build()
-            up(backend)
-            backend.load(*archives)
-            kubectl = Kubectl(backend.kubectl, backend.kubeconfig)
-            keda.install(kubectl)
+        with exclusive_use(), temporarily_up(backend):
+            keda.up(backend)
             cluster = Cluster(backend, tool("helm"))
             cluster.send_urls_to_ingress()
             report = fight(cluster)
     except Failed as failed:
         print(failed, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; finished builds are kept", file=sys.stderr)
+        return 130
     print(report)
     (ROOT / "build").mkdir(exist_ok=True)
     Path(ROOT / "build" / "duel.md").write_text(report + "\n")
     return 0
-
-
-@contextmanager
-def running(backend: ClusterBackend) -> Iterator[None]:
-    """Stop the cluster afterwards, unless it is up already."""
-    was_up = backend.running
-    if not was_up:
-        backend.down(wipe=True)
-    try:
-        yield
-    finally:
-        if not was_up:
-            backend.down(wipe=True)
 
 
 def fight(cluster: Cluster) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from e2e.cluster.kubectl import APPLY
 from e2e.commands import until
 from e2e.on_cluster.release import Release
 
@@ -16,7 +17,6 @@ POLL_SECONDS = 2  # KEDA's default is 30
 IDLE_SECONDS = 15  # until KEDA scales to zero; as this cluster's Knative
 STOPPED_SECONDS = 180
 SOURCE_PORT = 8081
-APPLY = ("apply", "--server-side", "--force-conflicts", "--filename", "-")
 
 
 class Knative:
@@ -81,7 +81,7 @@ class Keda:
             each for name in FUNCTIONS for each in (self._deployment(name), self._scaled(name))
         ]
         manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
-        self._release.kubectl(*APPLY, stdin=json.dumps(manifest))
+        self._release.kubectl(*APPLY, "-", stdin=json.dumps(manifest))
 
     def stop(self) -> None:
         """Delete them."""

@@ -4,7 +4,8 @@ import re
 import threading
 import time
 from collections import defaultdict
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
 from e2e.on_cluster.kubernetes import Cluster
 
@@ -31,7 +32,7 @@ class Usage:
         Most pods at once, by group.
     """
 
-    def __init__(self, cluster: Cluster, group: Any) -> None:
+    def __init__(self, cluster: Cluster, group: Callable[[str, str], str]) -> None:
         self._cluster, self._group = cluster, group
         self._first: dict[Container, float] = {}
         self._last: dict[Container, float] = {}

@@ -5,12 +5,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.cluster import Failed, choose
 from e2e.cluster.binaries import tool
 from e2e.cluster.choice import Cluster
-from e2e.cluster.kubectl import Kubectl
+from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import IMAGES, ROOT
 from e2e.cluster.steps import exclusive_use, step
 
@@ -18,7 +20,6 @@ NAMES = ("stampede", "stampede-bench", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
 NAMESPACES = ("stampede", "second")  # of the releases that the tests install
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}
-APPLY = ("apply", "--server-side", "--force-conflicts", "-f")
 DRY_RUN = ("--dry-run=client", "--output=yaml")
 
 
@@ -54,6 +55,20 @@ def up(cluster: Cluster) -> None:
     cluster.up()
     cluster.load(*images)
     site(Kubectl(cluster.kubectl, cluster.kubeconfig))
+
+
+@contextmanager
+def temporarily_up(cluster: Cluster) -> Iterator[None]:
+    """The cluster with the site. It stays up if it was up; otherwise a new one is started."""
+    was_up = cluster.running
+    if not was_up:
+        cluster.down(wipe=True)
+    try:
+        up(cluster)
+        yield
+    finally:
+        if not was_up:
+            cluster.down(wipe=True)
 
 
 def image(name: str) -> Path:

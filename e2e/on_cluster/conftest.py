@@ -10,7 +10,7 @@ from e2e.cluster.binaries import tool
 from e2e.cluster.steps import exclusive_use
 from e2e.commands import CommandResult
 from e2e.on_cluster import readme
-from e2e.on_cluster.__main__ import up
+from e2e.on_cluster.__main__ import temporarily_up
 from e2e.on_cluster.failure import print_failure
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import INSTALL_SECONDS, Release
@@ -32,18 +32,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def cluster() -> Iterator[Cluster]:
     """The cluster of `make e2e-up`. It stays up if it was up; otherwise a new one is started."""
     backend = choose()
-    with exclusive_use():
-        was_up = backend.running
-        if not was_up:
-            backend.down(wipe=True)
-        try:
-            up(backend)
-            cluster = Cluster(backend, tool("helm"))
-            cluster.send_urls_to_ingress()
-            yield cluster
-        finally:
-            if not was_up:
-                backend.down(wipe=True)
+    with exclusive_use(), temporarily_up(backend):
+        cluster = Cluster(backend, tool("helm"))
+        cluster.send_urls_to_ingress()
+        yield cluster
 
 
 @pytest.fixture(scope="package")

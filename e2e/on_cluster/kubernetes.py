@@ -21,6 +21,7 @@ OVERLOADED = (
     "failed calling webhook|etcdserver:|connection refused|timeout|deadline exceeded|Unavail"
 )
 OVERLOADED_SECONDS = 180.0
+RADOSGW_ADMIN = ("radosgw-admin", "-c", "/data/ceph.conf", "-n", "client.rgw")
 
 
 class Command:
@@ -96,6 +97,11 @@ class Cluster:
         line = ("get", kind, "--namespace", namespace, "--output", "json", *more)
         found = json.loads(retry_if_overloaded(lambda: self.kubectl(*line)).output)
         return found["items"] if found["kind"] == "List" else [found]
+
+    def radosgw_admin(self, *words: object) -> CommandResult:
+        """Run `radosgw-admin` in the pod of the first site's Ceph."""
+        at = ("--namespace", "site", "exec", "statefulset/ceph", "--container", "ceph", "--")
+        return self.kubectl(*at, *RADOSGW_ADMIN, *words)
 
     def send_urls_to_ingress(self) -> None:
         """Send this process's requests for functions' URLs to the ingress, as DNS would."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import keda
-from e2e.cluster.kubectl import Kubectl
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.load import simulate
@@ -21,10 +20,7 @@ MOST, LAG = 3, 100
 @pytest.fixture
 def installed(cluster: Cluster) -> Iterator[None]:
     """KEDA, while a test uses it."""
-    archives = keda.build()
-    cluster.backend.load(*archives)
-    kubectl = Kubectl(cluster.backend.kubectl, cluster.backend.kubeconfig)
-    keda.install(kubectl)
+    kubectl = keda.up(cluster.backend)
     yield
     kubectl("delete", "namespace", keda.NAMESPACE, "--wait=false")
     kubectl("delete", "apiservice", "v1beta1.external.metrics.k8s.io")

@@ -17,7 +17,6 @@ PAGE = (ROOT / "docs" / "how-to" / "rotate-keys.md").read_text()
 CREATE, SECRET, UPGRADE, WAIT, REMOVE = [
     line for line in re.findall(r"^ *\$ (.+)$", PAGE, re.MULTILINE) if "openssl" not in line
 ]
-RADOSGW = ("-c", "/data/ceph.conf", "-n", "client.rgw")  # the store's pod needs to be told
 
 
 class Page:
@@ -30,8 +29,7 @@ class Page:
         program, *words = shlex.split(Template(line).substitute(self._keys))
         cluster = self._release.cluster
         if program == "radosgw-admin":
-            at = ("--namespace", "site", "exec", "statefulset/ceph", "--container", "ceph", "--")
-            return cluster.kubectl(*at, program, *RADOSGW, *words)
+            return cluster.radosgw_admin(*words)
         return {"helm": cluster.helm, "kubectl": cluster.kubectl}[program](*words, seconds=400)
 
 

@@ -9,7 +9,6 @@ import yaml
 from e2e.commands import until
 from e2e.on_cluster.load import assert_it_is_read, lacking_thumbnails, simulate
 from e2e.on_cluster.release import Release
-from e2e.on_cluster.test_rotation import RADOSGW
 from e2e.places import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -37,8 +36,8 @@ for attempt in (lambda: objects.delete(key), lambda: objects.put("packs/1", b"x"
 def radosgw(release: Release, line: str) -> None:
     """Run a command of the page in the store's pod."""
     program, *words = shlex.split(line)
-    at = ("--namespace", "site", "exec", "statefulset/ceph", "--container", "ceph", "--")
-    release.cluster.kubectl(*at, program, *RADOSGW, *words)
+    assert program == "radosgw-admin"
+    release.cluster.radosgw_admin(*words)
 
 
 def make_users(release: Release) -> None:

@@ -137,6 +137,11 @@ def note(attributes: Mapping[str, str | int | float]) -> None:
         get_current_span().set_attributes(attributes)
 
 
+def recording() -> bool:
+    """Whether this process records steps."""
+    return _tracer is not None
+
+
 def recorded(traceparents: Iterable[str | None]) -> list[str]:
     """Those whose traces this process records."""
     return [] if _tracer is None else [each for each in traceparents if each and sampled(each)]

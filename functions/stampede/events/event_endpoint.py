@@ -84,6 +84,7 @@ class EventEndpoint:
         # Found once: every event is counted.
         self._stored = metrics.EVENTS.labels(name, "stored")
         self._seconds = metrics.EVENT_SECONDS.labels(name)
+        self._step = f"{name} takes event"
         self._resources = resources
         self._parse = parse
         self._accepted = accepted
@@ -146,7 +147,7 @@ class EventEndpoint:
 
     async def _traced(self, event: Event) -> StampedeError | None:
         """Handle an event, as a step of its trace if that is recorded."""
-        with tracing.step(f"{self._name} takes event", event.traceparent) as step:
+        with tracing.step(self._step, event.traceparent) as step:
             if step is None:
                 return await self._handle(event)
             tracing.note({"cloudevents.event_id": event.attributes["id"]})

@@ -9,7 +9,6 @@ the others wait; the relay answers 503 only after `hold_seconds`. RGW keeps the 
 
 import asyncio
 import time
-from collections.abc import Mapping
 
 from stampede import metrics, tracing
 from stampede.errors import BrokerDown, SetupError
@@ -50,11 +49,11 @@ class Relay:
                 tracing.note({"aws.s3.key": event.attributes["subject"]})
             return await self._deliver(event, step.headers if step else {})
 
-    async def _deliver(self, event: Event, trace: Mapping[str, str]) -> BrokerDown | None:
+    async def _deliver(self, event: Event, trace: dict[str, str]) -> BrokerDown | None:
         begin, hold = time.monotonic(), self._settings.hold_seconds
         # An attribute, since the Broker sends it on to the functions; the token is the Broker's.
         headers = headers_of(event) | key_attribute(self._settings)
-        headers = with_token(headers | dict(trace), self._settings.sink_token)
+        headers = with_token(headers | trace, self._settings.sink_token)
         sending = asyncio.ensure_future(self._sink.send(headers, event.data, RETRIES))
         while not (await asyncio.wait({sending}, timeout=hold))[0]:
             if self._sink.down:  # otherwise the Broker is only slow

@@ -69,7 +69,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 log.warning("sent without key, time and headers", record=str(record), error=error)
                 bare = record._replace(milliseconds=None, key=None, headers=())
                 headers = event_headers.headers(bare)
-            before = tracing.of_record(record.headers)
+            before = tracing.of_record(record.headers) if tracing.recording() else None
             with tracing.step("deliver alert", before, may_begin=True) as step:
                 if step:
                     tracing.note(

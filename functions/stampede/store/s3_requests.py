@@ -7,7 +7,6 @@ from urllib.parse import quote, urlencode, urlsplit
 import urllib3
 from minio import time
 from minio.credentials import Credentials
-from minio.error import MinioException
 from minio.signer import sign_v4_s3
 from urllib3.exceptions import HTTPError
 
@@ -59,7 +58,7 @@ class S3Requests:
         )
         try:
             answer = self.pool.request(method, url.geturl(), body=body, headers=headers)
-        except (MinioException, HTTPError, OSError) as error:
+        except (HTTPError, OSError) as error:
             raise StoreDown(f"{self.endpoint} does not answer: {error}") from None
         if answer.status >= 500:
             raise StoreDown(f"{self.endpoint} answered {answer.status}")

@@ -95,7 +95,7 @@ class S3Users:
         """
         owner = self.owner()
         keys = {role: self._make_user(role, owner, progress) for role in ROLES}
-        self._put_statements([*self.policy(owner)], progress)
+        self._put_statements(self.policy(owner), progress)
         return keys
 
     def remove(self, progress: Progress) -> None:
@@ -112,17 +112,19 @@ class S3Users:
 
     def policy(self, owner: str) -> list[dict[str, Any]]:
         """The statements of the bucket policy; the first is the owner's."""
-        statements = [self._statement("owner", owner, ["s3:*"], ("",), bucket=True)]
+        bucket = f"arn:aws:s3:::{self._bucket}"
+        statements = [_statement("owner", owner, "s3:*", [bucket, f"{bucket}/*"])]
         for role, rights in ROLES.items():
-            user = self.user(role)
-            list_only = ["s3:ListBucket"]
-            statements.append(self._statement(f"{role}-lists", user, list_only, (), bucket=True))
-            for verb, action, prefixes in (
-                ("reads", "s3:GetObject", rights.reads),
-                ("writes", "s3:PutObject", rights.writes),
-            ):
-                if prefixes:
-                    statements.append(self._statement(f"{role}-{verb}", user, [action], prefixes))
+            allowed = {
+                "lists": ("s3:ListBucket", [bucket]),
+                "reads": ("s3:GetObject", [f"{bucket}/{prefix}*" for prefix in rights.reads]),
+                "writes": ("s3:PutObject", [f"{bucket}/{prefix}*" for prefix in rights.writes]),
+            }
+            statements += [
+                _statement(f"{role}-{verb}", self.user(role), action, resources)
+                for verb, (action, resources) in allowed.items()
+                if resources
+            ]
         return statements
 
     def owner(self) -> str:
@@ -137,24 +139,6 @@ class S3Users:
         if not owner:
             raise SetupError(f"{self._requests.endpoint} does not say whose {self._bucket} is")
         return owner
-
-    def _statement(
-        self,
-        name: str,
-        user: str,
-        actions: list[str],
-        prefixes: tuple[str, ...],
-        bucket: bool = False,
-    ) -> dict[str, Any]:
-        resource = f"arn:aws:s3:::{self._bucket}"
-        resources = [resource] if bucket else []
-        return {
-            "Sid": f"{_OURS}{name}",
-            "Effect": "Allow",
-            "Principal": {"AWS": [f"arn:aws:iam:::user/{user}"]},
-            "Action": actions,
-            "Resource": [*resources, *(f"{resource}/{prefix}*" for prefix in prefixes)],
-        }
 
     def _make_user(self, role: str, owner: str, progress: Progress) -> Keys:
         user = self.user(role)
@@ -199,3 +183,13 @@ class S3Users:
                 f"answered {answer.status} {answer.data.decode(errors='replace')[:200]}"
             )
         progress(f"policy of bucket {self._bucket}: {len(statements)} statements of Stampede")
+
+
+def _statement(name: str, user: str, action: str, resources: list[str]) -> dict[str, Any]:
+    return {
+        "Sid": f"{_OURS}{name}",
+        "Effect": "Allow",
+        "Principal": {"AWS": [f"arn:aws:iam:::user/{user}"]},
+        "Action": [action],
+        "Resource": resources,
+    }
