@@ -20,8 +20,10 @@ NAME = "traceparent"
 METADATA = f"x-amz-meta-{NAME}"
 EXPORT_SECONDS = 3.0  # for a request to the collector; a process that ends waits for the last one
 
+# A later version than 00 may have more fields.
 _FORM = re.compile(
-    "(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
+    r"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2})"
+    r"-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
 )
 _SAMPLED = 1
 
@@ -102,7 +104,7 @@ def step(
     """
     if _tracer is None:
         return _NONE
-    if before is None or not _FORM.match(before):
+    if before is None or not _FORM.fullmatch(before):
         if may_begin and random.random() < _share:
             return _record(_tracer, name, None, linked)
         return _NONE
@@ -149,7 +151,7 @@ def recorded(traceparents: Iterable[str | None]) -> list[str]:
 
 def sampled(traceparent: str | None) -> bool:
     """Whether it is valid, and its trace is recorded."""
-    match = _FORM.match(traceparent) if traceparent else None
+    match = _FORM.fullmatch(traceparent) if traceparent else None
     return bool(match and int(match[3], 16) & _SAMPLED)
 
 
@@ -178,14 +180,14 @@ def of_record(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
 
 def log_fields(traceparent: str | None) -> dict[str, str]:
     """The fields of a line in a log that say to which trace it belongs."""
-    match = _FORM.match(traceparent) if traceparent else None
+    match = _FORM.fullmatch(traceparent) if traceparent else None
     return {"trace_id": match[1], "span_id": match[2]} if match else {}
 
 
 def _context_of(traceparent: str) -> "SpanContext":
     from opentelemetry.trace import SpanContext, TraceFlags
 
-    match = _FORM.match(traceparent)
+    match = _FORM.fullmatch(traceparent)
     if not match:
         raise ValueError(f"not a traceparent: {traceparent!r}")
     trace_id, span_id, flags = (int(part, 16) for part in match.groups())

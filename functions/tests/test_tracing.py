@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
@@ -70,6 +70,8 @@ def test_a_step_that_raises_has_failed(collector: Collector) -> None:
         (PARENT, 0, True),
         (PARENT[:-1] + "0", 1, False),  # its sender decided against it
         (PARENT[:-1] + "3", 0, True),  # flags of later versions
+        (f"01{PARENT[2:]}-more", 0, True),  # fields of later versions
+        (f"{PARENT}-more", 0, False),
     ],
 )
 def test_which_alerts_are_recorded(
@@ -120,6 +122,9 @@ NEARLY = st.builds(
 )
 
 
+@example(f"{PARENT}-later")
+@example(f"{PARENT}x")
+@example(f"01{PARENT[2:]}x")
 @given(NEARLY | st.text(max_size=60))
 def test_it_believes_no_context_that_opentelemetry_does_not(text: str) -> None:
     found = TraceContextTextMapPropagator().extract({"traceparent": text}, Context())
