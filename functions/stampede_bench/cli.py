@@ -61,7 +61,9 @@ def bench(
     }
     found: dict[str, list[Figure]] = {}
     failed: dict[str, str] = {}
+    took: dict[str, float] = {}  # seconds
     for name, measure in chosen.items():
+        started = time.monotonic()
         progress(f"{name}: {BENCHMARKS[name].title}")
         with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
             context = Context(quick, Path(scratch), progress, real, install)
@@ -71,8 +73,11 @@ def bench(
             except StampedeError as error:  # keep the other figures, which may have taken hours
                 failed[name] = str(error)
                 progress(f"{name} failed: {error}")
+        took[name] = round(time.monotonic() - started, 1)
+        progress(f"{name} took {took[name]:.0f} s")
         command = shlex.join(["stampede", *sys.argv[1:]])
-        report.write(out, report.document(about | {"failed": failed}, command, found), found)
+        whole = about | {"failed": failed, "took": took}
+        report.write(out, report.document(whole, command, found), found)
     typer.echo((out / "bench.md").read_text())
     progress(f"written: {out / 'bench.json'}, {out / 'bench.md'}")
     figures = [figure for benchmark in found.values() for figure in benchmark]

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.05
 
 def measure(context: Context) -> Iterator[Figure]:
     """Several rounds of an outage for each survey."""
-    rounds = context.scaled(3, 1)
+    rounds = context.scaled(2, 1)
     with servers(context, kafka=True) as running:
         for survey in ("lsst",) if context.quick else ("lsst", "ztf"):
             count = context.scaled(12_000, 4000, least=60)

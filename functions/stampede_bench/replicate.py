@@ -8,9 +8,10 @@ The link does not limit bandwidth. On a real link of 150 ms, one TCP connection 
 window: with Linux's defaults (``tcp_wmem``, ``tcp_rmem``) about 25 to 40 MB/s. Each concurrent copy
 has a connection of its own.
 
-Connections are kept for weeks, so the rate is that of connections at work: it is counted once a
-quarter of the objects are copied. Before, each connection shakes hands and finds out how fast it
-may send, which takes ten round trips; the rate with that is told beside it.
+Connections are kept for weeks, so the rate is that of connections at work. It is counted from when
+a quarter of the objects are copied until the last one begins. Before, each connection shakes hands
+and finds out how fast it may send, which takes ten round trips. After, fewer and fewer connections
+have something to copy. The rate with both is told beside it.
 """
 
 import asyncio
@@ -34,8 +35,8 @@ from stampede_local import installer
 from stampede_local.ports import free_port
 from stampede_local.tls import TlsCeph
 
-MUST, AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
-ROUND_TRIPS = (0, 110, 150)  # ms
+MUST = Must(">=", 0.95, ratio=True)
+ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
 START = 4  # one part in so many is copied before the rate is counted
@@ -44,17 +45,16 @@ GC_SECONDS = 3  # free the memory of one round, a gigabyte, before the next roun
 
 
 class Copied(NamedTuple):
-    """MB/s of connections at work and from the first on, and the number of cores used."""
+    """MB/s of connections at work, MB/s from the first one to the last, number of cores used."""
 
     rate: float
-    from_the_first: float
+    with_both_ends: float
     cores: float
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Several rounds of each direction and scheme, in each round all distances in turn."""
+    """Several rounds of each direction and scheme. Each round begins with the other distance."""
     installer.ensure(installer.CEPH, context.install, context.progress)
-    trips = (0, 150) if context.quick else ROUND_TRIPS
     with ExitStack() as stack:
         near, far = (
             TlsCeph(
@@ -67,7 +67,7 @@ def measure(context: Context) -> Iterator[Figure]:
         links = {
             (scheme, trip): stack.enter_context(link(context.scratch, port, trip))
             for scheme, port in (("http", far.port), ("https", far.tls_port))
-            for trip in trips
+            for trip in ROUND_TRIPS
         }
         for direction, source, target in (("push", near, far), ("pull", far, near)):
             first, second = (
@@ -76,7 +76,9 @@ def measure(context: Context) -> Iterator[Figure]:
             keys = fill(first, context.scaled(120, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
-                far_settings = {trip: far.settings(scheme, links[scheme, trip]) for trip in trips}
+                far_settings = {
+                    trip: far.settings(scheme, links[scheme, trip]) for trip in ROUND_TRIPS
+                }
                 here = near.settings("http", near.port)
                 settings = {
                     trip: joined(here, there) if direction == "push" else joined(there, here)
@@ -85,8 +87,8 @@ def measure(context: Context) -> Iterator[Figure]:
                 subject = f"{direction}, {scheme.upper()}"
                 yield from over_rounds(
                     [
-                        list(one_round(context, subject, settings, keys, second))
-                        for _ in range(context.scaled(3, 1))
+                        list(one_round(context, subject, settings, keys, second, number % 2 == 1))
+                        for number in range(context.scaled(3, 1))
                     ]
                 )
             clear(first)
@@ -98,9 +100,12 @@ def one_round(
     settings: dict[int, Settings],
     keys: Sequence[str],
     target: S3Objects,
+    far_first: bool,
 ) -> Iterator[Figure]:
     """Copy everything at each round trip, with the settings of `replicate` for it."""
-    rates = {trip: copied(of_trip, keys, target) for trip, of_trip in settings.items()}
+    order = sorted(settings, reverse=far_first)
+    found = {trip: copied(settings[trip], keys, target) for trip in order}
+    rates = {trip: found[trip] for trip in settings}
     reached = ", ".join(f"{each.rate:.0f} MB/s at {trip} ms" for trip, each in rates.items())
     context.progress(f"{subject}: {reached}")
     yield from figures(subject, rates)
@@ -112,12 +117,10 @@ def figures(subject: str, rates: dict[int, Copied]) -> Iterator[Figure]:
     yield Figure(subject, f"{none} ms", rates[none].rate, "MB/s")
     for trip in far:
         rival = Rival(f"{none} ms", rates[none].rate)
-        yield Figure(subject, f"{trip} ms", rates[trip].rate, "MB/s", rival, MUST, None, AIM)
+        yield Figure(subject, f"{trip} ms", rates[trip].rate, "MB/s", rival, MUST)
     for trip, each in rates.items():
-        rival = Rival(f"{none} ms", rates[none].from_the_first)
-        yield Figure(
-            subject, f"{trip} ms, from the first connection on", each.from_the_first, "MB/s", rival
-        )
+        rival = Rival(f"{none} ms", rates[none].with_both_ends)
+        yield Figure(subject, f"{trip} ms, with both ends", each.with_both_ends, "MB/s", rival)
         yield Figure(subject, f"cores that copy, {trip} ms", each.cores, "cores")
 
 
@@ -137,15 +140,17 @@ def fill(bucket: S3Objects, packs: int) -> list[str]:
 def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> Copied:
     """Copy all keys, then empty `target`."""
     function = Replicate(settings)
+    begun: list[float] = []
     done: list[tuple[float, str]] = []
 
     async def run() -> None:
-        coming, stop = iter(keys), object()
+        coming = iter(keys)
 
         async def work() -> None:
-            while (key := next(coming, stop)) is not stop:
-                await deliver(function, str(key))
-                done.append((time.monotonic(), str(key)))
+            for key in coming:
+                begun.append(time.monotonic())
+                await deliver(function, key)
+                done.append((time.monotonic(), key))
 
         await asyncio.gather(*(work() for _ in range(2 * settings.copies)))
 
@@ -159,8 +164,10 @@ def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> Copied
     if sizes.keys() != set(keys):
         raise StampedeError(f"{len(found)} of {len(keys)} objects were copied")
     clear(target)
-    start = len(done) // START
-    at_work = sum(sizes[key] for _, key in done[start:]) / (done[-1][0] - done[start - 1][0])
+    first = done[len(done) // START - 1][0]
+    busy = [at for at, _ in done if first < at <= begun[-1]]
+    last = busy[-1] if busy else done[-1][0]  # a few objects begin all at once
+    at_work = sum(sizes[key] for at, key in done if first < at <= last) / (last - first)
     return Copied(at_work / 1e6, sum(sizes.values()) / seconds / 1e6, cores)
 
 

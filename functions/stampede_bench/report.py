@@ -18,7 +18,8 @@ def document(
     Parameters
     ----------
     about
-        The machine, the versions, the time, and by benchmark why it `failed`.
+        The machine, the versions, the time, and by benchmark why it `failed` and the seconds
+        that it `took`.
     command
         The command that was run.
     found
@@ -72,6 +73,8 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
     ]
     for name, figures in found.items():
         lines += ["", f"## {name}"]
+        if seconds := whole.get("took", {}).get(name):
+            lines += ["", f"Took {seconds:.0f} s."]
         if why := whole.get("failed", {}).get(name):
             lines += ["", f"**Failed**: {why}"]
         for file, what, _ in pictures(name, figures):
