@@ -1,9 +1,7 @@
 """skaffold.yaml is valid, and refers only to files and objects that exist."""
 
-import copy
 import re
 import sys
-from typing import Any
 
 import pytest
 import yaml
@@ -13,41 +11,15 @@ from schemas import describe
 from skaffold import CONFIG
 
 sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT))
+from e2e.skaffold import Config, artifacts, configs, profile
 from images.dockerfile import read
 
-Config = dict[str, Any]
-FILE = ROOT / "skaffold.yaml"
 PROFILES = ("kind", "cluster")
-
-
-def configs() -> dict[str, Config]:
-    return {each["metadata"]["name"]: each for each in yaml.load_all(FILE.read_text(), LOADER)}
 
 
 def problems(config: Config) -> list[str]:
     return [describe(error) for error in Draft202012Validator(CONFIG).iter_errors(config)]
-
-
-def profile(config: Config, name: str) -> Config:
-    """A config with one of its profiles applied, as skaffold does it."""
-    made = copy.deepcopy(config)
-    chosen = next(each for each in made.pop("profiles") if each["name"] == name)
-    for patch in chosen.pop("patches", ()):
-        place: Any = made
-        *parents, last = patch["path"].strip("/").split("/")
-        for step in parents:
-            place = place[
-                int(step) if step.isdigit() else step
-            ]  # raises if the path does not exist
-        assert patch["op"] == "add"
-        assert last not in place
-        place[last] = patch["value"]
-    del chosen["name"]
-    return made | chosen
-
-
-def artifacts(*pipelines: Config) -> dict[str, Config]:
-    return {each["image"]: each for one in pipelines for each in one["build"]["artifacts"]}
 
 
 @pytest.mark.parametrize("name", ["site", "stampede"])
