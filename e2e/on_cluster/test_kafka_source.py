@@ -1,0 +1,96 @@
+"""A function's pod behind a KafkaSource: the emulation of its contract, run in the toolbox."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from e2e.on_cluster.release import Release
+from e2e.on_cluster.test_life import kill
+from e2e.places import ROOT
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+EMULATION = (ROOT / "functions" / "tests" / "support" / "kafka_source.py").read_text()
+TOPIC, EPOCH, SEED = "by-kafka-source", "2026", 94
+COUNT = 600
+BROKEN = (7, 133, 301)
+# Send simulated alerts to a topic, then each record to the function as a KafkaSource does.
+RUN = """
+import json, sys
+from confluent_kafka import Producer
+from stampede.settings import Settings
+from stampede.simulator.simulator import Simulator
+given = json.load(sys.stdin)
+kafka = Settings().kafka
+producer = Producer({"bootstrap.servers": kafka})
+for number, alert in enumerate(Simulator(given["seed"]).alerts(given["count"])):
+    body = alert.body[:200] if number in given["broken"] else alert.body
+    sent = [("producer_timestamp", str(time.time() * 1000).encode())]
+    producer.produce(given["topic"], body, headers=sent)
+assert producer.flush(60) == 0
+extensions = {"topicid": given["epoch"], "accesskey": given["key"]}
+sinks = given["sink"], given["letters"]
+with KafkaSource(
+    kafka, given["topic"], given["topic"], *sinks, backoff_seconds=0.2, extensions=extensions
+) as source:
+    deadline = time.monotonic() + 240
+    while source.finished < given["count"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+print(json.dumps([source.finished, source.given_up, source.attempts, source.most_in_flight]))
+"""
+# Print how many offsets of the topic the table `cutouts` holds, and the codes of the dead letters.
+STORED = """
+import json, sys
+from stampede.deadletters.dead_letter import letters_of, read_rows
+from stampede.settings import Settings
+from stampede.store.coverage import topic_key
+from stampede.store.open import open_objects
+from stampede.store.schema import CUTOUTS
+from stampede.store.tables import Table
+topic, epoch = json.load(sys.stdin)
+objects, key = open_objects(Settings()), topic_key(topic, epoch)
+held = Table(objects, CUTOUTS).coverage()
+stored = sum(
+    end - first for each in held.partitions() if each[0] == key
+    for first, end in held.intervals(*each)
+)
+codes = [
+    letter.code for info in objects.list("deadletters/")
+    for letter in letters_of(read_rows(objects, info), info)
+    if letter.position and letter.position[0] == key
+]
+print(json.dumps([stored, codes]))
+"""
+
+
+def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
+    """Also of those that were in flight while the function's pods died."""
+    given = {
+        "topic": TOPIC,
+        "epoch": EPOCH,
+        "seed": SEED,
+        "count": COUNT,
+        "broken": BROKEN,
+        "key": release.secret(f"{release.name}-event-key")["event-key"],
+        "sink": release.url("cutouts"),
+        "letters": f"{release.url('deadletters')}/cutouts",
+    }
+    with ThreadPoolExecutor(1) as pool:
+        emulating = pool.submit(
+            release.python, EMULATION + RUN, json.dumps(given).encode(), seconds=400
+        )
+        for _ in range(2):
+            while not emulating.done() and not (pods := release.pods("cutouts")):
+                time.sleep(0.5)
+            time.sleep(2)
+            if not emulating.done():
+                kill(release, pods[0])
+        finished, given_up, attempts, in_flight = json.loads(emulating.result())
+    assert (finished, given_up) == (COUNT, 0)
+    assert attempts > COUNT, "nothing was retried"
+    assert in_flight < 100
+    stored, codes = json.loads(release.python(STORED, json.dumps([TOPIC, EPOCH]).encode()))
+    assert stored == COUNT - len(BROKEN)
+    assert codes == ["400"] * len(BROKEN)
