@@ -19,6 +19,7 @@ from stampede_bench.visit_alerts import VisitAlerts
 from stampede_bench.visit_sender import partition_of
 
 PATIENCE = 400.0  # seconds
+NO_POD = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
 class Readable(NamedTuple):
@@ -30,9 +31,17 @@ class Readable(NamedTuple):
 
 
 def read(
-    url: str, alerts: VisitAlerts, numbers: Iterable[int], pause: float, begin: float = 0.0
+    url: str,
+    alerts: VisitAlerts,
+    numbers: Iterable[int],
+    pause: float,
+    begin: float = 0.0,
+    host: str = "",
 ) -> dict[int, Readable]:
     """Ask for alerts from `begin` on (s, UNIX) until each was read, by number.
+
+    `host` is the header by which an ingress at `url` chooses `read`. An ingress answers 502 to 504
+    while it finds no pod: then this asks again, as after a 404.
 
     Raises `StampedeError` if one cannot be read, or is not what was sent.
     """
@@ -42,36 +51,52 @@ def read(
     time.sleep(max(0.0, begin - time.time()))
 
     def read_all(of_partition: Sequence[int]) -> dict[int, Readable]:
-        connection = connected(url)
+        door = _Door(connected(url), host, pause)
         try:
-            return {number: _read(connection, alerts, number, pause) for number in of_partition}
+            return {number: _read(door, alerts, number) for number in of_partition}
         finally:
-            connection.close()
+            door.connection.close()
 
     with ThreadPoolExecutor(len(by_partition)) as pool:
         found = pool.map(read_all, by_partition.values())
         return {number: times for part in found for number, times in part.items()}
 
 
-def _read(connection: HTTPConnection, alerts: VisitAlerts, number: int, pause: float) -> Readable:
+class _Door(NamedTuple):
+    """A connection, and how it asks."""
+
+    connection: HTTPConnection
+    host: str
+    pause: float
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """The status and body of an answer."""
+        self.connection.request("GET", path, headers={"Host": self.host} if self.host else {})
+        answer = self.connection.getresponse()
+        return answer.status, answer.read()
+
+    def is_absent(self, status: int) -> bool:
+        """Whether a status says that what was asked for may come yet."""
+        return status == HTTPStatus.NOT_FOUND or (bool(self.host) and status in NO_POD)
+
+
+def _read(door: _Door, alerts: VisitAlerts, number: int) -> Readable:
     ids = alerts.ids(number)
-    cutout, _ = _wait(connection, f"/v1/alerts/{ids.alert}/cutouts/difference", pause)
-    curve, _ = _wait(connection, f"/v1/objects/{ids.object}/lightcurve", pause)
-    packet, body = _wait(connection, f"/v1/alerts/{ids.alert}/packet", pause)
+    cutout, _ = _wait(door, f"/v1/alerts/{ids.alert}/cutouts/difference")
+    curve, _ = _wait(door, f"/v1/objects/{ids.object}/lightcurve")
+    packet, body = _wait(door, f"/v1/alerts/{ids.alert}/packet")
     if body != alerts.message(number):
         raise StampedeError(f"the packet of alert {ids.alert} is not the message that was sent")
     return Readable(cutout, curve, packet)
 
 
-def _wait(connection: HTTPConnection, path: str, pause: float) -> tuple[float, bytes]:
+def _wait(door: _Door, path: str) -> tuple[float, bytes]:
     """The time of the first answer 200, and its body."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status == HTTPStatus.OK:
+        status, body = door.get(path)
+        if status == HTTPStatus.OK:
             return time.time(), body
-        if answer.status != HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
-            raise StampedeError(f"{path} answers {answer.status}: {body[:200]!r}")
-        time.sleep(pause)
+        if not door.is_absent(status) or time.monotonic() > deadline:
+            raise StampedeError(f"{path} answers {status}: {body[:200]!r}")
+        time.sleep(door.pause)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede.errors import StampedeError
 from stampede.read.app import make_app
@@ -64,3 +66,32 @@ def test_it_loses_patience(alerts: VisitAlerts, url: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(visit_reader, "PATIENCE", 0.1)
     with pytest.raises(StampedeError, match=r"/cutouts/difference answers 404: .*unknown-alert"):
         visit_reader.read(url, alerts, [0], PAUSE)
+
+
+def test_an_ingress_knows_read_by_its_host_and_may_have_no_pod_yet(
+    alerts: VisitAlerts, settings: Settings
+) -> None:
+    asked = []
+
+    class Ingress:
+        def __init__(self, read: ASGIApp) -> None:
+            self._read = read
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            answer = self._read
+            if scope["type"] == "http":
+                asked.append(dict(scope["headers"])[b"host"])
+                if len(asked) == 1:
+                    answer = PlainTextResponse("no available server", 503)
+            await answer(scope, receive, send)
+
+    app = make_app(settings)
+    app.add_middleware(Ingress)
+    store(settings, [alerts.message(0)])
+    for service in serving(app):
+        found = visit_reader.read(service.url, alerts, [0], PAUSE, host="read.example.test")
+        assert sorted(found) == [0]
+        assert asked == 4 * [b"read.example.test"]
+        asked.clear()
+        with pytest.raises(StampedeError, match="answers 503"):
+            visit_reader.read(service.url, alerts, [0], PAUSE)
