@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from stampede.progress import silent
 from stampede_bench.bucket import open_bucket
@@ -25,7 +23,7 @@ from stampede_bench.ingest import costs, look, wait_until_stored, walls
 from stampede_bench.servers import pids, reporter
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_reader import Readable, read
-from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, sender
+from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, forget, sender
 from stampede_bench.visit_times import DurableTimes
 from stampede_local import installer
 from stampede_local.kafka import LocalKafka, make_topics
@@ -174,7 +172,7 @@ def visited(
                 bench.times.look()  # before compaction deletes a run
                 futures.wait([reading], LOOK_SECONDS)
             seen.append(seen_of(bench, visit, sent[-1], reading.result()))
-            forget(bench, sent[-1])
+            forget(bench.live.settings.kafka, TOPIC, [sent[-1]])  # ten do not fit on the disk
             slowest = percentile(seen[-1].readable.tolist(), SHARE)
             bench.context.progress(
                 f"visit {number}: sent within {took(sent[-1]):.1f} s, "
@@ -241,14 +239,3 @@ def times_of(
 def took(sent: Sent) -> float:
     """Seconds from the first Kafka timestamp of a visit to the last."""
     return float(np.ptp(sent.times))
-
-
-def forget(bench: Bench, sent: Sent) -> None:
-    """Have Kafka delete a visit that is stored, so that ten of them need not fit on the disk."""
-    ends = [
-        TopicPartition(TOPIC, partition, int(sent.offsets[sent.partitions == partition].max()) + 1)
-        for partition in np.unique(sent.partitions).tolist()
-    ]
-    admin = AdminClient({"bootstrap.servers": bench.live.settings.kafka, "log_level": 0})
-    for deleted in admin.delete_records(ends).values():
-        deleted.result(60)

@@ -3,14 +3,15 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from stampede.errors import StampedeError
 from stampede_bench.visit_alerts import VisitAlerts
@@ -72,6 +73,19 @@ def sender(bootstrap: str, topic: str, alerts: VisitAlerts) -> Iterator[Sender]:
 def partition_of(number: int) -> int:
     """The partition that an alert is sent to."""
     return number % PARTITIONS
+
+
+def forget(bootstrap: str, topic: str, visits: Iterable[Sent]) -> None:
+    """Have Kafka delete visits that are stored, and all before them: they need much space."""
+    ends: dict[int, int] = {}
+    for sent in visits:
+        for partition in np.unique(sent.partitions).tolist():
+            end = int(sent.offsets[sent.partitions == partition].max()) + 1
+            ends[partition] = max(end, ends.get(partition, 0))
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    places = [TopicPartition(topic, partition, end) for partition, end in ends.items()]
+    for deleted in admin.delete_records(places).values():
+        deleted.result(60)
 
 
 # -- in the process that sends
