@@ -51,8 +51,8 @@ e2e-all: $(VENV)/dev ## these and the long ones: upgrades, exchange of keys, sca
 	@$(BIN)/python -m e2e.on_cluster build
 	$(CLUSTER_TESTS)
 
-e2e-duel: $(VENV)/dev ## the same alerts by Knative and by KEDA on a cluster, side by side: build/duel.md
-	$(BIN)/python -m e2e.duel
+e2e-duel: $(VENV)/dev ## the same alerts by Knative and by KEDA on a cluster, in turn: build/duel.md; OPTIONS=--quick
+	$(BIN)/python -m e2e.duel $(OPTIONS)
 
 e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pulls no images
 	@$(BIN)/python -m e2e.on_cluster

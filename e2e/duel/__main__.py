@@ -1,232 +1,46 @@
 """``make e2e-duel``: the same alerts to the same image on one node, by Knative and by KEDA.
 
-Both ways run `cutouts` and `lightcurves` with at most three pods each, from zero. Thumbnails,
-compaction, both sites and all else run meanwhile as they do always. Times begin at Kafka's
-timestamp of an alert, and end when the store has it in all tables.
+Both ways run `cutouts` and `lightcurves` with at most three pods each. Times begin at Kafka's
+timestamp of an alert. An alert is durable when the store has it in all tables, and readable when
+the ingress answers with its image, light curve and packet.
 
-``python -m e2e.duel KEDA`` lets only KEDA do it.
+``python -m e2e.duel --help`` names the contests and contestants.
 """
 
-import random
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from e2e.cluster import Failed, choose, keda
 from e2e.cluster.binaries import tool
 from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.commands import until
-from e2e.duel.contestants import FUNCTIONS, Keda, Knative, skip
+from e2e.duel import table
+from e2e.duel.arena import Arena, Contestant, arena
+from e2e.duel.contests import REST_SECONDS, Result, fight, starts
+from e2e.duel.plan import CONTESTS, Plan, parse
 from e2e.duel.route import to_pods
-from e2e.duel.usage import Usage
 from e2e.on_cluster.__main__ import temporarily_up
 from e2e.on_cluster.kubernetes import Cluster
-from e2e.on_cluster.release import Release
 from e2e.places import ROOT
-from stampede.settings import Settings
-from stampede_bench.bucket import open_bucket
-from stampede_bench.visit_alerts import VisitAlerts, simulate
-from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, sender
-from stampede_bench.visit_times import DurableTimes
-from stampede_local.kafka import make_topics
+from stampede.errors import StampedeError
 
-TOPIC = "duel"
-COUNT = 4_000  # alerts of a burst, and of a backlog
-SECONDS = 5.0  # of a burst
-ALONE = 4  # single alerts, each from zero
-HISTORY = 50  # rows: alerts of 129 KB
-MANY = 100  # alerts of which the CPU is worth telling
-KILL_SECONDS = 6.0  # between two pods that are killed
-Contestant = Knative | Keda
-
-
-class Result(NamedTuple):
-    """One contest of one contestant."""
-
-    seconds: np.ndarray  # from Kafka's timestamp until durable, sorted by number
-    usage: Usage
-
-    def share(self, percent: float) -> float:
-        """A percentile of the seconds."""
-        return float(np.percentile(self.seconds, percent))
-
-
-class Arena:
-    """The release, and what sends to it and looks at its store."""
-
-    def __init__(self, release: Release, kafka: str, send: Sender, times: DurableTimes) -> None:
-        self.release, self._kafka, self._send, self.times = release, kafka, send, times
-        self._next = 0
-
-    def visit(self, size: int, seconds: float) -> Visit:
-        """The next alerts."""
-        visit = Visit(self._next, size, time.time() + 1, seconds)
-        self._next += size
-        return visit
-
-    def send(self, visit: Visit) -> Sent:
-        """Send a visit; returns when Kafka has it."""
-        return self._send.send(visit).result()
-
-    def skip(self, contestant: Contestant) -> None:
-        """Let a contestant's groups begin behind what is stored."""
-        for function in FUNCTIONS:
-            skip(self._kafka, TOPIC, contestant.group_of(function), PARTITIONS)
-
-
-def contest(
-    arena: Arena, contestant: Contestant, run: Callable[[Arena, Contestant], list[Sent]]
-) -> Result:
-    """Run a contest, until all of it is durable and the functions are at rest again."""
-    with Usage(arena.release.cluster, group_of) as usage:
-        sent = run(arena, contestant)
-        seconds = [arena.times.wait(one) - one.times for one in sent]
-        until(contestant.at_rest, 180, 1)
-    return Result(np.concatenate(seconds), usage)
-
-
-def singles(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """Single alerts, each when the functions are at rest."""
-    sent = []
-    for _ in range(ALONE):
-        until(contestant.at_rest, 180, 1)
-        sent.append(arena.send(arena.visit(1, 0.0)))
-        arena.times.wait(sent[-1])
-    return sent
-
-
-def burst(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """A burst to functions that are at rest."""
-    return [arena.send(arena.visit(COUNT, SECONDS))]
-
-
-def killed(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """A burst, while a pod of a function is killed every six seconds."""
-    sent = burst(arena, contestant)
-    chance = random.Random(1)
-    for _ in range(6):
-        time.sleep(KILL_SECONDS)
-        pods = [pod["metadata"]["name"] for name in FUNCTIONS for pod in contestant.pods(name)]
-        if pods:
-            arena.release.kubectl(
-                *(
-                    "delete",
-                    "pod",
-                    chance.choice(pods),
-                    "--grace-period=0",
-                    "--force",
-                    "--wait=false",
-                )
-            )
-    return sent
-
-
-def backlog(arena: Arena, contestant: Contestant) -> list[Sent]:
-    """Alerts that wait in Kafka; their times begin when the contestant is started."""
-    contestant.stop()
-    sent = arena.send(arena.visit(COUNT, 0.0))
-    begin = time.time()
-    contestant.start()
-    return [sent._replace(times=np.full(len(sent.times), begin))]
-
-
-CONTESTS = {
-    f"{ALONE} single alerts, one at a time": singles,
-    f"a burst of {COUNT:,} in {SECONDS:.0f} s": burst,
-    f"the same, a pod killed every {KILL_SECONDS:.0f} s": killed,
-    f"a backlog of {COUNT:,}, from nothing": backlog,
-}
-
-
-def group_of(namespace: str, pod: str) -> str:
-    """The group of a pod: what its CPU is counted as; empty if it takes no part."""
-    if namespace in ("knative-serving", "traefik"):
-        return "Knative" if "webhook" not in pod else ""
-    if namespace == keda.NAMESPACE:
-        return "KEDA"
-    if namespace == "stampede" and any(f"-{name}-" in pod for name in FUNCTIONS):
-        return "sources" if "-alerts-" in pod and "duel-" not in pod else "functions"
-    return ""
-
-
-def lines(title: str, name: str, result: Result) -> Iterator[str]:
-    """A row of the table."""
-    cpu, count = result.usage.cpu(), len(result.seconds)
-
-    def spent(*groups: str, only: str = "", without: str = "") -> float:
-        return sum(
-            seconds
-            for (group, container), seconds in cpu.items()
-            if group in groups and (not only or container == only) and container != without
-        )
-
-    costs = ["", "", ""]  # of a few alerts they are noise
-    if count >= MANY:
-        work = spent("functions", "sources", without="queue-proxy")
-        proxy, system = spent("functions", only="queue-proxy"), spent("Knative", "KEDA")
-        costs = [f"{1e3 * each / count:.1f}" for each in (work, proxy, system)]
-    pods = result.usage.pod_seconds
-    times = [f"{result.share(percent):.1f}" for percent in (50, 98, 100)]
-    most = result.usage.most["functions"]
-    cells = [name, title, *times, *costs, f"{pods['functions']:.0f}", str(most)]
-    yield f"| {' | '.join(cells)} |"
-
-
-HEAD = (
-    "| contest | by | durable, s: p50 | p98 | max | CPU of sources and functions, ms an alert | "
-    "queue-proxy | Knative and KEDA themselves | pod-seconds of functions | most pods |\n"
-    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-)
-
-
-@contextmanager
-def arena(cluster: Cluster) -> Iterator[tuple[Arena, list[Contestant]]]:
-    """Install the release, and start the process that sends."""
-    release = Release(cluster, "stampede", "values.yaml")
-    site = {
-        name: next(
-            pod["status"]["podIP"]
-            for pod in cluster.get("pods", "site", "--selector", f"app={name}")
-        )
-        for name in ("ceph", "kafka")
-    }
-    bootstrap = f"{site['kafka']}:9094"
-    make_topics(bootstrap, [TOPIC], PARTITIONS)
-    log_progress("installing the release")
-    # Runs stay long enough to be seen: their coverage says when an alert was stored.
-    release.install(sources__alerts__topics=f"{{{TOPIC}}}", settings__grace_seconds=200)
-    address = {"store": f"http://{site['ceph']}:8000/stampede"}
-    keys = release.secret("ceph")
-    settings = Settings(**address, access_key=keys["access-key"], secret_key=keys["secret-key"])
-    log_progress("simulating alerts")
-    alerts = VisitAlerts([*simulate(16, HISTORY)])
-    most = 10 * (COUNT + ALONE)
-    with sender(bootstrap, TOPIC, alerts) as send:
-        times = DurableTimes(open_bucket(settings), TOPIC, most)
-        keda_of = Keda(release, TOPIC, "kafka.site.svc:9092")
-        try:
-            all_of_them = [Knative(release, 1), Knative(release), keda_of]
-            yield Arena(release, bootstrap, send, times), all_of_them
-        finally:
-            times.close()
-            keda_of.stop()
-            release.uninstall()
+LAST_SECONDS = 120.0  # about as long as a contest takes
+_BEGIN = time.monotonic()
 
 
 def main() -> int:
-    """Run all contests, and write the table; the exit status."""
+    """Run the contests, and write the tables; the exit status."""
+    plan = parse()
+    report = Report(plan)
     backend = choose()
     try:
         with exclusive_use(), temporarily_up(backend):
             keda.up(backend)
             cluster = Cluster(backend, tool("helm"))
-            cluster.send_urls_to_ingress()
-            report = fight(cluster)
+            with to_pods(cluster), arena(cluster, plan) as (place, contestants):
+                duel(place, contestants, report)
     except Failed as failed:
         print(failed, file=sys.stderr)
         return 1
@@ -234,30 +48,116 @@ def main() -> int:
         print("interrupted; finished builds are kept", file=sys.stderr)
         return 130
     print(report)
-    (ROOT / "build").mkdir(exist_ok=True)
-    Path(ROOT / "build" / "duel.md").write_text(report + "\n")
-    return 0
+    return 1 if report.failed else 0
 
 
-def fight(cluster: Cluster) -> str:
-    """The table of all contests."""
-    table = [HEAD]
-    with to_pods(cluster), arena(cluster) as (place, contestants):
-        for contestant in contestants:
-            if not any(word in contestant.title for word in sys.argv[1:] or [""]):
-                continue
-            contestant.prepare()
-            contestant.stop()
-            place.skip(contestant)
-            contestant.start()
-            until(contestant.at_rest, 180, 1)
-            for name, run in CONTESTS.items():
-                log_progress(f"{contestant.title}: {name}")
-                result = contest(place, contestant, run)
-                table += lines(contestant.title, name, result)
-                print(table[-1], flush=True)
-            contestant.stop()
-    return "\n".join(table)
+class Report:
+    """What was measured so far, in ``build/duel.md`` after each contest."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._results: dict[tuple[str, str], list[Result]] = {}
+        self._starts: list[str] = []
+        self._notes: list[str] = []
+        self.failed = False
+
+    def add(self, contest: str, by: str, result: Result) -> None:
+        """Add a contest; if it was there, its row has the least and the greatest of both."""
+        self._results.setdefault((contest, by), []).append(result)
+        self._notes += [f"{contest}: {note}." for note in result.notes]
+        self._write(table.row(contest, by, [result]))
+
+    def add_starts(self, rows: list[str]) -> None:
+        """Add the rows of starts."""
+        self._starts += rows
+        self._write("\n".join(rows))
+
+    def note(self, text: str) -> None:
+        """Add a sentence."""
+        self._notes.append(text)
+        self._write(text)
+
+    def fail(self, text: str) -> None:
+        """Add a sentence about a contest that failed."""
+        self.failed = True
+        self.note(text)
+
+    def __str__(self) -> str:
+        plan = self._plan
+        named = {
+            name: what.replace("--alerts", f"{plan.alerts:,}") for name, what in CONTESTS.items()
+        }
+        named["backlog"] = named["backlog"].replace("--backlog", f"{plan.backlog:,}")
+        off = "all functions ran" if plan.busy else "no thumbnails, second site, scrub, reconcile"
+        parts = [f"Two cores, all of it on one node; {off}. Values: {plan.values or 'the usual'}."]
+        if self._results:
+            rows = [
+                table.row(f"{contest}: {named[contest]}", by, results)
+                for (contest, by), results in sorted(self._results.items(), key=self._order)
+            ]
+            parts.append("\n".join([table.HEAD, *rows]))
+        if self._starts:
+            parts.append("\n".join([table.STARTS_HEAD, *self._starts]))
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self._notes)])
+
+    def _order(self, item: tuple[tuple[str, str], object]) -> int:
+        return self._plan.contests.index(item[0][0])
+
+    def _write(self, line: str) -> None:
+        print(line, flush=True)
+        (ROOT / "build").mkdir(exist_ok=True)
+        Path(ROOT / "build" / "duel.md").write_text(f"{self}\n")
+
+
+def duel(place: Arena, contestants: dict[str, Contestant], report: Report) -> None:
+    """Run the contests that there is time for. One that fails ends no other."""
+    before: Contestant | None = None
+    left_out = []
+    for contest, who in place.plan.steps():
+        contestant = contestants[who]
+        name = f"{contest} by {contestant.title}"
+        if time.monotonic() - _BEGIN > 60 * place.plan.minutes - LAST_SECONDS:
+            left_out.append(name)
+            continue
+        try:
+            if before is not contestant:
+                change(place, contestants, before, contestant)
+            cores = place.rest()
+            log_progress(f"{name}; all pods use {cores:.2f} cores")
+            if contest == "starts":
+                report.add_starts([*table.start_rows(contestant.title, starts(place, contestant))])
+                contestant.stop()
+            else:
+                report.add(contest, contestant.title, fight(place, contestant, contest))
+            place.tidy()
+        except (AssertionError, StampedeError, OSError, HTTPException) as error:
+            report.fail(f"{name} failed: {(str(error) or repr(error)).splitlines()[0]}")
+            before = None  # it may have left anything
+        else:
+            before = contestant if contest != "starts" else None  # that leaves one source only
+    if left_out:
+        report.note(f"no time was left for {'; '.join(left_out)}")
+
+
+def change(
+    place: Arena,
+    contestants: dict[str, Contestant],
+    before: Contestant | None,
+    contestant: Contestant,
+) -> None:
+    """Have the next contestant at rest, and nothing of the others."""
+    if before:
+        before.stop()
+    else:
+        contestants["keda"].stop()
+    if contestant is contestants["keda"]:  # Knative keeps no pod meanwhile
+        contestants["zero"].prepare()
+        contestants["zero"].stop()
+    contestant.prepare()
+    contestant.stop()
+    place.skip(contestant)
+    contestant.start()
+    until(contestant.at_rest, REST_SECONDS, 1)
 
 
 if __name__ == "__main__":

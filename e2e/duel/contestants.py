@@ -2,12 +2,15 @@
 
 import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from e2e.cluster.kubectl import APPLY
 from e2e.commands import until
+from e2e.duel.plan import CONTESTANTS
+from e2e.on_cluster.kubernetes import retry_if_overloaded
 from e2e.on_cluster.release import Release
 
 FUNCTIONS = ("cutouts", "lightcurves")
@@ -24,19 +27,19 @@ class Knative:
 
     def __init__(self, release: Release, least: int = 0) -> None:
         self._release, self._least = release, least
-        self.title = f"Knative, min-scale {least}"
+        self.title = CONTESTANTS["kept" if least else "zero"]
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
         return f"stampede-alerts-{function}"
 
-    def start(self) -> None:
-        """Start the sources."""
-        self._scale(1)
+    def start(self, functions: Sequence[str] = FUNCTIONS) -> None:
+        """Start the sources of functions."""
+        self._scale(1, functions)
 
     def stop(self) -> None:
-        """Stop the sources, and wait until the functions are at zero."""
-        self._scale(0)
+        """Stop the sources, and wait until the functions are at rest."""
+        self._scale(0, FUNCTIONS)
         until(self.at_rest, STOPPED_SECONDS, 1)
 
     def at_rest(self) -> bool:
@@ -44,18 +47,32 @@ class Knative:
         return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
 
     def prepare(self) -> None:
-        """Set the least number of pods."""
-        scaling = {f"functions.{name}.scaling.min-scale": self._least for name in FUNCTIONS}
-        self._release.install(**scaling)
+        """Set the least and the greatest number of pods."""
+        self._annotate(f"min-scale={self._least}", f"max-scale={MOST}")
+
+    def limit(self, most: int) -> None:
+        """Set the greatest number of pods of a function."""
+        self._annotate(f"max-scale={most}")
 
     def pods(self, function: str) -> list[dict[str, Any]]:
         """The pods of a function."""
         return self._release.pods(function)
 
-    def _scale(self, number: int) -> None:
-        for function in FUNCTIONS:
+    def _annotate(self, *bounds: str) -> None:
+        """Set bounds of the revisions that run: Knative follows them without new pods."""
+        services = [f"{self._release.name}-{function}" for function in FUNCTIONS]
+        for found in self._release.get("services.serving.knative.dev", *services):
+            revision = found["status"]["latestReadyRevisionName"]
+            patiently(
+                self._release,
+                *("annotate", "--overwrite", f"revisions.serving.knative.dev/{revision}"),
+                *(f"autoscaling.knative.dev/{bound}" for bound in bounds),
+            )
+
+    def _scale(self, number: int, functions: Sequence[str]) -> None:
+        for function in functions:
             name = f"{self._release.name}-alerts-{function}"
-            self._release.kubectl("scale", f"deployment/{name}", f"--replicas={number}")
+            patiently(self._release, "scale", f"deployment/{name}", f"--replicas={number}")
             selector = f"stampede/source=alerts-{function}"
             until(lambda s=selector: len(self._release.live_pods(s)) == number, STOPPED_SECONDS, 1)
 
@@ -63,7 +80,7 @@ class Knative:
 class Keda:
     """Source and function in one pod, in a Deployment that KEDA scales on Kafka's lag from zero."""
 
-    title = "KEDA, from zero"
+    title = CONTESTANTS["keda"]
 
     def __init__(self, release: Release, topic: str, bootstrap: str) -> None:
         self._release, self._topic, self._bootstrap = release, topic, bootstrap
@@ -75,13 +92,20 @@ class Keda:
     def prepare(self) -> None:
         """Nothing to do."""
 
-    def start(self) -> None:
+    def limit(self, most: int) -> None:
+        """Set the greatest number of pods of a function."""
+        change = json.dumps({"spec": {"maxReplicaCount": most}})
+        for function in FUNCTIONS:
+            name = f"scaledobjects.keda.sh/duel-{function}"
+            patiently(self._release, "patch", name, "--type=merge", f"--patch={change}")
+
+    def start(self, functions: Sequence[str] = FUNCTIONS) -> None:
         """Make the Deployments and what scales them."""
         objects = [
-            each for name in FUNCTIONS for each in (self._deployment(name), self._scaled(name))
+            each for name in functions for each in (self._deployment(name), self._scaled(name))
         ]
         manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
-        self._release.kubectl(*APPLY, "-", stdin=json.dumps(manifest))
+        patiently(self._release, *APPLY, "-", stdin=json.dumps(manifest))
 
     def stop(self) -> None:
         """Delete them."""
@@ -172,6 +196,11 @@ class Keda:
                 "triggers": [{"type": "kafka", "metadata": metadata}],
             },
         }
+
+
+def patiently(release: Release, *words: object, **more: Any) -> None:
+    """Run kubectl, again while the cluster is overloaded."""
+    retry_if_overloaded(lambda: release.kubectl(*words, **more))
 
 
 def skip(bootstrap: str, topic: str, group: str, partitions: int) -> None:

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Self
 
+from e2e.cluster import keda
+from e2e.duel.contestants import FUNCTIONS
 from e2e.on_cluster.kubernetes import Cluster
 
 EVERY = 1.0  # seconds between two looks
@@ -85,3 +87,14 @@ class Usage:
         for group, count in counts.items():
             self.pod_seconds[group] += seconds * count
             self.most[group] = max(self.most[group], count)
+
+
+def group_of(namespace: str, pod: str) -> str:
+    """The group of a pod: what its CPU is counted as; empty if it takes no part."""
+    if namespace in ("knative-serving", "traefik"):
+        return "Knative" if "webhook" not in pod else ""
+    if namespace == keda.NAMESPACE:
+        return "KEDA"
+    if namespace == "stampede" and any(f"-{name}-" in pod for name in FUNCTIONS):
+        return "sources" if "-alerts-" in pod and "duel-" not in pod else "functions"
+    return ""

@@ -49,6 +49,11 @@ class Command:
             return both
         return CommandResult(line, done.returncode, done.stdout.decode(errors="replace"))
 
+    def opened(self, *arguments: object) -> "subprocess.Popen[str]":
+        """Start it; its standard output is to be read."""
+        line = [self._program, *map(str, arguments)]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=self._env, cwd=ROOT)
+
 
 def retry_if_overloaded(do: Callable[[], CommandResult]) -> CommandResult:
     """Try again while the cluster is overloaded, up to `OVERLOADED_SECONDS` after the first error.

@@ -1,8 +1,24 @@
-"""What the duel counts as whose cost."""
+"""The duel's command line, what it waits for, what it counts, and how it tells that."""
 
-from e2e.commands import CommandResult
-from e2e.duel.__main__ import group_of
-from e2e.duel.usage import Usage
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from e2e.commands import CommandResult, until
+from e2e.duel import rest, table
+from e2e.duel.arena import Seen
+from e2e.duel.contestants import FUNCTIONS
+from e2e.duel.contests import ALONE, STARTS, VISITS, Result, caught_up, is_of, repeated
+from e2e.duel.plan import CONTESTS, QUICK, parse
+from e2e.duel.rest import cpu_of_pods
+from e2e.duel.starts import Starts
+from e2e.duel.usage import Usage, group_of
+from e2e.on_cluster.release import Release
 
 LOOKS = [
     {("stampede", "stampede-cutouts-1-deployment-a", "cutouts"): 5.0},
@@ -56,3 +72,164 @@ def test_which_pods_take_part() -> None:
     assert group_of("knative-serving", "activator-5d8-x") == "Knative"
     assert group_of("stampede", "stampede-read-00001-deployment-x") == ""
     assert group_of("site", "kafka-0") == ""
+
+
+def test_the_usual_plan_has_every_contest_in_turn_and_bursts_twice() -> None:
+    steps = parse([]).steps()
+    assert steps[:3] == [("burst", "kept"), ("burst", "zero"), ("burst", "keda")]
+    assert steps[-3:] == steps[:3]
+    assert {contest for contest, _ in steps} == set(CONTESTS)
+    assert ("starts", "kept") not in steps  # its pods never start
+    assert [who for contest, who in steps if contest == "visits"] == ["kept", "zero"]
+
+
+def test_a_plan_is_as_the_command_line_says() -> None:
+    words = "--contest killed --contest burst --contestant keda --rounds 3 --alerts 2,000"
+    plan = parse([*words.split(), "--set", "a.b=c=d", "--minutes", "9"])
+    assert plan.steps() == [("burst", "keda"), ("killed", "keda"), *2 * [("burst", "keda")]]
+    assert (plan.alerts, plan.backlog, plan.minutes, plan.busy) == (2_000, 2_000, 9.0, False)
+    assert plan.values == {"a.b": "c=d"}
+    quick = parse(["--quick"])
+    assert (quick.alerts, quick.rounds, quick.minutes) == (4_000, 1, 8.0)
+    assert set(quick.contests) == set(QUICK)
+
+
+def test_all_alerts_of_a_plan_have_a_place() -> None:
+    for words in ([], ["--quick"], ["--backlog", "90000"], ["--rounds", "5"]):
+        plan = parse(words)
+        each = {"visits": VISITS * plan.alerts, "backlog": plan.backlog, "singles": ALONE}
+        each["starts"] = len(FUNCTIONS) * STARTS
+        sent = sum(each.get(contest, plan.alerts) for contest, _ in plan.steps())
+        assert sent < plan.most_alerts
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--alerts 0", "--alerts: invalid positive value: '0'"),
+        ("--contest brust", "invalid choice: 'brust'"),
+        ("--set thumbnails", "--set thumbnails: KEY=VALUE is needed"),
+    ],
+)
+def test_what_a_plan_cannot_be(words: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(words.split())
+    assert why in capsys.readouterr().err
+
+
+class Clock:
+    """Time that passes only in sleep."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("cores", "windows"),
+    [
+        ([1.9, 1.2, 0.2, 9.0], 3),
+        ([0.5, 1.0, 0.4, 0.4, 0.4, 0.4, 0.4], 6),  # nearly at rest for long
+        (100 * [1.5], 36),  # it waits 180 s and no longer
+    ],
+)
+def test_when_pods_rest(cores: list[float], windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "time", clock := Clock())
+
+    def spent() -> dict[int, float]:
+        return {7: sum(cores[: round(clock.now / rest.WINDOW)]) * rest.WINDOW}
+
+    assert rest.wait_until_rested(spent) == pytest.approx(cores[windows - 1])
+    assert clock.now == windows * rest.WINDOW
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a PID namespace")
+def test_pods_are_processes_in_other_pid_namespaces() -> None:
+    line = ["unshare", "--pid", "--fork", sys.executable, "-c", "while True: pass"]
+    other = subprocess.Popen(line)
+    try:
+        until(lambda: any(seconds > 0.2 for seconds in cpu_of_pods().values()), 30)
+        (busy,) = psutil.Process(other.pid).children()
+        assert busy.pid in cpu_of_pods()
+        assert os.getpid() not in cpu_of_pods()
+    finally:
+        for process in [*psutil.Process(other.pid).children(), other]:
+            process.kill()
+        other.wait()
+
+
+WATCHED = """\
+stampede-toolbox-x|PodScheduled Ready |toolbox |2026-11-24T22:00:00Z 
+stampede-cutouts-1-deployment-a||cutouts queue-proxy |
+stampede-cutouts-1-deployment-a|PodScheduled |cutouts queue-proxy |
+stampede-lightcurves-1-deployment-b||lightcurves queue-proxy |
+stampede-cutouts-1-deployment-a|PodReadyToStartContainers PodScheduled |cutouts queue-proxy |2026-11-24T22:00:03Z 
+stampede-cutouts-1-deployment-a|PodReadyToStartContainers PodScheduled |cutouts queue-proxy |2026-11-24T22:00:03Z 2026-11-24T22:00:03Z 
+stampede-cutouts-1-deployment-c||cutouts queue-proxy |
+stampede-cutouts-1-deployment-a|Initialized Ready PodReadyToStartContainers PodScheduled |cutouts queue-proxy |2026-11-24T22:00:03Z 2026-11-24T22:00:03Z 
+"""  # noqa: E501
+
+
+def test_the_stages_of_a_start_are_stamped_when_they_are_first_seen() -> None:
+    starts = Starts(Release(Cluster(), "stampede", "values.yaml"))  # type: ignore[arg-type]
+    times = iter(range(100, 200))
+    starts.note(WATCHED.splitlines(keepends=True), lambda: next(times))
+    assert starts.first_after(100.5, is_of("cutouts")) == {
+        "created": 0.5,
+        "scheduled": 1.5,
+        "sandbox": 3.5,
+        "started": 4.5,
+        "ready": 6.5,
+    }
+    assert starts.first_after(100.5, is_of("lightcurves")) == {"created": 2.5}
+    assert starts.first_after(102.5, is_of("cutouts")) == {"created": 3.5}  # the second pod
+    assert starts.first_after(107.5, is_of("cutouts")) == {}
+
+
+def result(*durable: float, readable: tuple[float, ...] = ()) -> Result:
+    usage = Usage(Cluster(), group_of)  # type: ignore[arg-type]
+    usage.pod_seconds["functions"], usage.most["functions"] = 10 * durable[-1], 3
+    return Result(Seen(np.array(durable), np.array(readable)), usage, [])
+
+
+def test_a_row_has_the_least_and_the_greatest_of_all_rounds() -> None:
+    rounds = [result(1.0, 2.0, 4.0, readable=(3.0,)), result(2.0, 3.0, 4.0, readable=(5.0,))]
+    row = table.row("burst", "KEDA", rounds)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:5] == ["burst", "KEDA", "2.0 to 3.0", "3.9 to 4.0", "4.0"]
+    assert cells[5:8] == 3 * ["3.0 to 5.0"]
+    assert cells[8:12] == 4 * [""]  # the CPU of three alerts is noise
+    assert cells[12:] == ["40", "3"]
+    assert len(cells) == table.HEAD.split("\n")[0].count("|") - 1
+
+
+def test_the_proxys_share_is_of_all_that_alerts_cost() -> None:
+    cpu = {
+        ("functions", "cutouts"): 0.6,
+        ("functions", "queue-proxy"): 0.2,
+        ("sources", "source"): 0.2,
+        ("Knative", "activator"): 0.5,
+    }
+    figures = [value for value, _ in table.costs_of(cpu, 100)]
+    assert figures == pytest.approx([8.0, 2.0, 20.0, 5.0])
+
+
+def test_a_backlog_that_grows_faster_than_it_is_stored_never_ends() -> None:
+    assert "240 alerts/s" in (slow := caught_up(24_000, 100.0))
+    assert "7.4 M alerts, would take 8.5 h" in slow
+    assert slow.endswith("never end while 256/s go on to arrive")
+    assert caught_up(10_000, 10.0).endswith("2.8 h while 256/s go on to arrive")
+
+
+def test_something_is_repeated_while_a_block_runs_and_an_error_in_it_is_told() -> None:
+    names = iter(["a", "", "b"])
+    with repeated(lambda: next(names, ""), 0.01) as done:
+        until(lambda: len(done) == 2, 10)
+    assert done == ["a", "b"]
+    with pytest.raises(ZeroDivisionError), repeated(lambda: str(1 / 0), 0.01):
+        time.sleep(0.1)
