@@ -58,6 +58,10 @@ class Knative:
         """The pods of a function."""
         return self._release.pods(function)
 
+    def source(self, function: str) -> str:
+        """The selector of the pods of a function's source."""
+        return f"stampede/source=alerts-{function}"
+
     def _annotate(self, *bounds: str) -> None:
         """Set bounds of the revisions that run: Knative follows them without new pods."""
         services = [f"{self._release.name}-{function}" for function in FUNCTIONS]
@@ -73,7 +77,7 @@ class Knative:
         for function in functions:
             name = f"{self._release.name}-alerts-{function}"
             patiently(self._release, "scale", f"deployment/{name}", f"--replicas={number}")
-            selector = f"stampede/source=alerts-{function}"
+            selector = self.source(function)
             until(lambda s=selector: len(self._release.live_pods(s)) == number, STOPPED_SECONDS, 1)
 
 
@@ -119,7 +123,11 @@ class Keda:
 
     def pods(self, function: str) -> list[dict[str, Any]]:
         """The pods of a function."""
-        return self._release.live_pods(f"duel-function={function}")
+        return self._release.live_pods(self.source(function))
+
+    def source(self, function: str) -> str:
+        """The selector of the pods of a function's source, which are those of the function."""
+        return f"duel-function={function}"
 
     def _deployment(self, function: str) -> dict[str, Any]:
         """The containers of the Knative Service and of its source, side by side."""

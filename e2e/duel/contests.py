@@ -1,6 +1,7 @@
 """What each contest sends, and what it does to the pods meanwhile."""
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,11 +34,15 @@ class Result(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Seconds from Kafka's timestamp to each stage of a function's pod, and until durable."""
+    """Seconds from Kafka's timestamp to each stage of a function's pod, and until durable.
+
+    `down` is how long the source called its sink down meanwhile, and paused between attempts.
+    """
 
     function: str
     stages: dict[str, float]
     durable: float
+    down: float
 
 
 class Contest(NamedTuple):
@@ -199,8 +204,26 @@ def starts(arena: Arena, contestant: Contestant) -> list[Start]:
                 durable = arena.stored_by(function, asked)
                 time.sleep(3)  # a pod may be ready, for Kubernetes, only later
                 begin = float(asked.sending.result().times[0])
-                found.append(Start(function, watched.first_after(begin, is_of(function)), durable))
+                stages = watched.first_after(begin, is_of(function))
+                log = logged(arena, contestant.source(function), begin)
+                found.append(Start(function, stages, durable, seconds_down(log)))
     return found
+
+
+def logged(arena: Arena, selector: str, begin: float) -> str:
+    """What the pods of a selector have logged since a moment (s, UNIX)."""
+    since = f"--since={int(time.time() - begin) + 1}s"
+    line = ("logs", "--selector", selector, "--all-containers", "--tail=-1", since)
+    return arena.release.kubectl(*line, check=False).output
+
+
+def seconds_down(log: str) -> float:
+    """How long a source called its sink down, by its log."""
+    return sum(
+        float(found[1])
+        for line in log.splitlines()
+        if "sink is up again" in line and (found := re.search(r'"?seconds"?[=:] ?([\d.]+)', line))
+    )
 
 
 def is_of(function: str) -> Callable[[str], bool]:

@@ -17,8 +17,8 @@ HEAD = (
 STARTS_HEAD = (
     "| from zero, one alert to one function | by | "
     + " | ".join(f"{stage}, s" for stage in STAGES)
-    + " | durable |\n|---|---|"
-    + (len(STAGES) + 1) * "--:|"
+    + " | durable | sink down, s |\n|---|---|"
+    + (len(STAGES) + 2) * "--:|"
 )
 
 
@@ -31,7 +31,7 @@ def row(contest: str, by: str, results: Sequence[Result]) -> str:
 def start_rows(by: str, starts: Iterable[Start]) -> Iterator[str]:
     """A row for each start, with the seconds from Kafka's timestamp."""
     for start in starts:
-        times = [start.stages.get(stage) for stage in STAGES] + [start.durable]
+        times = [start.stages.get(stage) for stage in STAGES] + [start.durable, start.down]
         shown = ["" if time is None else f"{time:.2f}" for time in times]
         yield f"| {' | '.join([start.function, by, *shown])} |"
 

@@ -13,7 +13,17 @@ from e2e.commands import CommandResult, until
 from e2e.duel import rest, table
 from e2e.duel.arena import Seen
 from e2e.duel.contestants import FUNCTIONS
-from e2e.duel.contests import ALONE, STARTS, VISITS, Result, caught_up, is_of, repeated
+from e2e.duel.contests import (
+    ALONE,
+    STARTS,
+    VISITS,
+    Result,
+    Start,
+    caught_up,
+    is_of,
+    repeated,
+    seconds_down,
+)
 from e2e.duel.plan import CONTESTS, QUICK, parse
 from e2e.duel.rest import cpu_of_pods
 from e2e.duel.starts import Starts
@@ -233,3 +243,11 @@ def test_something_is_repeated_while_a_block_runs_and_an_error_in_it_is_told() -
     assert done == ["a", "b"]
     with pytest.raises(ZeroDivisionError), repeated(lambda: str(1 / 0), 0.01):
         time.sleep(0.1)
+
+
+def test_a_start_tells_how_long_the_source_called_its_sink_down() -> None:
+    log = 'x\n{"event": "sink is up again", "sink": "alerts", "seconds": 1.4}\n'
+    start = Start("cutouts", {"created": 0.25, "ready": 2.0}, 2.5, seconds_down(log))
+    (row,) = table.start_rows("KEDA", [start])
+    assert row == "| cutouts | KEDA | 0.25 |  |  |  | 2.00 | 2.50 | 1.40 |"
+    assert table.STARTS_HEAD.split("\n")[0].count("|") == row.count("|")
