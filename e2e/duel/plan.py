@@ -32,6 +32,8 @@ _EPILOG = "\n".join(
         "measures is off: thumbnails, the second site, scrub, reconcile. compact runs between",
         "contests only. --busy leaves all of it on.",
         "",
+        "The minutes begin with the command. A cluster that is not up takes 3 of them: make e2e-up.",
+        "",
         "examples:",
         "  python -m e2e.duel --quick                        8 minutes",
         "  python -m e2e.duel --contest burst --rounds 3     least and greatest of three",
@@ -45,7 +47,7 @@ class Plan(NamedTuple):
     """What is fought, by whom and how large.
 
     `rounds` is how often a burst is repeated; of the other contests there is one each. No contest
-    begins after `minutes`. `values` are those of the chart.
+    begins that would end after `minutes`. `values` are those of the chart.
     """
 
     contests: tuple[str, ...]
@@ -88,9 +90,7 @@ def parse(words: Sequence[str] | None = None) -> Plan:
     add("--rounds", type=positive, help="of the contest burst (2)")
     add("--alerts", type=positive, help="of a burst or visit (10,000)")
     add("--backlog", type=positive, help="alerts that wait (as --alerts)")
-    add(
-        "--minutes", type=float, help="no contest begins later than 2 minutes before (25; quick: 8)"
-    )
+    add("--minutes", type=float, help="no contest begins that would end later (25; quick: 8)")
     add("--busy", action="store_true", help="all functions run meanwhile, as they do always")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="a value of the chart")
     given = parser.parse_args(words)
