@@ -124,7 +124,7 @@ class Arena:
             self.times.look()
             return float(np.max([self.times.of(table, sent) for table in TABLES[function]]))
 
-        until(lambda: np.isfinite(stored()), STALLED_SECONDS, 0.1)
+        until(lambda: np.isfinite(stored()), STALLED_SECONDS, 0.5)
         return stored() - float(sent.times.min())
 
     def skip(self, contestant: Contestant) -> None:

@@ -32,7 +32,7 @@ _EPILOG = "\n".join(
         "measures is off: thumbnails, the second site, scrub, reconcile. compact runs between",
         "contests only. --busy leaves all of it on.",
         "",
-        "The minutes begin with the command. A cluster that is not up takes 3 of them: make e2e-up.",
+        "The minutes begin with the command; a cluster that is not up takes 3 (make e2e-up).",
         "",
         "examples:",
         "  python -m e2e.duel --quick                        8 minutes",
