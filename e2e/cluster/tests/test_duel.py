@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -11,7 +13,7 @@ import pytest
 
 from e2e.commands import CommandResult, until
 from e2e.duel import rest, table
-from e2e.duel.arena import Seen
+from e2e.duel.arena import Arena, Seen
 from e2e.duel.contestants import FUNCTIONS
 from e2e.duel.contests import (
     ALONE,
@@ -29,6 +31,12 @@ from e2e.duel.rest import cpu_of_pods
 from e2e.duel.starts import Starts
 from e2e.duel.usage import Usage, group_of
 from e2e.on_cluster.release import Release
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede_bench.visit_alerts import VisitAlerts, simulate
+from stampede_bench.visit_sender import Sent, Visit
+from tests.support.read_service import serving
+from tests.support.stored_packets import store
 
 LOOKS = [
     {("stampede", "stampede-cutouts-1-deployment-a", "cutouts"): 5.0},
@@ -251,3 +259,60 @@ def test_a_start_tells_how_long_the_source_called_its_sink_down() -> None:
     (row,) = table.start_rows("KEDA", [start])
     assert row == "| cutouts | KEDA | 0.25 |  |  |  | 2.00 | 2.50 | 1.40 |"
     assert table.STARTS_HEAD.split("\n")[0].count("|") == row.count("|")
+
+
+class Ingress:
+    """What an arena asks of a cluster."""
+
+    def __init__(self, read: str) -> None:
+        self.ingress = read.removeprefix("http://")
+
+
+class ReleaseWithRead:
+    """What an arena asks of a release."""
+
+    def __init__(self, read: str) -> None:
+        self.cluster = Ingress(read)
+
+    def url(self, _: str) -> str:
+        return "http://stampede-read.stampede.example.test"
+
+
+class StoringSender:
+    """Stores what it should send."""
+
+    def __init__(self, settings: Settings, alerts: VisitAlerts) -> None:
+        self._settings, self._alerts = settings, alerts
+
+    def send(self, visit: Visit) -> Future[Sent]:
+        store(self._settings, [self._alerts.message(number) for number in visit.numbers], 0)
+        done: Future[Sent] = Future()
+        zeros = np.zeros(visit.size, np.int64)
+        done.set_result(Sent(zeros, np.arange(visit.size), np.full(visit.size, time.time())))
+        return done
+
+
+class HalfASecond:
+    """Every alert is durable half a second after it was sent."""
+
+    def wait(self, sent: Sent) -> np.ndarray:
+        return sent.times + 0.5
+
+
+def test_an_arena_sees_when_alerts_are_durable_and_readable(tmp_path: Path) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store", spool=tmp_path)
+    alerts = VisitAlerts([*simulate(1, 5, each=2)])
+    for read in serving(make_app(settings)):
+        sender = StoringSender(settings, alerts)
+        place = Arena(ReleaseWithRead(read.url), "", alerts, sender, HalfASecond(), parse([]))  # type: ignore[arg-type]
+        asked = place.send(3, 0.0)
+        seen = place.seen(asked)
+        assert seen.durable == pytest.approx(3 * [0.5])
+        assert len(seen.readable) == 3
+        assert 0.0 < seen.readable.min() < 30.0
+        sent = asked.sending.result()
+        later = place.seen(asked._replace(begin=float(sent.times[0]) - 9.0))
+        assert later.durable == pytest.approx(3 * [9.5])
+        assert later.readable == pytest.approx(seen.readable + 9.0)
+        assert place.send(1, 0.0, readable=False).visit.first == 3
+        place.close()
