@@ -49,6 +49,13 @@ def buckets(metric: str, bounds: dict[str, int], **labels: str) -> Series:
     return {source(metric, le=le, **labels): f"0+{step}x60" for le, step in bounds.items()}
 
 
+def quota(values: str, pod: str = "one") -> Series:
+    """The part of a bucket's quota that is used."""
+    return {
+        source("stampede_quota_used_ratio", pod, site="store", scope="bucket", unit="size"): values
+    }
+
+
 def sources(**values: list[str]) -> Series:
     """Whether each pod of some sources is ready."""
     return {
@@ -72,6 +79,12 @@ SOURCES = {  # two pods for one topic and one for the other, per function
 }
 CASES = {
     "StampedeAlertsOld": Case(ages(True), ages(False), 20),
+    "StampedeBucketNearQuota": Case(
+        quota("0.9x60"),
+        # The quota was raised: a new pod says so, and the other has ended.
+        quota("0.9x20") | quota("_x21 0.5x40", "two"),
+        30,
+    ),
     "StampedeCertificateExpires": Case(
         {source(EXPIRES, site="store"): f"{10 * DAY}x60"},
         # The pod that saw the old certificate ended ten minutes ago.
@@ -228,6 +241,16 @@ def firing(alert: str, series: Series, minute: int, expected: bool) -> dict[str,
     }
 
 
+# Quotas that fill at some pace, and whether the rule that looks ahead fires.
+WEEK = 7 * 24 * 60
+AHEAD = {
+    "full within a week": (quota(f"0.55+{0.4 / WEEK * 1.5:.9f}x3000"), True),
+    "not within a week": (quota(f"0.55+{0.4 / WEEK * 0.5:.9f}x3000"), False),
+    "still half empty": (quota(f"0.1+{0.4 / 3000:.9f}x3000"), False),
+    "five hours' growth, no trend": (quota("_x2700 0.55+0.001x300"), False),
+}
+
+
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     """A folder with the rules that the chart makes."""
@@ -246,6 +269,11 @@ def test_each_rule_has_a_case() -> None:
 
 def test_rules_fire_when_they_should_and_only_then(rules: Path) -> None:
     evaluate(rules, {alert: list(cases_of(alert, case)) for alert, case in CASES.items()})
+
+
+def test_the_rule_of_quotas_looks_a_week_ahead(rules: Path) -> None:
+    name = "StampedeBucketNearQuota"
+    evaluate(rules, {name: [firing(name, series, 2990, fires) for series, fires in AHEAD.values()]})
 
 
 def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:

@@ -111,6 +111,17 @@ CERTIFICATE_EXPIRES = Gauge(
     "When the certificate of a store expires, as of the last pass of reconcile",
     ["site"],
 )
+BUCKET_BYTES = Gauge(
+    "stampede_bucket_bytes",
+    "Bytes in the bucket of a store, as Ceph counts them, as of the last pass of reconcile",
+    ["site"],
+)
+QUOTA_USED = Gauge(
+    "stampede_quota_used_ratio",
+    "Part of a quota of Ceph that is used, as of the last pass of reconcile: of the bucket or of "
+    "its owner, in size or in objects; absent without a quota",
+    ["site", "scope", "unit"],
+)
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 RECONCILE_LISTED = Gauge(
     "stampede_reconcile_listed_keys",

@@ -5,12 +5,17 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from stampede.doctor.finding import Finding, Patient, error, warning
-from stampede.errors import NoBucket, NotFound, StampedeError
+from stampede.errors import NoBucket, NotFound, StampedeError, StoreDown
+from stampede.store.address import StoreAddress
 from stampede.store.objects import Objects
-from stampede.store.open import open_objects, open_replica
+from stampede.store.open import first_site, open_objects, open_replica
+from stampede.store.open import second_site as second_address
+from stampede.store.quotas import usage
 
 CLOCK_SECONDS = 5.0
 """More than this makes retention and grace times doubtful."""
+NEARLY_FULL = 0.85
+"""Part of a quota; the alert rule has the same."""
 REFUSED_SECONDS = 900.0
 """S3 refuses requests whose time differs by more."""
 
@@ -26,6 +31,7 @@ def store(patient: Patient) -> Iterator[Finding]:
         yield error("STAMPEDE_ACCESS_KEY is not set", MEND_KEYS.format("store"))
         return
     yield from _site(open_objects(patient.settings), "the store", patient.installed)
+    yield from _quotas(first_site(patient.settings), "the store")
 
 
 def second_site(patient: Patient) -> Iterator[Finding]:
@@ -34,6 +40,7 @@ def second_site(patient: Patient) -> Iterator[Finding]:
         yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", MEND_KEYS.format("replica"))
         return
     yield from _site(open_replica(patient.settings), "the second site", patient.installed)
+    yield from _quotas(second_address(patient.settings), "the second site")
 
 
 def without_keys(url: str, access_key: str) -> bool:
@@ -70,3 +77,21 @@ def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
             f"the clock of {name} is {abs(ahead):.0f} s {way} this machine's",
             "set the wrong one, with chrony for example: runbooks/StampedeClockWrong.md",
         )
+
+
+def _quotas(site: StoreAddress, name: str) -> Iterator[Finding]:
+    """Quotas that are nearly used up."""
+    try:
+        quotas = usage(site).quotas
+    except StoreDown:
+        return  # `_site` says so
+    for quota in quotas:
+        if quota.ratio >= NEARLY_FULL:
+            whose = "the bucket" if quota.scope == "bucket" else "all that its owner may keep"
+            unit = "bytes" if quota.unit == "size" else "objects"
+            yield warning(
+                f"{name} is {quota.ratio:.0%} full ({whose}): {quota.used:,} of {quota.limit:,} "
+                f"{unit}",
+                "raise the quota, add disks, or keep less with STAMPEDE_CUTOUT_DAYS: "
+                "runbooks/StampedeBucketNearQuota.md",
+            )

@@ -17,7 +17,7 @@ from itertools import chain, islice, product
 from stampede import metrics
 from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
-from stampede.functions import certificates
+from stampede.functions import certificates, usage
 from stampede.functions.checkpoints import keep_checkpoints
 from stampede.functions.findings import Findings, Report
 from stampede.functions.night_rounds import DECISIVE, LISTING, NightRounds, Portion
@@ -138,6 +138,7 @@ class Reconciler:
         listed = self._portion.folders.listed if self._portion else 0
         metrics.RECONCILE_LISTED.set(listed)
         certificates.measure(self._settings)
+        usage.measure(self._settings)
         metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
         counts = self._findings.counts
         log.info(

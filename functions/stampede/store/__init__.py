@@ -33,6 +33,7 @@ __all__ = [
     "pages",
     "parquet_writer",
     "prefix_lookup",
+    "quotas",
     "range_file",
     "range_lookup",
     "raw",

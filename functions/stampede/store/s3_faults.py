@@ -21,6 +21,11 @@ ADVICE = {
     "AuthorizationHeaderMalformed": "set STAMPEDE_REGION to the region of the store",
     "RequestTimeTooSkewed": "its clock and the one of this machine differ: set the wrong one",
 }
+# Space may become free before anybody raises the quota: retention deletes. So trying again helps.
+QUOTA = (
+    "a quota of the bucket or of its owner is used up: raise it with `radosgw-admin quota set`, or "
+    "keep less with STAMPEDE_CUTOUT_DAYS; runbooks/StampedeBucketNearQuota.md"
+)
 _POOL = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -32,7 +37,7 @@ def refusal(endpoint: str, code: str, key: str) -> StoreDown:
         if code == "NoSuchBucket":
             return NoBucket(f"{answer}; {advice}")
         return StoreRefused(f"{answer}; {advice}")
-    return StoreDown(answer)
+    return StoreDown(f"{answer}; {QUOTA}" if code == "QuotaExceeded" else answer)
 
 
 def failure(endpoint: str, key: str, error: Exception) -> StoreDown:
