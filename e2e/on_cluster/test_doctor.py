@@ -1,7 +1,11 @@
 """The doctor stops an installation that could not work, and Helm prints its words."""
 
+import json
+from typing import Any
+
 import pytest
 
+from e2e.commands import until
 from e2e.on_cluster.release import CHART, Release
 
 pytestmark = pytest.mark.timeout(600)
@@ -10,6 +14,18 @@ NAME = "faulty"
 FAULTS = {
     "store.url=http://ceph.site.svc:9/stampede": "ERROR store: the store does not let us list",
     "store.existingSecret=nowhere": "ERROR store: STAMPEDE_ACCESS_KEY is not set",
+}
+
+# A Trigger of the release, by its label, whose Broker does not exist.
+LOST = "lost"
+TRIGGER = {
+    "apiVersion": "eventing.knative.dev/v1",
+    "kind": "Trigger",
+    "metadata": {"name": LOST, "labels": {"app.kubernetes.io/name": "stampede"}},
+    "spec": {
+        "broker": "nowhere",
+        "subscriber": {"ref": {"apiVersion": "v1", "kind": "Service", "name": "kubernetes"}},
+    },
 }
 
 
@@ -27,3 +43,27 @@ def test_a_faulty_installation_is_stopped(release: Release, value: str) -> None:
     finally:
         helm("uninstall", NAME, *namespace, "--no-hooks")
         release.kubectl("delete", "jobs", *of_it)
+
+
+def knative(release: Release) -> list[str]:
+    """What the doctor finds wrong with Knative, as it reads it from the toolbox."""
+    output = release.stampede("doctor", "--json", check=False).output
+    checks: list[dict[str, Any]] = json.JSONDecoder().raw_decode(output[output.index("[\n") :])[0]
+    (found,) = (each for each in checks if each["check"] == "Knative")
+    assert found["skipped"] == "", "the Roles of the chart allow all that it reads"
+    # The release accepts tokens, and this cluster's Knative gives none outside test_sender_tokens.
+    faults = [each["fault"] for each in found["findings"]]
+    return [fault for fault in faults if "authentication-oidc" not in fault]
+
+
+def test_the_doctor_examines_knative(release: Release) -> None:
+    release.wait_until_ready()
+    assert knative(release) == []
+    apply = ("apply", "--filename", "-")
+    release.kubectl(*apply, stdin=json.dumps(TRIGGER))
+    try:
+        until(lambda: knative(release), 120, 1)
+        (fault,) = knative(release)
+        assert fault.startswith(f"the trigger {LOST} is not ready")
+    finally:
+        release.kubectl("delete", "trigger", LOST)

@@ -226,6 +226,23 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 
+{{/* The pod's token for Kubernetes' API, where `stampede doctor` reads what Knative is like: (list $ FIELD). */}}
+{{- define "stampede.files.kubernetes" -}}
+{{- if ((index . 0).Values.doctor).knative -}}
+- name: kubernetes
+{{- if eq (index . 1) "volumeMounts" }}
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- else }}
+  projected:
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+      - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Volumes for temporary files and the stores' certificate authorities: (list $ FIELD "store" "replica"). */}}
 {{- define "stampede.files" -}}
 {{- $ := index . 0 -}}

@@ -4,7 +4,7 @@ import ssl
 import time
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.doctor.finding import Finding, NotExamined, Patient, error, warning
 from stampede.functions.certificates import Endpoint, expiry, of_stores
 from stampede.settings import Settings
 
@@ -13,7 +13,10 @@ SOON_DAYS = 21.0
 
 def certificates(patient: Patient) -> Iterator[Finding]:
     """The certificates of stores and Kafka are trusted, and not about to expire."""
-    for endpoint in (*of_stores(patient.settings), *_of_kafka(patient.settings)):
+    endpoints = [*of_stores(patient.settings), *_of_kafka(patient.settings)]
+    if not endpoints:
+        raise NotExamined("neither the stores nor Kafka are reached by TLS")
+    for endpoint in endpoints:
         where = f"{endpoint.host}:{endpoint.port}"
         try:
             days = (expiry(endpoint) - time.time()) / 86400

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stampede.doctor.certificates import certificates
-from stampede.doctor.finding import Check, Finding, Level, Patient
+from stampede.doctor.finding import Check, Finding, Level, NotExamined, Patient
 from stampede.doctor.kafka import kafka, lag
+from stampede.doctor.knative import knative
 from stampede.doctor.ledger import ledger
 from stampede.doctor.notifications import notifications
 from stampede.doctor.processes import processes
@@ -39,6 +40,7 @@ CHECKS = {
     "second site": Step(second_site, setting="replica"),
     "notifications": Step(notifications, ("store",)),
     "Kafka": Step(kafka, setting="topics"),
+    "Knative": Step(knative),
     "processes": Step(processes),
     "lag": Step(lag, ("Kafka",), "topics"),
     "ledger": Step(ledger, ("store", "Kafka")),
@@ -60,7 +62,7 @@ class Result(NamedTuple):
     findings
         What is wrong.
     skipped
-        Why the check was not made; empty if it was.
+        Why the check was not made, or not all of it; empty if it was.
     """
 
     check: str
@@ -88,12 +90,14 @@ def examine(patient: Patient) -> Iterator[Result]:
         if why := _why_not(step, patient, failed):
             yield Result(name, well, [], why)
             continue
-        findings = list[Finding]()
+        findings, skipped = list[Finding](), ""
         try:
             findings.extend(step.check(patient))
         except StampedeError as error:
             findings.append(Finding(Level.ERROR, error.message, ""))
-        result = Result(name, well, findings)
+        except NotExamined as why:
+            skipped = str(why)
+        result = Result(name, well, findings, skipped)
         if result.level is Level.ERROR:
             failed.add(name)
         yield result

@@ -24,6 +24,10 @@ class Finding(NamedTuple):
     mend: str
 
 
+class NotExamined(Exception):
+    """Raised by a check that cannot look, or not at all of it; the text says why."""
+
+
 class Patient(NamedTuple):
     """What is examined.
 
@@ -43,7 +47,8 @@ class Patient(NamedTuple):
 
 
 Check = Callable[[Patient], Iterator[Finding]]
-"""Yields what is wrong. Its docstring's first line says what is well if it yields nothing."""
+"""Yields what is wrong. Its docstring's first line says what is well if it yields nothing. It may
+raise `NotExamined`."""
 
 
 def error(fault: str, mend: str) -> Finding:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, Level, Patient, error, warning
+from stampede.doctor.finding import Finding, Level, NotExamined, Patient, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.kafka_topics import KafkaTopics
@@ -17,7 +17,7 @@ def kafka(patient: Patient) -> Iterator[Finding]:
     """Kafka answers, has the topics, and a partition for each source."""
     settings, topics = patient.settings, _topics(patient.settings)
     if not topics:
-        return  # alerts come from files
+        raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
         try:
             partitions, sources = len(reader.watermarks(topics)), settings.source_replicas
@@ -38,7 +38,7 @@ def lag(patient: Patient) -> Iterator[Finding]:
     """The consumer groups keep up with Kafka."""
     settings, topics = patient.settings, _topics(patient.settings)
     if not topics:
-        return
+        raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
         marks = reader.watermarks(topics)
         for function in ALERT_FUNCTIONS:

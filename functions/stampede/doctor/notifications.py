@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from stampede.doctor.finding import Finding, Patient, error
+from stampede.doctor.finding import Finding, NotExamined, Patient, error
 from stampede.events.access import url_with_key
 from stampede.events.probes import is_ready
 from stampede.store.bucket_notifications import PREFIXES, NotifyingBucket
@@ -15,7 +15,7 @@ def notifications(patient: Patient) -> Iterator[Finding]:
     """The store notifies Stampede of each new object."""
     settings = patient.settings
     if not isinstance(open_objects(settings), S3Objects):
-        return  # a directory notifies nobody
+        raise NotExamined("a directory notifies nobody")
     url = settings.notifications or patient.urls.get("notifications", "")
     bucket = NotifyingBucket(first_site(settings), settings.installation)
     topic = next((each for each in bucket.topics() if each.name == bucket.topic_name), None)

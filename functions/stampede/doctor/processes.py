@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, Patient, error
+from stampede.doctor.finding import Finding, NotExamined, Patient, error
 from stampede.functions.status import states_of
 
 START_SECONDS = 20.0
@@ -12,6 +12,8 @@ START_SECONDS = 20.0
 
 def processes(patient: Patient) -> Iterator[Finding]:
     """Each function and source is ready."""
+    if not patient.urls:
+        raise NotExamined("no `stampede up` runs here, and STAMPEDE_FUNCTIONS is not set")
     states = states_of(patient.urls)
     deadline = time.monotonic() + START_SECONDS
     while set(states.values()) - {"running"} and time.monotonic() < deadline:

@@ -203,6 +203,9 @@ def test_the_command_has_exit_codes_and_json(
     well = CliRunner().invoke(app, ["doctor"])
     assert well.exit_code == 0, well.output
     assert "ok store: The store answers" in well.output
+    # What there is none of is not said to be well.
+    confirmed = re.findall(r"^ok ([\w ]+):", well.output, re.MULTILINE)
+    assert confirmed == ["variables", "store", "ledger"]
     monkeypatch.setenv("STAMPEDE_STOER", "x")
     typo = CliRunner().invoke(app, ["doctor"])
     assert typo.exit_code == 1
