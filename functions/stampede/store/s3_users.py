@@ -10,6 +10,7 @@ stored, nor could they; a policy that is put again gives all of it back.
 
 import json
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -79,9 +80,11 @@ class S3Users:
         self._requests = S3Requests(site)
         self._bucket = urlsplit(site.url).path.strip("/")
 
-    def user(self, role: str) -> str:
-        """Name of a role's user. RGW's users are common to all buckets."""
-        return f"stampede-{self._bucket}-{role}"
+    def user(self, role: str, owner: str) -> str:
+        """Id of a role's user, in the owner's tenant. RGW's users are common to all buckets."""
+        tenant = owner.rpartition("$")[0]
+        name = f"stampede-{self._bucket}-{role}"
+        return f"{tenant}${name}" if tenant else name
 
     def make(self, progress: Progress) -> dict[str, Keys]:
         """Make the users and the policy, as far as they are missing; the keys by role.
@@ -106,9 +109,9 @@ class S3Users:
         owner = self.owner()
         self._put_statements([self.policy(owner)[0]], progress)
         for role in ROLES:
-            answer = self._admin("DELETE", owner, uid=self.user(role))
+            answer = self._admin("DELETE", owner, uid=self.user(role, owner))
             if answer is not None:
-                progress(f"user {self.user(role)}: removed")
+                progress(f"user {self.user(role, owner)}: removed")
 
     def policy(self, owner: str) -> list[dict[str, Any]]:
         """The statements of the bucket policy; the first is the owner's."""
@@ -121,7 +124,7 @@ class S3Users:
                 "writes": ("s3:PutObject", [f"{bucket}/{prefix}*" for prefix in rights.writes]),
             }
             statements += [
-                _statement(f"{role}-{verb}", self.user(role), action, resources)
+                _statement(f"{role}-{verb}", self.user(role, owner), action, resources)
                 for verb, (action, resources) in allowed.items()
                 if resources
             ]
@@ -141,7 +144,7 @@ class S3Users:
         return owner
 
     def _make_user(self, role: str, owner: str, progress: Progress) -> Keys:
-        user = self.user(role)
+        user = self.user(role, owner)
         found = self._admin("GET", owner, uid=user)
         if found is None:
             shown = {"display-name": f"Stampede: {role} of {self._bucket}", "max-buckets": "-1"}
@@ -151,7 +154,7 @@ class S3Users:
             progress(f"user {user}: is there")
         for key in found.get("keys", ()):
             return Keys(key["access_key"], key["secret_key"])
-        raise SetupError(f"user {user} has no keys: radosgw-admin key create --uid={user}")
+        raise SetupError(f"user {user} has no keys: radosgw-admin key create --uid={quote(user)}")
 
     def _admin(self, method: str, owner: str, **query: str) -> dict[str, Any] | None:
         """Call the Admin Ops API; None if there is no such user."""
@@ -162,7 +165,7 @@ class S3Users:
             raise SetupError(
                 f"{self._requests.endpoint} lets us make no users: it answered {answer.status} "
                 f"{answer.data.decode(errors='replace')[:100]}; on Ceph, allow it for a while: "
-                f"{NEEDED.format(owner)}"
+                f"{NEEDED.format(quote(owner))}"
             )
         return json.loads(answer.data) if answer.data else {}
 
@@ -186,10 +189,11 @@ class S3Users:
 
 
 def _statement(name: str, user: str, action: str, resources: list[str]) -> dict[str, Any]:
+    tenant, _, name_there = user.rpartition("$")
     return {
         "Sid": f"{_OURS}{name}",
         "Effect": "Allow",
-        "Principal": {"AWS": [f"arn:aws:iam:::user/{user}"]},
+        "Principal": {"AWS": [f"arn:aws:iam::{tenant}:user/{name_there}"]},
         "Action": [action],
         "Resource": resources,
     }

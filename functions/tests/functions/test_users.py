@@ -111,6 +111,30 @@ def test_a_system_of_such_users_stores_and_serves(
         assert answer.status == 200, (path, answer.data)
 
 
+def test_users_of_a_tenant_are_of_that_tenant(ceph: LocalCeph) -> None:
+    """Where RGW has tenants, names of users and buckets are those of the owner's tenant."""
+    keys = Keys("T" * 20, "t" * 40)
+    named = ("--tenant=north", "--uid=of-a-tenant")
+    given = (f"--access-key={keys.access_key}", f"--secret-key={keys.secret_key}")
+    ceph.radosgw_admin("user", "create", *named, "--display-name=north", *given)
+    bucket = Settings(store=f"{ceph.endpoint}/alerts", access_key=keys[0], secret_key=keys[1])
+    open_objects(bucket).ensure_bucket()
+    made = S3Users(first_site(bucket))
+    with pytest.raises(SetupError, match=r"--uid='north\$of-a-tenant' --caps"):
+        made.make(print)
+    ceph.radosgw_admin("caps", "add", *named, "--caps=users=*")
+    users = made.make(print)
+    assert made.make(print) == users
+    written, key = objects_of(bucket, users["cutouts"]), "packs/61000/a.parquet"
+    written.put(key, b"data")
+    assert open_objects(bucket).get(key) == objects_of(bucket, users["read"]).get(key) == b"data"
+    open_objects(bucket).put("packs/61000/b.parquet", b"the owner's")
+    assert not may(written.get, "packs/61000/b.parquet")
+    assert not may(written.delete, key)
+    made.remove(print)
+    assert not may(written.put, key, b"other")
+
+
 def test_making_them_again_changes_nothing(
     bucket: Settings, users: dict[str, Keys], ceph: LocalCeph
 ) -> None:
