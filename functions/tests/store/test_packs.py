@@ -109,6 +109,23 @@ def test_key_is_the_night_and_the_content() -> None:
     assert pack.key.endswith(f"/{pack.sha256[:32]}.parquet")
 
 
+def test_the_footer_tells_whether_a_pack_is_of_one_survey() -> None:
+    """So functions of others need not read it: eventing/README.md says how."""
+
+    def surveys(*names: str) -> tuple[str, str]:
+        rows = [cutout(1, "science", b"a") | {"survey": name} for name in names]
+        group = pq.read_metadata(pa.BufferReader(pack_of(rows).data)).row_group(0)
+        (column,) = [
+            group.column(number)
+            for number in range(group.num_columns)
+            if group.column(number).path_in_schema == "survey"
+        ]
+        return column.statistics.min, column.statistics.max
+
+    assert surveys("ztf", "ztf") == ("ztf", "ztf")
+    assert surveys("ztf", "lsst") == ("lsst", "ztf")
+
+
 def test_the_cutouts_of_an_alert_are_one_page() -> None:
     rows = [cutout(n, kind, noise(15_000, n)) for kind in KINDS for n in (3, 1, 2)]
     places = pack_of(rows).locations.to_pylist()
