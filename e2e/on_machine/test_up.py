@@ -14,7 +14,7 @@ import pytest
 
 from e2e.commands import BackgroundCommand, run, until
 from e2e.http import get, get_json
-from e2e.places import CHROMIUM
+from e2e.places import CHROMIUM, ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
@@ -23,6 +23,9 @@ from stampede.simulator.simulator import Simulator
 from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
+FIRST_NIGHT = re.findall(
+    r"^\$ stampede (.+)$", (ROOT / "docs" / "operate.md").read_text(), re.MULTILINE
+)
 COUNT = 300
 SEED = 5
 pytestmark = pytest.mark.timeout(900)
@@ -102,6 +105,11 @@ def exists(url: str) -> bool:
         if error.code not in (404, 429, 503):  # a busy machine
             raise
         return False
+
+
+@pytest.mark.parametrize("command", FIRST_NIGHT)
+def test_the_commands_of_the_first_night(first: StampedeUp, command: str) -> None:
+    run(*command.split(), "--data", first.data).assert_succeeded()
 
 
 def test_strangers_may_not_send_events(first: StampedeUp) -> None:
