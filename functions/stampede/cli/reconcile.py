@@ -43,7 +43,7 @@ def reconcile(
     settings = settings_of(system)
     if system and not settings.sink:
         settings = settings.model_copy(update={"sink": system.urls.get("broker", "")})
-    console, left = results_console(), 0
+    console, left, begin = results_console(), 0, time.monotonic()
 
     def report(finding: Finding) -> None:
         nonlocal left
@@ -63,6 +63,12 @@ def reconcile(
         reconciler.run(not dry_run, everything)
 
     retry_while_down(one_pass, report_retry)
+    if reconciler.copies.objects:
+        objects, size = reconciler.copies
+        seconds = time.monotonic() - begin
+        rate = size / 1e6 / seconds
+        line = f"copied {objects:,} objects, {size:,} bytes, in {seconds:,.1f} s: {rate:,.1f} MB/s"
+        console.print(line, highlight=False, soft_wrap=True)
     if not left:
         where = "" if reconciler.looked_at_all else " in these nights; --all looks at all of them"
         console.print(f"nothing is left to repair{where}", style="green")

@@ -30,6 +30,13 @@ class Finding(NamedTuple):
     repaired: bool
 
 
+class Copies(NamedTuple):
+    """Objects copied from one site to the other, and their bytes."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
 Report = Callable[[Finding], None]
 
 
@@ -51,6 +58,7 @@ class Findings:
     ) -> None:
         self._after = after
         self.counts = Counter[str]()
+        self.copies = Copies()
         self._repair = repair
         self._report = report
         self._lock = threading.Lock()
@@ -64,6 +72,11 @@ class Findings:
         if repaired:
             metrics.RECONCILE_REPAIRED.labels(kind).inc()
         self._after()
+
+    def add_copy(self, size: int) -> None:
+        """Count an object of `size` bytes that was copied."""
+        with self._lock:
+            self.copies = Copies(self.copies.objects + 1, self.copies.bytes + size)
 
     def show(self) -> None:
         """Set the metrics to the counts of this pass."""

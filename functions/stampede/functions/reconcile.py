@@ -19,7 +19,7 @@ from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions import certificates, usage
 from stampede.functions.checkpoints import keep_checkpoints
-from stampede.functions.findings import Findings, Report
+from stampede.functions.findings import Copies, Findings, Report
 from stampede.functions.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.functions.position_check import derive_positions
 from stampede.functions.replicate import count, make_replica
@@ -158,6 +158,11 @@ class Reconciler:
         """Whether the last pass looked at all nights."""
         return self._portion is None or self._portion.whole
 
+    @property
+    def copies(self) -> Copies:
+        """What the last pass copied from one site to the other."""
+        return self._findings.copies
+
     # -- the steps
 
     def _index_packs(self) -> None:
@@ -229,6 +234,8 @@ class Reconciler:
 
         def copied(key: str, copy: Copied) -> None:
             count(key, copy)
+            if copy.moved:
+                self._findings.add_copy(copy.bytes)
             self._findings.add("not-replicated", key)
 
         try:

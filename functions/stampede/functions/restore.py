@@ -106,7 +106,7 @@ class Restorer:
             good = self._good_copy(difference)
             copier = {Good.FIRST: self._to_second, Good.SECOND: self._to_first}.get(good)
             if copier and self._repair:
-                copier.copy(key, replace=True)
+                self._findings.add_copy(copier.copy(key, replace=True).bytes)
         except NotFound:  # deleted meanwhile
             return True
         except Damaged:

@@ -39,8 +39,17 @@ def test_a_lost_bucket_comes_back_byte_for_byte(run, sites: Settings) -> None:
     assert run("reconcile", "--all", "--dry-run", **env).status == 1
     assert contents(second) == stored
     assert len(COMMANDS) == 4
+    lost = {key: len(data) for key, data in stored.items()}
     for command in COMMANDS:
         done = run(*command.split(), **env)
+        if command == "reconcile --all":
+            (copied,) = re.findall(
+                r"^copied (.+) objects, (.+) bytes, in .* s: .* MB/s$", done.out, re.M
+            )
+            assert [int(number.replace(",", "")) for number in copied] == [
+                len(lost),
+                sum(lost.values()),
+            ]
         assert done.status == 0, f"{command}\n{done.out}"
         assert contents(second) == stored  # nothing there was deleted for what the first lacked
     assert contents(first) == stored
