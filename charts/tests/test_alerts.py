@@ -139,8 +139,8 @@ CASES = {
     ),
     "StampedeNotPublished": Case(
         {source("stampede_publish_passes_total", outcome="store-down"): "0+1x1700"},
-        {source("stampede_publish_passes_total", outcome="done"): "0+1x1700"},
-        1620,
+        {source("stampede_publish_passes_total", outcome="done"): "1x1439 2x1439 3x300"},
+        3150,
     ),
     "StampedeNotReconciled": Case(
         {source("stampede_reconcile_passes_total", outcome="failed"): "0+1x200"},
@@ -207,6 +207,13 @@ GONE = {
     "StampedeNotReconciled": 180,
     "StampedeNotScrubbed": 180,
     "StampedeSourceDown": 10,
+}
+# Yet another: the sink for dead letters answers 404, or nothing.
+NO_LETTERS = source("stampede_source_retries_total", sink="dead letters", status="404")
+# A pod that lives long made one pass, and fails since: the minute at which the rule fires.
+FAILS = {
+    "StampedeNotPublished": ("stampede_publish_passes_total", 3200),
+    "StampedeNotReconciled": ("stampede_reconcile_passes_total", 150),
 }
 
 
@@ -282,6 +289,16 @@ def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:
     silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
     yield firing(alert, case.silent, silent, False)
     yield firing(alert, {}, GONE.get(alert, 180), alert in GONE)
+    if alert == "StampedeEventStuck":
+        yield firing(alert, {NO_LETTERS: "0+12x20"}, 20, True)
+        yield firing(alert, {NO_LETTERS: "0+12x5 60x20"}, 20, False)
+    if alert in FAILS:
+        metric, minute = FAILS[alert]
+        values = {"done": f"1x{minute}", "store-down": f"0+1x{minute}"}
+        series = {source(metric, outcome=outcome): each for outcome, each in values.items()}
+        yield firing(alert, series, minute, True)
+        new = {source(metric, pod=f"pod-{at}", outcome="done"): f"_x{at} 1x2" for at in (100, 200)}
+        yield firing(alert, new, 210, False)  # pods that live for a minute
 
 
 def evaluate(folder: Path, tests: dict[str, list[dict[str, Any]]]) -> None:
