@@ -101,5 +101,5 @@ def _write_context(context: Path) -> None:
 def _run_tool(context: Path, stage: str, archive: Path) -> None:
     tag = name() if stage == "node" else name().replace("kind-node", stage).rpartition("-")[0]
     command = (ROOT / "tools" / "image", archive, "--context", context, "--target", stage)
-    if subprocess.run([*command, "--tag", tag]).returncode:
+    if subprocess.run([*command, "--tag", tag, "--builder", "chroot"]).returncode:
         raise Failed(f"tools/image cannot build {tag}")

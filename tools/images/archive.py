@@ -74,6 +74,8 @@ def _add(tar: tarfile.TarFile, files: Path, directory: Path) -> None:
         if info is None:  # a socket
             continue
         info.mtime, info.uname, info.gname = 0, "", ""
+        if os.geteuid() != 0:  # an ordinary user can own files only as himself
+            info.uid = info.gid = 0
         if info.isreg():
             with path.open("rb") as file:
                 tar.addfile(info, file)

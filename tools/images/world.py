@@ -75,24 +75,32 @@ esac
 for source in $SOURCES; do
     if [ -d "$SEEN$source" ]; then
         mkdir -p "$ROOT$TARGET"
-        cp -R -P --preserve=mode,links "$SEEN$source/." "$ROOT$TARGET/"
+        cp -R -P --preserve=mode,links,ownership "$SEEN$source/." "$ROOT$TARGET/"
     else
-        cp -R -P --preserve=mode,links "$SEEN$source" "$ROOT$TARGET"
+        cp -R -P --preserve=mode,links,ownership "$SEEN$source" "$ROOT$TARGET"
     fi
 done
 """
 )
 
 
-def outside() -> dict[str, str]:
-    """The settings of this machine that downloads need: proxies, pip's options, certificates."""
+def settings() -> dict[str, str]:
+    """The environment of this machine that downloads need, but for files: proxies, pip's options.
+
+    The dates of a build are the epoch, for commands that put them into files.
+    """
     env = {
         name: value
         for name, value in os.environ.items()
         if name.lower() in ("http_proxy", "https_proxy", "no_proxy") or name.startswith("PIP_")
     }
     env.pop("PIP_FIND_LINKS", None)  # a directory of this machine, which the command cannot see
-    env |= {"DEBIAN_FRONTEND": "noninteractive", "SOURCE_DATE_EPOCH": "0"}
+    return env | {"DEBIAN_FRONTEND": "noninteractive", "SOURCE_DATE_EPOCH": "0"}
+
+
+def outside() -> dict[str, str]:
+    """These settings, and the certificates that downloads are checked against."""
+    env = settings()
     if _CERTIFICATES.exists():
         env |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), f"/run/outside/{_CERTIFICATES.name}")
     if _JAVA_CERTIFICATES.exists():
