@@ -5,6 +5,7 @@ there is no route out. Killing its first process ends the daemon and all its con
 """
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -39,6 +40,18 @@ _SECONDS = 60.0
 def install() -> None:
     """Install Debian's Docker if it is missing. Its service, if Debian starts one, is not used."""
     debian.install_packages(_PACKAGES)
+
+
+def advice() -> str:
+    """What an ordinary user can do, who cannot start this daemon, to use the machine's own."""
+    group = "sudo usermod --append --groups docker $USER; then log in again"
+    if shutil.which("docker") is None:
+        reason = f"this machine lacks docker.io: sudo apt-get install docker.io; {group}"
+    elif not answers():
+        reason = f"no Docker daemon answers you; if one runs: {group}"
+    else:
+        reason = "the Docker daemon that answers can neither pull kind's node image nor has it"
+    return f"{reason}.\nA Docker daemon of our own needs root, for namespaces, mounts and cgroups"
 
 
 def running() -> bool:

@@ -124,9 +124,7 @@ class BuiltKind(Kind):
     def build(self) -> None:
         """Build the node image too."""
         if os.geteuid() != 0:
-            raise Failed(
-                "a Docker daemon of our own needs root, for namespaces, mounts and cgroups"
-            )
+            raise Failed(docker.advice())
         docker.install()
         super().build()
         kind_image.build()

@@ -1,6 +1,7 @@
 """Images: names, archives, and that nothing is built or loaded twice."""
 
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -40,6 +41,22 @@ def test_an_image_holds_only_its_program(place: Path) -> None:
     assert config["config"]["Entrypoint"] == ["/app"]
     assert config["config"]["User"].partition(":")[0].isnumeric()
     assert list(place.glob(f"{images._SCRATCH_PREFIX}*")) == []
+
+
+def test_an_ordinary_user_makes_the_same_image_as_root(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{REGISTRY}/probe:v1"
+    made = []
+    for uid in (0, 1000):
+        (place / "program").write_bytes(b"#!/bin/one")
+        if os.geteuid() == 0:
+            os.chown(place / "program", uid, uid)
+        with monkeypatch.context() as as_user:
+            as_user.setattr(os, "geteuid", lambda uid=uid: uid)
+            images.write_program_image(place / "program", name)
+        made.append(images.archive_path(name).read_bytes())
+    assert made[0] == made[1]
 
 
 def test_an_image_is_loaded_again_only_when_it_has_changed(place: Path) -> None:

@@ -74,9 +74,24 @@ def test_another_process_with_the_same_id_is_not_the_daemon(place: Path) -> None
     assert not docker.running()
 
 
-def test_our_own_docker_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("script", "advice"),
+    [
+        ("", "lacks docker.io: sudo apt-get install docker.io; sudo usermod .*--groups docker"),
+        ("exit 1", "no Docker daemon answers you; if one runs: sudo usermod .*--groups docker"),
+        ("exit 0", "can neither pull kind's node image nor has it"),
+    ],
+    ids=["no docker", "no daemon", "no image"],
+)
+def test_an_ordinary_user_is_told_what_the_cluster_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, advice: str
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Failed, match="needs root"):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "docker").chmod(0o755)
+    with pytest.raises(Failed, match=rf"(?s){advice}.*of our own needs root"):
         BuiltKind().up()
 
 
