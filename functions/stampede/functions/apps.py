@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from stampede.errors import SetupError
 from stampede.settings import Settings
-from stampede.store.open import open_objects
+from stampede.store.open import first_site, open_objects, prepare_writes
 
 if TYPE_CHECKING:
     from stampede.events.batching import Batcher, StoreBatch
@@ -58,6 +58,7 @@ def batch_storer(name: str, settings: Settings) -> "BatchStorer":
     (docs/adr/0044-cpu-of-one-cutout.md).
     """
     made: BatchStorer = import_module(f"stampede.functions.{name}").make_batch_storer(settings)
+    prepare_writes(first_site(settings))
     return made
 
 

@@ -71,6 +71,12 @@ def open_store(address: StoreAddress) -> Objects:
     )
 
 
+def prepare_writes(address: StoreAddress) -> None:
+    """Import now what the first write there would import: 100 ms for a bucket."""
+    if urlsplit(address.url).scheme in ("http", "https"):
+        import stampede.store.s3_minio  # noqa: F401
+
+
 def _advice(error: ValueError) -> str:
     """What to do about a malformed name of a bucket, which minio-py only calls invalid."""
     if "bucket name" not in str(error):

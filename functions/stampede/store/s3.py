@@ -1,29 +1,34 @@
 """Objects in a bucket of an S3 endpoint, Ceph's RGW above all.
 
-obstore gets them; minio-py does all else.
+obstore gets them, `S3Lists` lists them, and minio-py does all else. It is imported by the first
+request that needs it: `read` starts without it (docs/adr/0050-starts.md).
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
 
 import urllib3
-from minio import Minio
-from minio.datatypes import Object, Part
-from minio.error import MinioException, S3Error
-from minio.helpers import DictType, check_bucket_name
 from urllib3.exceptions import HTTPError
 
 from stampede import tracing
-from stampede.errors import NotFound
+from stampede.errors import NotFound, SetupError
 from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
+from stampede.store.s3_address import checked_url
 from stampede.store.s3_async_gets import S3AsyncGets
 from stampede.store.s3_faults import failure, refusal
 from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, Unable, plain
+from stampede.store.s3_lists import S3Lists
+
+if TYPE_CHECKING:
+    from minio.helpers import DictType
+
+    from stampede.store.s3_minio import KnownDigests
 
 # More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
@@ -39,7 +44,6 @@ RETRY = urllib3.Retry(
 CONNECT_SECONDS, READ_SECONDS = 3.0, 30.0
 # A GET of `async_gets` that is silent for so long is left to `get`, which tries it three times.
 FIRST_READ_SECONDS = 5.0
-_SHA256 = "x-amz-content-sha256"
 
 
 class S3Objects:
@@ -59,10 +63,8 @@ class S3Objects:
     """
 
     def __init__(self, address: StoreAddress, connections: int = CONNECTIONS) -> None:
-        url = urlsplit(address.url)
+        url = checked_url(address)
         self.bucket = url.path.strip("/")
-        check_bucket_name(self.bucket)
-        _check_header(address)
         self.endpoint = f"{url.scheme}://{url.netloc}"
         self._pool = urllib3.PoolManager(
             maxsize=connections,
@@ -70,14 +72,8 @@ class S3Objects:
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
             ca_certs=str(address.ca_file) if address.ca_file else None,
         )
-        self._minio = _Minio(
-            url.netloc,
-            access_key=address.access_key or None,
-            secret_key=address.secret_key or None,
-            region=address.region,  # otherwise minio-py spends a request on it
-            secure=url.scheme == "https",
-            http_client=self._pool,
-        )
+        self._url = url
+        self._lists = S3Lists(url, address, self._pool)
         self._address = address
         self._self_signed = False
         self._gets = S3Gets(
@@ -90,8 +86,28 @@ class S3Objects:
             FIRST_WAIT,
         )
 
+    @cached_property
+    def _minio(self) -> "KnownDigests":
+        """minio-py's client. Raises `SetupError` for an address that it refuses."""
+        from stampede.store.s3_minio import KnownDigests
+
+        address = self._address
+        try:
+            return KnownDigests(
+                self._url.netloc,
+                access_key=address.access_key or None,
+                secret_key=address.secret_key or None,
+                region=address.region,  # otherwise minio-py spends a request on it
+                secure=self._url.scheme == "https",
+                http_client=self._pool,
+            )
+        except ValueError as error:
+            raise SetupError(f"the store at {self.endpoint} cannot be used: {error}") from None
+
     def ensure_bucket(self) -> None:
         """Create the bucket if it does not exist."""
+        from minio.error import S3Error
+
         with self._errors(self.bucket):
             if not self._minio.bucket_exists(self.bucket):
                 try:
@@ -106,7 +122,7 @@ class S3Objects:
         with self._errors(key):
             headers: DictType = {"Content-Type": "application/octet-stream"}
             if sha256:
-                headers[_SHA256] = sha256
+                headers["x-amz-content-sha256"] = sha256
             if trace := tracing.current():  # the notification of the object repeats it
                 headers[tracing.METADATA] = trace
             self._minio._put_object(self.bucket, key, cast(bytes, data), headers)
@@ -114,6 +130,9 @@ class S3Objects:
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
         """See `Objects.put_stream`; an upload in parts, one request each."""
         # The public put_object reads from a file and so would hold each part twice.
+        from minio.datatypes import Part
+        from minio.error import MinioException
+
         with self._errors(key):
             upload = self._minio._create_multipart_upload(self.bucket, key, {})
             try:
@@ -151,32 +170,15 @@ class S3Objects:
 
     def head(self, key: str) -> ObjectInfo:
         """See `Objects.head`."""
-        with self._errors(key):
-            return _info(self._minio.stat_object(self.bucket, key))
+        return self._lists.head(key)
 
     def list(self, prefix: str, after: str = "") -> Iterator[ObjectInfo]:
         """See `Objects.list`; a thousand keys per request."""
-        with self._errors(prefix):
-            yield from map(
-                _info,
-                self._minio.list_objects(
-                    self.bucket, prefix, recursive=True, start_after=after or None
-                ),
-            )
+        return self._lists.list(prefix, after)
 
     def list_folder(self, folder: str) -> Folder:
         """See `Objects.list_folder`."""
-        with self._errors(folder):
-            # An object whose name is that of the folder is a mark that other programs leave.
-            found = [
-                entry
-                for entry in self._minio.list_objects(self.bucket, folder, recursive=False)
-                if entry.object_name != folder
-            ]
-        return Folder(
-            [cast(str, entry.object_name) for entry in found if entry.is_dir],
-            [_info(entry) for entry in found if not entry.is_dir],
-        )
+        return self._lists.list_folder(folder)
 
     def delete(self, key: str) -> None:
         """See `Objects.delete`."""
@@ -202,13 +204,17 @@ class S3Objects:
         The request is not signed: a store refuses signatures of a clock that differs from its own,
         and any answer has a date.
         """
-        with self._errors("its clock"):
+        key = "its clock"
+        try:
             answer = self._pool.request("HEAD", f"{self.endpoint}/{self.bucket}", redirect=False)
-            date = answer.headers.get("Date", "")
-            try:
-                return parsedate_to_datetime(date).replace(tzinfo=UTC)  # HTTP dates are in GMT
-            except ValueError:
-                raise OSError(f"its answer has the date {date!r}") from None
+        except (HTTPError, OSError) as error:
+            raise failure(self.endpoint, key, error) from error
+        date = answer.headers.get("Date", "")
+        try:
+            return parsedate_to_datetime(date).replace(tzinfo=UTC)  # HTTP dates are in GMT
+        except ValueError:
+            wrong = OSError(f"its answer has the date {date!r}")
+            raise failure(self.endpoint, key, wrong) from None
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -228,6 +234,9 @@ class S3Objects:
 
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
+        """The errors of a request through minio-py."""
+        from minio.error import MinioException, S3Error
+
         try:
             yield
         except S3Error as error:
@@ -238,36 +247,6 @@ class S3Objects:
             raise refusal(self.endpoint, error.code or "an error", key) from error
         except (MinioException, HTTPError, OSError) as error:
             raise failure(self.endpoint, key, error) from error
-
-
-class _Minio(Minio):
-    """Uses the SHA-256 that it is given instead of computing it again (or, over TLS, an MD5)."""
-
-    def _build_headers(
-        self, host: Any, headers: Any = None, body: Any = None, creds: Any = None
-    ) -> Any:
-        if not (creds and body and headers and _SHA256 in headers):
-            return super()._build_headers(host, headers, body, creds)
-        given = {_SHA256: headers[_SHA256], "Content-Length": str(len(body))}
-        built, date = super()._build_headers(host, headers, None, creds)
-        return built | given, date
-
-
-def _check_header(address: StoreAddress) -> None:
-    """Raise ValueError, without the value, if a setting does not fit into a request's header."""
-    for name in ("access_key", "secret_key", "region"):
-        for position, char in enumerate(getattr(address, name)):
-            if not (char.isascii() and char.isprintable()):
-                raise ValueError(
-                    f"{name} has a character at position {position} that is not printable ASCII"
-                )
-
-
-def _info(found: Object) -> ObjectInfo:
-    etag = (found.etag or "").strip('"')
-    return ObjectInfo(
-        cast(str, found.object_name), found.size or 0, etag, cast(datetime, found.last_modified)
-    )
 
 
 class _BeyondTheEnd(Exception):

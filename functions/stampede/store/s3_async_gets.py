@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from stampede.connections import Connections
 from stampede.logs import get_logger
 from stampede.store.address import StoreAddress
-from stampede.store.s3_signature import RangeSigner
+from stampede.store.s3_signature import Signer
 
 log = get_logger()
 
@@ -54,7 +54,7 @@ class S3AsyncGets:
         self._base = f"{endpoint}/{bucket}/"
         self._host = urlsplit(endpoint).netloc
         self._signer = (
-            RangeSigner(address.access_key, address.secret_key, address.region)
+            Signer(address.access_key, address.secret_key, address.region)
             if address.access_key
             else None
         )
@@ -102,4 +102,4 @@ class S3AsyncGets:
         span = f"bytes={start}-{stop - 1}"
         if self._signer is None:
             return {"Range": span}
-        return self._signer.headers(self._host, urlsplit(url).path, span, datetime.now(UTC))
+        return self._signer.range_headers(self._host, urlsplit(url).path, span, datetime.now(UTC))

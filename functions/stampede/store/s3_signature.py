@@ -1,6 +1,6 @@
-"""Signatures of ranged GETs: AWS Signature Version 4, as minio-py makes them but sooner.
+"""Signatures of what reads: AWS Signature Version 4, as minio-py makes them but sooner.
 
-See docs/adr/0044-cpu-of-one-cutout.md.
+See docs/adr/0044-cpu-of-one-cutout.md and docs/adr/0050-starts.md.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
@@ -10,17 +10,41 @@ from datetime import datetime
 from hashlib import sha256
 
 _NO_BODY = sha256(b"").hexdigest()
-_SIGNED = "host;range;x-amz-content-sha256;x-amz-date"
+_SIGNED = "host;x-amz-content-sha256;x-amz-date"
+_RANGE_SIGNED = "host;range;x-amz-content-sha256;x-amz-date"
 
 
-class RangeSigner:
-    """Signs GETs of byte ranges with one key pair. The key of a day is made once."""
+class Signer:
+    """Signs requests without a body, with one key pair. Safe to share between threads."""
 
     def __init__(self, access_key: str, secret_key: str, region: str) -> None:
         self._access_key, self._secret_key, self._region = access_key, secret_key, region
-        self._day, self._key = "", b""
+        self._latest = "", b""  # the key of a day is made once
 
-    def headers(self, host: str, path: str, span: str, now: datetime) -> dict[str, str]:
+    def headers(
+        self, method: str, host: str, path: str, query: str, now: datetime
+    ) -> dict[str, str]:
+        """The headers of a request, without `Host`.
+
+        Parameters
+        ----------
+        path, query
+            Of the URL, escaped; the parameters of the query in the order of their names.
+        now
+            In UTC.
+        """
+        moment = _moment(now)
+        asked = (
+            f"{method}\n{path}\n{query}\nhost:{host}\nx-amz-content-sha256:{_NO_BODY}\n"
+            f"x-amz-date:{moment}\n\n{_SIGNED}\n{_NO_BODY}"
+        )
+        return {
+            "x-amz-content-sha256": _NO_BODY,
+            "x-amz-date": moment,
+            "Authorization": self._authorization(asked, _SIGNED, moment),
+        }
+
+    def range_headers(self, host: str, path: str, span: str, now: datetime) -> dict[str, str]:
         """The headers of a GET, without `Host`.
 
         Parameters
@@ -32,28 +56,39 @@ class RangeSigner:
         now
             In UTC.
         """
-        moment = now.strftime("%Y%m%dT%H%M%SZ")
-        day = moment[:8]
-        if day != self._day:
-            self._day, self._key = day, self._key_of(day)
+        moment = _moment(now)
         asked = (
             f"GET\n{path}\n\nhost:{host}\nrange:{span}\nx-amz-content-sha256:{_NO_BODY}\n"
-            f"x-amz-date:{moment}\n\n{_SIGNED}\n{_NO_BODY}"
+            f"x-amz-date:{moment}\n\n{_RANGE_SIGNED}\n{_NO_BODY}"
         )
-        scope = f"{day}/{self._region}/s3/aws4_request"
-        digest = sha256(asked.encode()).hexdigest()
-        text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
-        signature = hmac.digest(self._key, text.encode(), "sha256").hex()
         return {
             "Range": span,
             "x-amz-content-sha256": _NO_BODY,
             "x-amz-date": moment,
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope}, "
-            f"SignedHeaders={_SIGNED}, Signature={signature}",
+            "Authorization": self._authorization(asked, _RANGE_SIGNED, moment),
         }
+
+    def _authorization(self, asked: str, signed: str, moment: str) -> str:
+        day = moment[:8]
+        key_day, key = self._latest
+        if day != key_day:
+            key = self._key_of(day)
+            self._latest = day, key
+        scope = f"{day}/{self._region}/s3/aws4_request"
+        digest = sha256(asked.encode()).hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
+        signature = hmac.digest(key, text.encode(), "sha256").hex()
+        return (
+            f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope}, "
+            f"SignedHeaders={signed}, Signature={signature}"
+        )
 
     def _key_of(self, day: str) -> bytes:
         key = f"AWS4{self._secret_key}".encode()
         for part in (day, self._region, "s3", "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         return key
+
+
+def _moment(now: datetime) -> str:
+    return now.strftime("%Y%m%dT%H%M%SZ")

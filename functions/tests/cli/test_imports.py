@@ -93,7 +93,7 @@ import sys
 from stampede.functions.apps import make_app
 from stampede.settings import Settings
 
-make_app(sys.argv[1], Settings(store="memory:"))
+make_app(sys.argv[1], Settings(store="http://127.0.0.1:1/bucket"))
 print(*sorted(sys.modules))
 """
 
@@ -101,9 +101,16 @@ print(*sorted(sys.modules))
 @pytest.mark.parametrize(
     ("function", "later"),
     [
-        ("read", {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}),
+        (
+            "read",
+            {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka", "minio"},
+        ),
         *(
-            (name, {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"})
+            (
+                name,
+                {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}
+                | {"minio"},
+            )
             for name in ("cutouts", "lightcurves")  # their workers import what decodes
         ),
     ],

@@ -1,7 +1,7 @@
-"""Signatures of ranged GETs, compared with those of minio-py."""
+"""Signatures of what reads, compared with those of minio-py."""
 
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from minio.credentials import Credentials
 from minio.signer import sign_v4_s3
 
-from stampede.store.s3_signature import RangeSigner
+from stampede.store.s3_signature import Signer
 
 PLAIN = st.text("ABCxyz019._-", min_size=1, max_size=20)
 SECRETS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -46,16 +46,43 @@ def test_signs_as_minio_does(
     now, span = moment.replace(tzinfo=UTC), f"bytes={start}-{start + 9}"
     expected = by_minio((access, secret), region, f"http://host:80/b/{key}", span, now)
     assert (
-        RangeSigner(access, secret, region).headers("host:80", f"/b/{key}", span, now) == expected
+        Signer(access, secret, region).range_headers("host:80", f"/b/{key}", span, now) == expected
     )
 
 
 @pytest.mark.parametrize("days", [1, -1, 365])
 def test_each_day_has_a_key_of_its_own(days: int) -> None:
     signer, first = (
-        RangeSigner("key", "secret", "default"),
+        Signer("key", "secret", "default"),
         datetime(2026, 3, 1, 23, 59, tzinfo=UTC),
     )
     for now in (first, first + timedelta(days=days), first):
         expected = by_minio(("key", "secret"), "default", "http://h/b/k", "bytes=0-1", now)
-        assert signer.headers("h", "/b/k", "bytes=0-1", now) == expected
+        assert signer.range_headers("h", "/b/k", "bytes=0-1", now) == expected
+
+
+@given(
+    st.sampled_from(["GET", "HEAD"]),
+    PLAIN,
+    SECRETS,
+    PLAIN,
+    st.text(min_size=1, max_size=30),
+    st.datetimes(datetime(2000, 1, 1)),
+)
+def test_signs_a_listing_and_a_head_as_minio_does(
+    method: str, access: str, secret: str, region: str, text: str, moment: datetime
+) -> None:
+    now = moment.replace(tzinfo=UTC)
+    query = f"delimiter=&list-type=2&prefix={quote(text, safe='~')}" if method == "GET" else ""
+    path = f"/b/{quote(text, safe='/~')}"
+    found = Signer(access, secret, region).headers(method, "host:80", path, query, now)
+    signed = sign_v4_s3(
+        method=method,
+        url=SplitResult("http", "host:80", path, query, ""),
+        region=region,
+        headers={"Host": "host:80", **found, "Authorization": ""},
+        credentials=Credentials(access, secret),
+        content_sha256=found["x-amz-content-sha256"],
+        date=now,
+    )
+    assert found["Authorization"] == signed["Authorization"]
