@@ -1,5 +1,5 @@
 """`python -m stampede`."""
 
-from stampede.cli.main import main
+from stampede.cli.start import main
 
 main()

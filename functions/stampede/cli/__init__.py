@@ -10,4 +10,5 @@ __all__ = [
     "main",
     "options",
     "running",
+    "start",
 ]

@@ -1,6 +1,5 @@
 """The command line: `stampede COMMAND`."""
 
-import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -12,6 +11,7 @@ from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
+from stampede.cli.function import quicken_imports
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
 from stampede.cli.publish import publish
@@ -77,9 +77,7 @@ def add_installed_commands() -> None:
 
 def main() -> None:
     """Entry point: an error that Stampede knows is one line on stderr, never a traceback."""
-    # Nothing here multiplies matrices. numpy's library for it would start a thread for each core
-    # as it is imported, a fifth of the start of a function.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    quicken_imports()
     # A command of this package does not load the others: a function must start from zero fast.
     if not {*COMMANDS, *GROUPS} & set(sys.argv[1:2]):
         add_installed_commands()

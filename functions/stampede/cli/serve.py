@@ -19,15 +19,6 @@ def serve(
 
     SIGTERM and Ctrl-C drain it: it stops accepting, stores what it holds, answers, and exits.
     """
-    from stampede.logs import configure_logs
-    from stampede.settings import Settings
+    from stampede.cli.function import run_function
 
-    configure_logs()
-    if name == "source":
-        from stampede.events.source import main as run_source
-
-        run_source(Settings())
-        return
-    from stampede.functions.server import serve as serve_function
-
-    serve_function(name, Settings())
+    run_function(name)

@@ -1,5 +1,6 @@
 """Runs a function as a server until a signal stops it, and lets it drain."""
 
+import gc
 import signal
 import socket
 import sys
@@ -36,6 +37,9 @@ def serve(name: str, settings: Settings) -> None:
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
     app = make_app(name, settings)
+    # What was made so far stays as long as the process: no collection looks at it again.
+    gc.freeze()
+    gc.enable()
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
