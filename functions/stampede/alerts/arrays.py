@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.alerts.container import Bytes
 
 # How Arrow describes a value of type binary_view: its length, and either the value itself or its

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from isal import isal_zlib
 
+from stampede import compute as pc
 from stampede.alerts.arrays import table_of, views
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from isal import isal_zlib
 
+from stampede import compute as pc
 from stampede.alerts.columns import KINDS, cut_columns
 from stampede.alerts.container import Bytes
 from stampede.alerts.groups import Group

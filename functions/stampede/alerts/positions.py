@@ -2,8 +2,8 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.alerts.columns import POSITION
 from stampede.alerts.healpix import cells_of
 

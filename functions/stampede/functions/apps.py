@@ -58,6 +58,8 @@ def batch_storer(name: str, settings: Settings) -> "BatchStorer":
     (docs/adr/0044-cpu-of-one-cutout.md).
     """
     made: BatchStorer = import_module(f"stampede.functions.{name}").make_batch_storer(settings)
+    # The first batch must not wait for these two, nor count them as CPU of its decoding.
+    import_module("pyarrow.compute")
     prepare_writes(first_site(settings))
     return made
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.alerts.columns import POSITION
 from stampede.alerts.positions import object_codes
 from stampede.read.refreshing_table import RefreshingTable

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from stampede import compute as pc
 
 MEDIA_TYPE = "application/x-votable+xml"
 UCDS = {

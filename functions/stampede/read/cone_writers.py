@@ -10,8 +10,8 @@ from functools import partial
 from itertools import chain, repeat
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.read.cone_votable import VOTableWriter
 from stampede.read.stream_writers import CsvWriter, ParquetWriter, Writer
 

@@ -5,11 +5,11 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pydantic_core
 
+from stampede import compute as pc
 from stampede.alerts.columns import DETECTION
 
 MAGNITUDES = [

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.errors import TooLarge
 from stampede.read import parameters
 from stampede.read.errors import BadParameter

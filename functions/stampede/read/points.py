@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from stampede import compute as pc
 
 BANDS = "ugrizy"
 """In order of wavelength."""

@@ -1,8 +1,8 @@
 """Holds what a lookup goes by, the sections and the filters of a part, to the rows of the part."""
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.keys import sortable

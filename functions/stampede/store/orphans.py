@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.checked_parquet import PARQUET_ERRORS, open_file
 from stampede.store.coverage import COVERAGE, Coverage

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
+from stampede import compute as pc
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
 from stampede.errors import Damaged

@@ -10,8 +10,8 @@ from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.alerts.container import Bytes
 from stampede.errors import Damaged
 from stampede.store import zstd

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stampede import compute as pc
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
 from stampede.store.coverage import COVERAGE, Coverage

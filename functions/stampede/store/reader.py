@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stampede import compute as pc
 from stampede.errors import Damaged, StoreDown
 from stampede.logs import get_logger
 from stampede.store.cache import Cache
@@ -199,10 +199,15 @@ class Block(NamedTuple):
     @classmethod
     def of(cls, rows: pa.Table, leading: str) -> "Block":
         """A block of rows that are sorted by their leading key."""
-        runs = pc.run_end_encode(rows[leading].combine_chunks())
-        numbers = pa.types.is_integer(runs.values.type)
-        keys = runs.values.to_numpy() if numbers else runs.values.to_pylist()
-        return cls(rows, keys, runs.run_ends.to_numpy())
+        column = rows[leading].combine_chunks()
+        if pa.types.is_integer(column.type):
+            # By numpy: the first cutout of a process needs no function of `pyarrow.compute`.
+            numbers = column.to_numpy()
+            last_of_key = np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
+            ends = np.flatnonzero(last_of_key).astype(np.int32) + np.int32(1)
+            return cls(rows, numbers[ends - 1], ends)
+        runs = pc.run_end_encode(column)
+        return cls(rows, runs.values.to_pylist(), runs.run_ends.to_numpy())
 
     @property
     def nbytes(self) -> int:

@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
+from stampede import compute as pc
 from stampede.errors import Damaged, NotFound
 from stampede.store.named_packs import NamedPacks
 from stampede.store.objects import Objects, find

@@ -17,9 +17,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stampede import compute as pc
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.logs import get_logger
 from stampede.store.copy import MAX_BYTES, Copied, Copier

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.errors import Damaged
 from stampede.store.keys import sortable
 from stampede.store.merge_plan import Bound, RowGroups

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from stampede import compute as pc
 from stampede.store.checked_parquet import BODY_PLACEHOLDER, MOST_PAIRS, PLACEHOLDER, seal
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.filters import KEY_BITS, Filter

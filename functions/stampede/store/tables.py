@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.coverage import Coverage
 from stampede.store.filters import Wanted

@@ -126,6 +126,24 @@ def test_a_function_starts_without_what_only_some_requests_need(
     assert not later & packages(set(done.stdout.split()))
 
 
+STORES = """
+import sys
+from stampede.functions.apps import batch_storer
+from stampede.settings import Settings
+
+batch_storer("cutouts", Settings(store="http://127.0.0.1:1/bucket"))
+print(*sorted(sys.modules))
+"""
+
+
+def test_a_worker_imports_before_its_first_batch_what_stores_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STORES], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"minio", "pyarrow.compute", "datafusion"} <= set(done.stdout.split())
+
+
 def test_help_names_every_fault() -> None:
     help_text, _, modules = run("simulate", "--help")
     assert "stampede.simulator.faults" not in modules

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from stampede import compute as pc
 from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION, FLAGS
