@@ -31,6 +31,7 @@ from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.crowd import crowd
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.first_answer import first_answers
 from stampede_bench.http_load import Timed, bulk, requests, timed
 from stampede_bench.load import Load
 from stampede_bench.servers import Servers, pids, servers, system
@@ -73,6 +74,9 @@ def measure(context: Context) -> Iterator[Figure]:
             reader = pids([live.processes["read"]])
             ids = [pair for alerts in loads for pair in alerts.ids]
             yield from cold(url, ids)
+            alert_id, object_id = ids[len(ids) // 3]
+            paths = {"a cutout": cutout(alert_id), "a light curve": curve(object_id)}
+            yield from first_answers(context, settings, paths)
             yield from cutouts_by_id(context, running, settings, url, ids, reader)
             yield from light_curves_by_id(context, url, ids, running, reader)
             alone = bare_rate(settings, ids, context.scaled(1000, 300, least=10))
