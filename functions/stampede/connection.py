@@ -48,9 +48,8 @@ class Connection(asyncio.Protocol):
         self._to_keep, self._received, self._has_headers = most, 0, False
         self._ends_with_connection = True
         self._keep = False
-        self._transport.write(head)
-        if body:
-            self._transport.write(body)  # not copied, however large
+        # One system call and one packet; the body is not copied, however large.
+        self._transport.writelines([head, body] if body else [head])
         self._watch_progress(seconds)
         try:
             return await self._answer
