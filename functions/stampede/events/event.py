@@ -26,6 +26,7 @@ from stampede.errors import NotAnEvent, UnknownMode
 from stampede.events.access import ATTRIBUTE
 from stampede.events.attributes import COUNT, FAR_YEAR, SUBJECT, checked, shown
 from stampede.events.json_body import parse_json
+from stampede.events.plain_attributes import PlainAttributes
 from stampede.store.coverage import Coverage, not_messages_key, topic_key
 
 FORMAT = JSONFormat()
@@ -90,6 +91,9 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
     UnknownMode
         It has several CloudEvents in one body, or one in another format than JSON.
     """
+    headers = list(headers)
+    if attributes := _PLAIN.find(headers):
+        return Event(attributes, body, path)
     fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
     text = dict(fields)
     try:
@@ -139,13 +143,18 @@ def with_time(attributes: dict[str, Any], time: str | None) -> dict[str, str]:
         attributes["time"] = time
     texts = checked(attributes)
     if "time" in texts:
-        try:
-            aware = datetime.fromisoformat(texts["time"].upper()).tzinfo is not None
-        except ValueError:
-            aware = False
-        if not aware:
-            raise ValueError(f"time: {shown(texts['time'])} is not a time with its zone, RFC 3339")
+        check_time(texts["time"])
     return texts
+
+
+def check_time(time: str) -> None:
+    """Raise `ValueError` unless a text is a time with its zone."""
+    try:
+        aware = datetime.fromisoformat(time.upper()).tzinfo is not None
+    except ValueError:
+        aware = False
+    if not aware:
+        raise ValueError(f"time: {shown(time)} is not a time with its zone, RFC 3339")
 
 
 def make_sdk_event(attributes: dict[str, Any], data: Any) -> BaseCloudEvent:
@@ -214,3 +223,6 @@ def coverage_of_positions(
             gap = np.array([[low, position.offset]], np.int64)
             gaps.append(Coverage({(not_messages_key(position.topic), position.partition): gap}))
     return Coverage.union([Coverage.of(offsets), *gaps])
+
+
+_PLAIN = PlainAttributes(binary_attributes, check_time)
