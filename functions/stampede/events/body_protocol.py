@@ -14,7 +14,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from stampede.events.http_protocol import BoundedProtocol
 
-SCRATCH_BYTES = 16 << 10  # most bytes of a request that are read in one piece before its body
+# Most bytes of a request that are read in one piece before its body. A header has about 700; what
+# comes with it of a body is copied three times.
+SCRATCH_BYTES = 4 << 10
 LARGE = 2 * SCRATCH_BYTES  # bytes of a body from which it has memory of its own
 
 
