@@ -95,6 +95,22 @@ async def test_the_connection_is_kept() -> None:
     assert await during(posts(20, Response(204, None, b"")), says(OK)) == 1
 
 
+async def test_head_and_body_are_one_packet() -> None:
+    counted = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        info = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+        counted.append(struct.unpack_from("I", info, 152)[0])  # tcpi_data_segs_in, linux/tcp.h
+        writer.write(OK)
+
+    async def use(http: Connections, url: str) -> None:
+        await http.post(url, {}, b"x" * 1000)
+
+    await during(use, serve)
+    assert counted == [1]
+
+
 async def test_the_request() -> None:
     async def use(http: Connections, url: str) -> None:
         assert (await http.post(url, {"ce-id": "1", "ce-key": "\u00fc"}, b"body")).status == 204
