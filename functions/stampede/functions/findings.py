@@ -58,16 +58,22 @@ class Findings:
     ) -> None:
         self._after = after
         self.counts = Counter[str]()
+        self._young = Counter[str]()
         self.copies = Copies()
         self._repair = repair
         self._report = report
         self._lock = threading.Lock()
 
-    def add(self, kind: str, key: str, repaired: bool = True) -> None:
-        """Count and report a finding."""
+    def add(self, kind: str, key: str, repaired: bool = True, young: bool = False) -> None:
+        """Count and report a finding.
+
+        A `young` object is so new that its event may still be under way. The metric of what was
+        found leaves it out: on a busy night every pass finds some, and nothing is wrong.
+        """
         repaired = repaired and self._repair
         with self._lock:
             self.counts[kind] += 1
+            self._young[kind] += young
             self._report(Finding(kind, key, repaired))
         if repaired:
             metrics.RECONCILE_REPAIRED.labels(kind).inc()
@@ -81,4 +87,4 @@ class Findings:
     def show(self) -> None:
         """Set the metrics to the counts of this pass."""
         for kind in KINDS:
-            metrics.RECONCILE_FOUND.labels(kind).set(self.counts[kind])
+            metrics.RECONCILE_FOUND.labels(kind).set(self.counts[kind] - self._young[kind])

@@ -232,18 +232,22 @@ class Reconciler:
             return
         replica = make_replica(self._settings)
 
-        def copied(key: str, copy: Copied) -> None:
-            count(key, copy)
+        def found(info: ObjectInfo) -> None:
+            young = info.modified > self._now - self._grace
+            self._findings.add("not-replicated", info.key, young=young)
+
+        def copied(info: ObjectInfo, copy: Copied) -> None:
+            count(info.key, copy)
             if copy.moved:
                 self._findings.add_copy(copy.bytes)
-            self._findings.add("not-replicated", key)
+            found(info)
 
         try:
             if self._repair:
                 replica.catch_up(copied, self._chosen().list)
             else:
                 for info in replica.missing(self._chosen().list):
-                    self._findings.add("not-replicated", info.key)
+                    found(info)
         finally:
             replica.close()
 

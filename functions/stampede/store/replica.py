@@ -36,7 +36,7 @@ from stampede.store.verification import twice, unreadable
 
 log = get_logger()
 
-Progress = Callable[[str, Copied], None]
+Progress = Callable[[ObjectInfo, Copied], None]
 Copy = Callable[[str], Copied]
 
 
@@ -79,7 +79,7 @@ class Replica:
         return self._copy(key, self._copier.copy)
 
     def catch_up(
-        self, progress: Progress = lambda key, copied: None, listing: Listing = whole
+        self, progress: Progress = lambda info, copied: None, listing: Listing = whole
     ) -> None:
         """Copy all missing objects of a listing, and all missing runs with the packs they need.
 
@@ -205,7 +205,7 @@ class Replica:
 
         def copy_one(info: ObjectInfo) -> None:
             try:
-                progress(info.key, copy(info.key))
+                progress(info, copy(info.key))
             except NotFound:
                 log.info("gone before it was copied", key=info.key)
             except Damaged as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stampede import metrics
 from stampede.errors import BrokerDown, NotFound, SetupError, StoreDown
 from stampede.functions.findings import Finding
 from stampede.functions.reconcile import Reconciler
@@ -314,6 +315,22 @@ def test_merged_runs_are_deleted_at_the_second_site(settings: Settings) -> None:
     assert keys(second, "tables/cutouts/") == keys(objects, "tables/cutouts/")
 
 
+@pytest.mark.parametrize(("grace_seconds", "shown"), [(0, 3), (300, 0)])
+def test_what_replicate_may_still_copy_is_not_behind(
+    settings: Settings, grace_seconds: int, shown: int
+) -> None:
+    """Objects that were just stored are copied, but the metric of the alert leaves them out."""
+    put_all(open_objects(settings), range(3))
+    young = settings.model_copy(update={"grace_seconds": grace_seconds})
+    assert one_pass(young, "replica")[0] == {"not-replicated": 3}
+    [sample] = [
+        sample.value
+        for sample in metrics.RECONCILE_FOUND.collect()[0].samples
+        if sample.labels["what"] == "not-replicated"
+    ]
+    assert sample == shown
+
+
 def test_a_merged_run_that_cannot_be_read_is_deleted_at_the_second_site(settings: Settings) -> None:
     objects, second = merged_at_first(settings)
     second.put(keys(second, "tables/cutouts/")[0], b"garbage " * 100)
@@ -462,9 +479,9 @@ def test_without_notifications_everything_is_repaired(serve, sites: Settings) ->
     places = Table(second, CUTOUTS).lookup(range(12))
     assert len(places) == 36
     assert lost.key in places["pack"].to_pylist()
-    metrics = served.http.request("GET", f"{served.url}/metrics").data.decode()
-    assert 'stampede_reconcile_found_objects{what="unindexed"} 1.0' in metrics
-    assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 14.0' in metrics
+    shown = served.http.request("GET", f"{served.url}/metrics").data.decode()
+    assert 'stampede_reconcile_found_objects{what="unindexed"} 1.0' in shown
+    assert 'stampede_reconcile_repaired_objects_total{what="not-replicated"} 14.0' in shown
 
 
 def test_with_the_second_site_down_the_first_is_repaired(serve, bucket: Settings) -> None:

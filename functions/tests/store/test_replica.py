@@ -110,10 +110,10 @@ def test_catching_up_copies_everything_once() -> None:
     copied_keys: list[str] = []
     replica = Replica(source, target, 3)
     assert {info.key for info in replica.missing()} == set(keys(source))
-    replica.catch_up(lambda key, copied: copied_keys.append(key))
+    replica.catch_up(lambda info, copied: copied_keys.append(info.key))
     assert sorted(copied_keys) == keys(source) == keys(target)
     assert list(replica.missing()) == []
-    replica.catch_up(lambda key, copied: pytest.fail(key))
+    replica.catch_up(lambda info, copied: pytest.fail(info.key))
 
 
 def test_inputs_of_a_merged_run_are_not_copied() -> None:
