@@ -97,13 +97,13 @@ def test_a_long_pass_ends_in_time_and_the_next_one_goes_on(
     objects, second = open_objects(settings), open_replica(settings)
     monkeypatch.setattr("stampede.functions.reconcile.open_replica", lambda _: Slow(second))
     monkeypatch.setattr("stampede.functions.replicate.open_replica", lambda _: Slow(second))
-    for number in range(30):
+    for number in range(12):
         put_all(objects, range(3 * number, 3 * number + 3))
     put_pack(objects, range(900, 903))
     reconciler = Reconciler(settings.model_copy(update={"copies": 1}))
     found: list[Counter[str]] = []
     while not found or found[-1]["not-replicated"]:
-        found.append(reconciler.run(seconds=1))
+        found.append(reconciler.run(seconds=0.4))
         assert len(found) < 99
     assert len(found) > 2
     assert found[0]["unindexed"] == 1
