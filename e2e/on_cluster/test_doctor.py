@@ -11,9 +11,10 @@ from e2e.on_cluster.release import CHART, Release
 pytestmark = pytest.mark.timeout(600)
 
 NAME = "faulty"
+STORE, SECRET = "store.url=http://ceph.site.svc:9/stampede", "store.existingSecret=nowhere"
 FAULTS = {
-    "store.url=http://ceph.site.svc:9/stampede": "ERROR store: the store does not let us list",
-    "store.existingSecret=nowhere": "ERROR store: STAMPEDE_ACCESS_KEY is not set",
+    STORE: "ERROR store: the store does not let us list",
+    SECRET: "ERROR store: STAMPEDE_ACCESS_KEY is not set",
 }
 
 # A Trigger of the release, by its label, whose Broker does not exist.
@@ -29,7 +30,7 @@ TRIGGER = {
 }
 
 
-@pytest.mark.parametrize("value", FAULTS)
+@pytest.mark.parametrize("value", [STORE, pytest.param(SECRET, marks=pytest.mark.long)])
 def test_a_faulty_installation_is_stopped(release: Release, value: str) -> None:
     helm, namespace = release.cluster.helm, ("--namespace", release.name)
     of_it = ("--selector", f"app.kubernetes.io/instance={NAME}")

@@ -49,6 +49,7 @@ def connects(release: Release, host: str, port: int) -> bool:
     return release.in_toolbox("python3", "-c", CONNECT, host, port).output == "yes\n"
 
 
+@pytest.mark.long
 def test_pods_connect_only_to_what_the_values_name(release: Release) -> None:
     pods = release.cluster.get("pods", "kube-system", "--selector", "k8s-app=kube-dns")
     dns = pods[0]["status"]["podIP"]
