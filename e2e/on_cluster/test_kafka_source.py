@@ -1,4 +1,4 @@
-"""A function's pod behind a KafkaSource: the emulation of its contract, run in the toolbox."""
+"""Functions' pods behind KafkaSources: the emulation of their contract, run in the toolbox."""
 
 import json
 import time
@@ -16,7 +16,8 @@ EMULATION = (ROOT / "functions" / "tests" / "support" / "kafka_source.py").read_
 TOPIC, EPOCH, SEED = "by-kafka-source", "2026", 94
 COUNT = 600
 BROKEN = (7, 133, 301)
-# Send simulated alerts to a topic, then each record to the function as a KafkaSource does.
+FUNCTIONS = {"cutouts": "cutouts", "lightcurves": "detections"}  # the table of each
+# Send simulated alerts to a topic, then each record to both functions as KafkaSources do.
 RUN = """
 import json, sys
 from confluent_kafka import Producer
@@ -31,31 +32,38 @@ for number, alert in enumerate(Simulator(given["seed"]).alerts(given["count"])):
     producer.produce(given["topic"], body, headers=sent)
 assert producer.flush(60) == 0
 extensions = {"topicid": given["epoch"], "accesskey": given["key"]}
-sinks = given["sink"], given["letters"]
-with KafkaSource(
-    kafka, given["topic"], given["topic"], *sinks, backoff_seconds=0.2, extensions=extensions
-) as source:
+sources = [
+    KafkaSource(
+        kafka, given["topic"], group, *sinks, backoff_seconds=0.2, extensions=extensions
+    )
+    for group, sinks in given["sinks"].items()
+]
+with sources[0], sources[1]:
     deadline = time.monotonic() + 240
-    while source.finished < given["count"] and time.monotonic() < deadline:
+    while any(each.finished < given["count"] for each in sources):
+        assert time.monotonic() < deadline, [each.finished for each in sources]
         time.sleep(0.1)
-print(json.dumps([source.finished, source.given_up, source.attempts, source.most_in_flight]))
+found = [[each.given_up, each.attempts, each.most_in_flight] for each in sources]
+print(json.dumps(found))
 """
-# Print how many offsets of the topic the table `cutouts` holds, and the codes of the dead letters.
+# Print how many offsets of the topic each table holds, and the codes of the dead letters.
 STORED = """
 import json, sys
 from stampede.deadletters.dead_letter import letters_of, read_rows
 from stampede.settings import Settings
 from stampede.store.coverage import topic_key
 from stampede.store.open import open_objects
-from stampede.store.schema import CUTOUTS
+from stampede.store.schema import TABLES
 from stampede.store.tables import Table
-topic, epoch = json.load(sys.stdin)
+topic, epoch, tables = json.load(sys.stdin)
 objects, key = open_objects(Settings()), topic_key(topic, epoch)
-held = Table(objects, CUTOUTS).coverage()
-stored = sum(
-    end - first for each in held.partitions() if each[0] == key
-    for first, end in held.intervals(*each)
-)
+stored = []
+for table in tables:
+    held = Table(objects, TABLES[table]).coverage()
+    stored.append(sum(
+        end - first for each in held.partitions() if each[0] == key
+        for first, end in held.intervals(*each)
+    ))
 codes = [
     letter.code for info in objects.list("deadletters/")
     for letter in letters_of(read_rows(objects, info), info)
@@ -67,6 +75,7 @@ print(json.dumps([stored, codes]))
 
 def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
     """Also of those that were in flight while the function's pods died."""
+    letters = release.url("deadletters")
     given = {
         "topic": TOPIC,
         "epoch": EPOCH,
@@ -74,8 +83,7 @@ def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
         "count": COUNT,
         "broken": BROKEN,
         "key": release.secret(f"{release.name}-event-key")["event-key"],
-        "sink": release.url("cutouts"),
-        "letters": f"{release.url('deadletters')}/cutouts",
+        "sinks": {name: (release.url(name), f"{letters}/{name}") for name in FUNCTIONS},
     }
     with ThreadPoolExecutor(1) as pool:
         emulating = pool.submit(
@@ -87,10 +95,12 @@ def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
             time.sleep(2)
             if not emulating.done():
                 kill(release, pods[0])
-        finished, given_up, attempts, in_flight = json.loads(emulating.result())
-    assert (finished, given_up) == (COUNT, 0)
-    assert attempts > COUNT, "nothing was retried"
-    assert in_flight < 100
-    stored, codes = json.loads(release.python(STORED, json.dumps([TOPIC, EPOCH]).encode()))
-    assert stored == COUNT - len(BROKEN)
-    assert codes == ["400"] * len(BROKEN)
+        of_cutouts, of_lightcurves = json.loads(emulating.result())
+    assert of_cutouts[1] > COUNT, "nothing was retried"
+    for given_up, _, in_flight in (of_cutouts, of_lightcurves):
+        assert not given_up
+        assert in_flight < 100
+    asked = json.dumps([TOPIC, EPOCH, [*FUNCTIONS.values()]])
+    stored, codes = json.loads(release.python(STORED, asked.encode()))
+    assert stored == [COUNT - len(BROKEN)] * len(FUNCTIONS)
+    assert codes == ["400"] * len(BROKEN) * len(FUNCTIONS)
