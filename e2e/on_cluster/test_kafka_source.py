@@ -83,7 +83,9 @@ def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
         "count": COUNT,
         "broken": BROKEN,
         "key": release.secret(f"{release.name}-event-key")["event-key"],
-        "sinks": {name: (release.url(name), f"{letters}/{name}") for name in FUNCTIONS},
+        "sinks": {
+            name: (release.url(name), f"{letters}/{table}") for name, table in FUNCTIONS.items()
+        },
     }
     with ThreadPoolExecutor(1) as pool:
         emulating = pool.submit(
