@@ -37,7 +37,8 @@ def main() -> int:
     backend = choose()
     try:
         with exclusive_use(), temporarily_up(backend):
-            keda.up(backend)
+            if "keda" in plan.contestants:
+                keda.up(backend)  # building it takes minutes
             cluster = Cluster(backend, tool("helm"))
             with to_pods(cluster), arena(cluster, plan) as (place, contestants):
                 duel(place, contestants, report)

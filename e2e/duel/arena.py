@@ -184,7 +184,7 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
     alerts = VisitAlerts([*simulate(16, HISTORY)])
     with sender(bootstrap, TOPIC, alerts) as send:
         times = DurableTimes(open_bucket(settings), TOPIC, plan.most_alerts)
-        known = Keda(release, TOPIC, "kafka.site.svc:9092")
+        known = Keda(release, TOPIC, "kafka.site.svc:9092", "keda" in plan.contestants)
         place = Arena(release, bootstrap, alerts, send, times, plan)
         try:
             yield place, {"kept": Knative(release, 1), "zero": Knative(release), "keda": known}

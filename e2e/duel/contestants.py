@@ -86,8 +86,9 @@ class Keda:
 
     title = CONTESTANTS["keda"]
 
-    def __init__(self, release: Release, topic: str, bootstrap: str) -> None:
+    def __init__(self, release: Release, topic: str, bootstrap: str, installed: bool) -> None:
         self._release, self._topic, self._bootstrap = release, topic, bootstrap
+        self._installed = installed
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
@@ -113,7 +114,7 @@ class Keda:
 
     def stop(self) -> None:
         """Delete them."""
-        kinds = "scaledobjects.keda.sh,deployments"
+        kinds = "scaledobjects.keda.sh,deployments" if self._installed else "deployments"
         self._release.kubectl("delete", kinds, "--selector", "duel=keda", "--wait")
         until(self.at_rest, STOPPED_SECONDS, 1)
 
