@@ -17,12 +17,13 @@ _CONDITIONS = {
     "PodReadyToStartContainers": "sandbox",
     "Ready": "ready",
 }
-# No tabs: kubectl aligns them with spaces.
+# No tabs: kubectl aligns them with spaces. Its jsonpath ends at a range of nothing.
 _COLUMNS = (
-    r"{.metadata.name}|"
-    r'{range .status.conditions[?(@.status=="True")]}{.type}{" "}{end}|'
-    r'{range .spec.containers[*]}{.name}{" "}{end}|'
-    r'{range .status.containerStatuses[*]}{.state.running.startedAt}{" "}{end}{"\n"}'
+    "{{.metadata.name}}|"
+    '{{range .status.conditions}}{{if eq .status "True"}}{{.type}} {{end}}{{end}}|'
+    "{{range .spec.containers}}{{.name}} {{end}}|"
+    "{{range .status.containerStatuses}}{{with .state.running}}{{.startedAt}} {{end}}{{end}}"
+    r'{{"\n"}}'
 )
 
 
@@ -32,7 +33,7 @@ class Starts:
     def __init__(self, release: Release) -> None:
         self._line = (
             *("--namespace", release.name, "get", "pods", "--watch"),
-            f"--output=jsonpath={_COLUMNS}",
+            f"--output=go-template={_COLUMNS}",
         )
         self._cluster = release.cluster
         self._pods: dict[str, dict[str, float]] = {}
