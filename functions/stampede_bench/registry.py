@@ -32,7 +32,7 @@ BENCHMARKS = {
     ),
     "checksums": Benchmark("checksums", "CPU time with checksums and without, in turn"),
     "replicate": Benchmark(
-        "replicate", "MB/s to a second site at 0, 110 and 150 ms, HTTP and HTTPS, push and pull"
+        "replicate", "MB/s to a second site at 0 and 150 ms, HTTP and HTTPS, push and pull"
     ),
     "recover": Benchmark("recover", "how fast a backlog is stored after an outage of the store"),
     "stress": Benchmark("stress", "any S3 endpoint: what works, 1 to 1,000 clients, many objects"),
