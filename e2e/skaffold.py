@@ -24,9 +24,8 @@ def profile(config: Config, name: str) -> Config:
         place: Any = made
         *parents, last = patch["path"].strip("/").split("/")
         for step in parents:
-            place = place[
-                int(step) if step.isdigit() else step
-            ]  # raises if the path does not exist
+            # Raises if the path does not exist.
+            place = place[int(step) if step.isdigit() else step]
         assert patch["op"] == "add"
         assert last not in place
         place[last] = patch["value"]

@@ -127,8 +127,7 @@ def kill_one(contest: Contest, chance: random.Random) -> str:
     if not names:
         return ""
     name = chance.choice(names)
-    now = ("--grace-period=0", "--force", "--wait=false", "--ignore-not-found")
-    contest.arena.release.kubectl("delete", "pod", name, *now, check=False)
+    contest.arena.release.kill(name)
     return name
 
 

@@ -96,6 +96,16 @@ class Release:
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
+    def kill(self, pod: str) -> None:
+        """Kill a pod as `kill -9` does: without a signal before, or time to drain."""
+        now = ("--grace-period=0", "--force", "--wait=false", "--ignore-not-found")
+        self.kubectl("delete", "pod", pod, *now, check=False)
+
+    def image(self) -> str:
+        """Name and tag of the functions' image on the cluster."""
+        (toolbox,) = self.get("deployments", f"{self.name}-toolbox")
+        return toolbox["spec"]["template"]["spec"]["containers"][0]["image"]
+
     def remaining(self) -> list[str]:
         """Names of objects of the release that exist."""
         label = f"app.kubernetes.io/instance={self.name}"

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.on_cluster.release import Release
-from e2e.on_cluster.test_life import kill
 from e2e.places import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -96,7 +95,7 @@ def test_every_alert_is_stored_or_a_dead_letter(release: Release) -> None:
                 time.sleep(0.5)
             time.sleep(2)
             if not emulating.done():
-                kill(release, pods[0])
+                release.kill(pods[0]["metadata"]["name"])
         of_cutouts, of_lightcurves = json.loads(emulating.result())
     assert of_cutouts[1] > COUNT, "nothing was retried"
     for given_up, _, in_flight in (of_cutouts, of_lightcurves):

@@ -20,13 +20,6 @@ DEATHS = 6  # at least; a slow machine sends for longer, and more pods die
 SERVERS = ("ceph", "second-ceph", "kafka")
 
 
-def kill(release: Release, pod: dict) -> None:
-    """Kill a pod as `kill -9` does: without a signal before, or time to drain."""
-    name = pod["metadata"]["name"]
-    force = ("--grace-period=0", "--force", "--wait=false")
-    release.kubectl("delete", "pod", name, *force, check=False)
-
-
 def test_pods_die_while_alerts_arrive(release: Release) -> None:
     rng, killed = random.Random(52), 0
     with ThreadPoolExecutor(1) as pool:
@@ -34,7 +27,7 @@ def test_pods_die_while_alerts_arrive(release: Release) -> None:
         while killed < DEATHS or not sending.done():
             time.sleep(rng.uniform(1, 4))
             if pods := release.live_pods(VICTIMS):  # there is always a pod of the source
-                kill(release, rng.choice(pods))
+                release.kill(rng.choice(pods)["metadata"]["name"])
                 killed += 1
         sending.result()
     assert_all_of_it_is_stored(release, 52, 750)

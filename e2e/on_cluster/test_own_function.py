@@ -43,9 +43,8 @@ print(*(info.key for info in open_objects(Settings()).list("packs/")))
 
 def service(release: Release, name: str) -> dict[str, Any]:
     """A Knative Service that runs `serve.py` with Stampede's image. It keeps one pod."""
-    (toolbox,) = release.get("deployments", f"{release.name}-toolbox")
     container = {
-        "image": toolbox["spec"]["template"]["spec"]["containers"][0]["image"],
+        "image": release.image(),
         "command": ["python3", "/function/serve.py"],
         "ports": [{"containerPort": 8080}],
         "env": [{"name": "IS_SINK", "value": "yes" if name == SINK else ""}],

@@ -21,12 +21,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 VERIFY_SECONDS = 120
 
 
-def image(release: Release) -> str:
-    """Name and tag of the functions' image on the cluster."""
-    (toolbox,) = release.get("deployments", f"{release.name}-toolbox")
-    return toolbox["spec"]["template"]["spec"]["containers"][0]["image"]
-
-
 def upgrade(release: Release, made: str, config: Config) -> None:
     """Upgrade the release as skaffold does, once the image is built."""
     (wanted,) = config["deploy"]["helm"]["releases"]
@@ -49,7 +43,7 @@ def upgrade(release: Release, made: str, config: Config) -> None:
 @pytest.fixture
 def deployed(release: Release) -> Iterator[str]:
     """The image of the release, which was upgraded as skaffold does it."""
-    made = image(release)
+    made = release.image()
     site, stampede = (profile(configs()[name], "kind") for name in ("site", "stampede"))
     for file in site["manifests"]["rawYaml"]:
         release.cluster.kubectl("apply", "--filename", ROOT / file)
