@@ -42,8 +42,8 @@ class Example:
             LISTEN_ADDRESS=f"127.0.0.1:{port}",
             PYTHONPATH=str(EXAMPLE),
             S3_ENDPOINT=settings.store.rpartition("/")[0],
-            S3_ACCESS_KEY=settings.access_key,
-            S3_SECRET_KEY=settings.secret_key.get_secret_value(),
+            AWS_ACCESS_KEY_ID=settings.access_key,
+            AWS_SECRET_ACCESS_KEY=settings.secret_key.get_secret_value(),
         )
         (spec,) = yaml.safe_load((EXAMPLE / "trigger.yaml").read_text())["triggers"].values()
         spec["delivery"]["deadLetterSink"]["uri"] = missed.url

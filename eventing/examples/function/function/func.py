@@ -23,12 +23,8 @@ class Function:
     """The runtime calls `start` before the first event, and `handle` with each one."""
 
     def start(self, environment):
-        """Connect to the store."""
-        self.store = S3FileSystem(
-            endpoint_override=environment["S3_ENDPOINT"],  # https://host:port
-            access_key=environment["S3_ACCESS_KEY"],
-            secret_key=environment["S3_SECRET_KEY"],
-        )
+        """Connect to the store. Its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+        self.store = S3FileSystem(endpoint_override=environment["S3_ENDPOINT"])
 
     async def handle(self, scope, receive, send):
         """Answer an event. Other events are handled meanwhile, because a thread does the work."""
