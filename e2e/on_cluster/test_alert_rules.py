@@ -33,7 +33,7 @@ def rules(release: Release) -> dict[str, Any]:
     version = f"--kube-version={pinned_version(KUBERNETES)}"  # helm asks no cluster here
     rendered = release.cluster.helm(
         *("template", release.name, CHART, "--namespace", release.name, "--values", release.values),
-        *(*only, version, "--set", "eventKey.enabled=false"),  # nor for its key
+        *(*only, version, "--set", "eventKey.value=of-this-rendering"),  # nor for its key
     )
     (rule,) = [
         each for each in yaml.safe_load_all(rendered.output) if each["kind"] == "PrometheusRule"
