@@ -36,3 +36,19 @@ def profile(config: Config, name: str) -> Config:
 def artifacts(*pipelines: Config) -> dict[str, Config]:
     """What the configs build, by the name of the image."""
     return {each["image"]: each for one in pipelines for each in one["build"]["artifacts"]}
+
+
+def build_command(artifact: Config, tag: str) -> list[str]:
+    """How skaffold builds an artifact with BuildKit and keeps the image in the daemon.
+
+    As in `dockerCLIBuild` of skaffold's `pkg/skaffold/build/docker/docker.go`, but for `--load`,
+    which is what Docker does without buildx. The required images have the same tag.
+    """
+    docker = artifact["docker"]
+    line = ["docker", "build", artifact.get("context", "."), "--file", docker["dockerfile"]]
+    line += ["-t", f"{artifact['image']}:{tag}"]
+    for needed in artifact.get("requires", ()):
+        line += ["--build-arg", f"{needed['alias']}={needed['image']}:{tag}"]
+    if target := docker.get("target"):
+        line += ["--target", target]
+    return line
