@@ -1,7 +1,10 @@
 """Orphans: packs of batches that were delivered twice go, and every alert is served as before."""
 
 import json
+import shutil
+from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,7 +95,7 @@ def deliver(settings: Settings, *numbers: int, changed: bool = False) -> None:
         Thumbnails(settings).make(key)
 
 
-def deliver_twice(settings: Settings, changed: bool = False) -> set[str]:
+def deliver_until_later_packs_win(settings: Settings, changed: bool = False) -> set[str]:
     """Alerts 0 to 3 come again in batches with others, until their packs win; keys of the first."""
     deliver(settings, *range(4))
     objects = open_objects(settings)
@@ -102,6 +105,24 @@ def deliver_twice(settings: Settings, changed: bool = False) -> set[str]:
         if all(keys(objects, kind)[-1] > first[kind] for kind in KINDS):
             return set(first.values())
     raise AssertionError
+
+
+@pytest.fixture(scope="session")
+def deliver_twice(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str]]:
+    """`deliver_until_later_packs_win` into a directory: done once, since it takes half a second."""
+
+    @cache
+    def made(changed: bool) -> tuple[Path, set[str]]:
+        folder = tmp_path_factory.mktemp("delivered-twice")
+        settings = Settings(store=f"file://{folder}/store", spool=folder, grace_seconds=0)
+        return folder / "store", deliver_until_later_packs_win(settings, changed)
+
+    def copy(settings: Settings, changed: bool = False) -> set[str]:
+        folder, orphans = made(changed)
+        shutil.copytree(folder, settings.store.removeprefix("file://"))
+        return orphans
+
+    return copy
 
 
 def keys(objects: Objects, kind: str = "") -> list[str]:
@@ -133,7 +154,9 @@ def counted(metric, outcome: str) -> float:
 
 
 @pytest.mark.long
-def test_a_redelivered_batch_is_deleted_after_the_grace(settings: Settings, later) -> None:
+def test_a_redelivered_batch_is_deleted_after_the_grace(
+    settings: Settings, later, deliver_twice
+) -> None:
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
     size = sum(objects.head(key).size for key in orphans)
@@ -161,7 +184,7 @@ def test_a_redelivered_batch_is_deleted_after_the_grace(settings: Settings, late
     assert everything - set(keys(objects, "packs") + keys(objects, "packets")) >= orphans
 
 
-def test_never_if_so_set(settings: Settings, later) -> None:
+def test_never_if_so_set(settings: Settings, later, deliver_twice) -> None:
     deliver_twice(settings)
     objects = open_objects(settings)
     everything = keys(objects)
@@ -170,7 +193,7 @@ def test_never_if_so_set(settings: Settings, later) -> None:
     assert keys(objects) == everything
 
 
-def test_another_version_of_an_alert_is_kept(settings: Settings, later) -> None:
+def test_another_version_of_an_alert_is_kept(settings: Settings, later, deliver_twice) -> None:
     """Two alerts of one id: the pack of the version that readers no longer get is the only one."""
     losing = deliver_twice(settings, changed=True)
     later(4000)
@@ -190,8 +213,10 @@ def test_two_packs_that_win_over_each_other(settings: Settings, later) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", ["flip", "delete"])
-def test_a_winner_that_is_damaged_or_lost(settings: Settings, later, kind: str, how: str) -> None:
+@pytest.mark.parametrize("how", ["flip", pytest.param("delete", marks=pytest.mark.long)])
+def test_a_winner_that_is_damaged_or_lost(
+    settings: Settings, later, kind: str, how: str, deliver_twice
+) -> None:
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
     winner = keys(objects, kind)[-1]
@@ -212,7 +237,7 @@ def test_a_winner_that_is_damaged_or_lost(settings: Settings, later, kind: str, 
 
 
 @pytest.mark.long
-def test_two_sites_end_equal(both: Settings, later) -> None:
+def test_two_sites_end_equal(both: Settings, later, deliver_twice) -> None:
     orphans = deliver_twice(both)
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
     assert all_same(both)
@@ -233,7 +258,10 @@ def test_two_sites_end_equal(both: Settings, later) -> None:
     assert deep_audit(both, ["store", "replica"]).faults == []
 
 
-def test_a_second_site_without_the_winner_keeps_the_pack(both: Settings, later) -> None:
+@pytest.mark.long
+def test_a_second_site_without_the_winner_keeps_the_pack(
+    both: Settings, later, deliver_twice
+) -> None:
     """It lacks the winner's bytes: the first site has the pack restored, until it has them."""
     orphans = deliver_twice(both)
     first, second = open_objects(both), open_replica(both)
@@ -254,7 +282,7 @@ def test_a_second_site_without_the_winner_keeps_the_pack(both: Settings, later) 
     assert not orphans & set(keys(first))
 
 
-def test_what_the_first_site_lost_is_no_orphan(both: Settings, later) -> None:
+def test_what_the_first_site_lost_is_no_orphan(both: Settings, later, deliver_twice) -> None:
     orphans = deliver_twice(both)
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
     first = open_objects(both)
@@ -282,6 +310,7 @@ def left(settings: Settings, site: str = "store") -> set[str]:
 @pytest.mark.long
 def test_a_damaged_pack_that_goes_is_reported_until_a_round_has_missed_no_row(
     settings: Settings,
+    deliver_twice,
 ) -> None:
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
@@ -311,7 +340,7 @@ def test_a_damaged_pack_that_goes_is_reported_until_a_round_has_missed_no_row(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str) -> None:
+def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str, deliver_twice) -> None:
     """The first site has deleted it, so no site has a good copy."""
     orphans = deliver_twice(both)
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
@@ -332,7 +361,7 @@ def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS[::2])
 @pytest.mark.parametrize("why", ["needed", "another version", "no offsets", "unreadable"])
 def test_a_damaged_copy_that_may_be_needed_stays(
-    both: Settings, later, kind: str, why: str
+    both: Settings, later, kind: str, why: str, deliver_twice
 ) -> None:
     orphans = deliver_twice(both, changed=why == "another version")
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
@@ -365,7 +394,9 @@ def at_image(objects: Objects, key: str) -> int:
     return column.data_page_offset + column.total_compressed_size // 2
 
 
-def test_audit_deep_counts_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_deep_counts_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, deliver_twice
+) -> None:
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
     size = sum(objects.head(key).size for key in orphans)
@@ -383,7 +414,7 @@ def test_audit_deep_counts_them(settings: Settings, monkeypatch: pytest.MonkeyPa
 
 def test_the_function_deletes_them_on_ceph(serve, sites: Settings) -> None:
     """Two real S3 endpoints: their clocks, their times of objects, their listings."""
-    orphans = deliver_twice(sites)
+    orphans = deliver_until_later_packs_win(sites)
     at_once = sites.model_copy(update={"orphan_days": 1e-6, "grace_seconds": 0})
     assert set(Reconciler(at_once.model_copy(update={"reconcile": "replica"})).run()) == {
         "not-replicated"

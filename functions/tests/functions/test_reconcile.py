@@ -97,7 +97,7 @@ def test_a_long_pass_ends_in_time_and_the_next_one_goes_on(
     objects, second = open_objects(settings), open_replica(settings)
     monkeypatch.setattr("stampede.functions.reconcile.open_replica", lambda _: Slow(second))
     monkeypatch.setattr("stampede.functions.replicate.open_replica", lambda _: Slow(second))
-    for number in range(12):
+    for number in range(6):
         put_all(objects, range(3 * number, 3 * number + 3))
     put_pack(objects, range(900, 903))
     reconciler = Reconciler(settings.model_copy(update={"copies": 1}))
@@ -385,7 +385,9 @@ def test_a_run_deleted_at_the_second_site_is_missed_and_restored(
     assert quarantined(second) == {}
 
 
-@pytest.mark.parametrize("damage", ["cut", "page", "footer"])
+@pytest.mark.parametrize(
+    "damage", ["page", *(pytest.param(each, marks=pytest.mark.long) for each in ("cut", "footer"))]
+)
 def test_a_damaged_copy_goes_once_the_first_site_has_merged_it_twice(
     settings: Settings, damage: str
 ) -> None:

@@ -89,6 +89,7 @@ def test_every_message_comes_back_byte_for_byte(settings: Settings, read: Reader
         check(read, message)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts")
 def test_real_messages_come_back_byte_for_byte(settings: Settings, read: Reader) -> None:
     messages = made_alerts.real_alerts()
@@ -160,19 +161,30 @@ def versions() -> list[bytes]:
     return sorted(sent, key=zlib.crc32)
 
 
+@pytest.fixture(scope="module")
+def science(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
+    """Each version that has images, and what is served if it is the only one."""
+    served = {}
+    for one in (one for one in versions() if len(one) > 10_000):
+        folder = tmp_path_factory.mktemp("alone")
+        settings = Settings(store=f"file://{folder}/store", spool=folder, refresh_seconds=0)
+        store(settings, [one])
+        for alone in serving(make_app(settings)):
+            served[one] = alone("/v1/alerts/1/cutouts/science").data
+    return served
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("together", [False, True])
 def test_versions_of_an_alert_with_other_images(
-    settings: Settings, read: Reader, order: Sequence[int], together: bool
+    settings: Settings,
+    read: Reader,
+    science: dict[bytes, bytes],
+    order: Sequence[int],
+    together: bool,
 ) -> None:
     """Whatever came first, the packet is one that was sent, and the cutouts are those in it."""
-    sent = [one for one in versions() if len(one) > 10_000]
-    science = {}
-    for one in sent:
-        memory = settings.model_copy(update={"store": f"{settings.store}-{zlib.crc32(one)}"})
-        store(memory, [one])
-        for alone in serving(make_app(memory)):
-            science[one] = alone("/v1/alerts/1/cutouts/science").data
+    sent = list(science)
     for function in (cutouts, lightcurves):  # each takes its own batches, in an order of its own
         messages = [sent[number] for number in order]
         batches = [messages] if together else [[one] for one in messages]
