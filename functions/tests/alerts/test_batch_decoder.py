@@ -23,6 +23,7 @@ def test_every_rubin_schema(decoder, version: int) -> None:
 
 @REAL
 @pytest.mark.real
+@pytest.mark.long
 def test_all_real_alerts_in_one_batch(decoder) -> None:
     messages = made_alerts.real_alerts()
     assert len(messages) > 100
@@ -188,7 +189,7 @@ def test_raw_alerts_keep_the_surveys_own_columns(decoder) -> None:
     assert ztf.table["candidate"][0].as_py()["candid"] == 5
 
 
-@pytest.mark.parametrize("care", [Care.CHECKED, Care.ALONE])
+@pytest.mark.parametrize("care", [Care.CHECKED, pytest.param(Care.ALONE, marks=pytest.mark.long)])
 def test_once_all_is_read_no_message_is_suspected(decoder, care: Care) -> None:
     """What goes wrong behind the decoder is not the fault of the messages that it read last."""
     messages = [made_alerts.confluent(made_alerts.rubin_record(v, 1), v) for v in RUBIN_VERSIONS]

@@ -13,6 +13,7 @@ def reader(directory: Path) -> BatchDecoder:
     return make_batch_decoder(directory)
 
 
+@pytest.mark.long
 def test_each_stage_has_a_figure(measure) -> None:
     found = measure("decode")
     subjects = {subject for subject, _ in found}
@@ -31,6 +32,7 @@ def test_each_stage_has_a_figure(measure) -> None:
     } == {True}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("survey", "rows"), [("lsst", 100), ("ztf", 60)])
 def test_simulated_alerts_are_as_large_as_real_ones_and_of_different_objects(
     survey: str, rows: int, tmp_path: Path

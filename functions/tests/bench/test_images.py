@@ -1,9 +1,12 @@
+import pytest
+
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench.images import CUTOUT_BYTES, images, store
 
 
+@pytest.mark.long
 def test_the_index_points_to_the_latest_pack() -> None:
     objects = MemoryObjects()
     table = Table(objects, CUTOUTS, threads=1)

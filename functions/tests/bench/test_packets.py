@@ -1,3 +1,7 @@
+import pytest
+
+
+@pytest.mark.long
 def test_each_survey_has_its_cost(measure) -> None:
     found = measure("packets")
     subjects = {subject for subject, _ in found}

@@ -18,6 +18,7 @@ def test_every_benchmark_has_a_measure() -> None:
         measure_of("moon")
 
 
+@pytest.mark.integration
 def test_make_bench_finds_what_all_benchmarks_need() -> None:
     """It ended at once on a machine that had only what `make` installs."""
     recipe = subprocess.run(

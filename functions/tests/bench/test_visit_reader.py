@@ -36,6 +36,7 @@ def url(settings: Settings) -> Iterator[str]:
         yield read.url
 
 
+@pytest.mark.long
 def test_the_times_are_those_of_the_first_answers(
     alerts: VisitAlerts, settings: Settings, url: str
 ) -> None:

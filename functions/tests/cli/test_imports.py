@@ -9,6 +9,9 @@ import pytest
 
 from stampede.simulator.faults import FAULTS
 
+# Starts processes: too slow for the quick loop.
+pytestmark = pytest.mark.integration
+
 HEAVY = {"asyncio", "numpy", "pyarrow", "pydantic", "structlog", "uvicorn"}
 # Of CPU. Measured 0.16 s for `stampede --help`, 0.18 s for a command's. HEAVY is the strict check.
 HELP_SECONDS = 0.5

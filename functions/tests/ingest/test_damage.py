@@ -57,7 +57,7 @@ HEADERS = {codec: container.read_header(data).length + 16 for codec, data in CON
 
 @pytest.mark.parametrize("codec", CONTAINERS)
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
 def test_a_container_cut_off_anywhere_gives_its_whole_records(
     codec: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_container_cut_off_anywhere_gives_its_whole_records(
 
 @pytest.mark.parametrize("codec", CONTAINERS)
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
 def test_one_flipped_bit_costs_two_blocks_at_most(
     codec: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

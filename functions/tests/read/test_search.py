@@ -96,7 +96,7 @@ def test_what_is_not_found_says_how_it_was_understood_and_what_to_try(read):
 names = st.text("ab1", min_size=1, max_size=4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(st.lists(st.lists(names, min_size=1, max_size=6), max_size=4), names, st.integers(1, 5))
 def test_a_prefix_finds_the_first_keys_of_all_runs(ids, prefix, most):
     objects = Watched(store_of(ids))

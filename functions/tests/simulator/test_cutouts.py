@@ -58,6 +58,7 @@ def test_lsst_cutouts_are_fits_like_the_real_ones(lsst):
     assert {(30, 30), (102, 102)} <= shapes
 
 
+@pytest.mark.long
 def test_lsst_coordinates_point_to_the_source(lsst):
     checked = 0
     for alert in lsst:

@@ -141,6 +141,7 @@ def test_rate_is_kept(app, tmp_path):
     assert len(list((tmp_path / "d").iterdir())) == 11
 
 
+@pytest.mark.integration
 def test_interrupt_leaves_whole_files(tmp_path):
     code = "import typer; from stampede.cli.simulate import simulate; typer.run(simulate)"
     target = tmp_path / "x.tar"

@@ -209,7 +209,10 @@ def stop_after(parts: int) -> Progress:
     return progress
 
 
-@pytest.mark.parametrize("turns", [(0, 1), (1, 0), (1, 2), (7, 4)])
+@pytest.mark.parametrize(
+    "turns",
+    [(0, 1), *(pytest.param(e, marks=pytest.mark.long) for e in [(1, 0), (1, 2), (7, 4)])],
+)
 def test_compactors_that_go_by_different_orders_share_a_merge(
     turns: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,6 +267,7 @@ def test_compactors_begin_with_different_groups_of_runs(runs: int) -> None:
     assert not inputs[0] & inputs[1]
 
 
+@pytest.mark.long
 def test_an_abandoned_half_written_run_is_deleted() -> None:
     store = store_at()
     one = Table(store, DETECTIONS)
@@ -362,6 +366,7 @@ def test_an_output_that_reads_back_differently_stops_the_merge() -> None:
     assert sum("/0000-" in info.key for info in store.list("tables/")) == 8
 
 
+@pytest.mark.long
 def test_progress_is_reported() -> None:
     one = Table(store_at(), DETECTIONS)
     fill(one, 8, 30_000)
@@ -396,7 +401,12 @@ def test_memory_does_not_grow_with_the_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["memory", "directory", pytest.param("s3", marks=pytest.mark.integration)]
+    "kind",
+    [
+        "memory",
+        pytest.param("directory", marks=pytest.mark.long),
+        pytest.param("s3", marks=pytest.mark.integration),
+    ],
 )
 def test_compactors_race_while_others_append_and_read(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

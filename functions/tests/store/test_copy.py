@@ -154,6 +154,7 @@ def slowly(data: bytes) -> bytes:
     return data
 
 
+@pytest.mark.long
 def test_few_pieces_are_held_at_a_time() -> None:
     """The target is slow: the source must not run ahead of it."""
     pieces = Level()

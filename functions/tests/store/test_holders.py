@@ -181,7 +181,7 @@ def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing(
         holders.hold(runs[part], [runs[holder]], every_row=True)
 
 
-@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("hidden", [pytest.param(False, marks=pytest.mark.long), True])
 def test_each_footer_is_read_once_for_all_copies_even_a_damaged_one(hidden: bool) -> None:
     first, second = site(), site()
     for number in range(30):

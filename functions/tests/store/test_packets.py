@@ -55,7 +55,7 @@ def check(pack: Pack, rows: list[dict]) -> None:
 sizes = st.one_of(st.integers(0, 50), st.integers(0, 5000), st.integers(0, 2 * PAGE_BYTES))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples // 5, deadline=None)
 @given(st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=30))
 def test_every_place_is_its_packet(values: list[tuple[int, bool]]) -> None:
     rows = [

@@ -54,7 +54,7 @@ def check(pack: Pack, rows: list) -> None:
 sizes = st.one_of(st.none(), st.integers(0, 40), st.integers(0, 3000), st.integers(0, 1 << 20))
 
 
-@settings(max_examples=40)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(st.lists(st.tuples(sizes, st.booleans()), max_size=40))
 def test_every_place_is_its_cutout(values: list) -> None:
     # Zeros and equal cutouts are the easiest for a search to confuse.
@@ -72,7 +72,7 @@ def test_every_place_is_its_cutout(values: list) -> None:
         pytest.param([None] * 6, id="all null"),
         pytest.param([b""] * 3000, id="all empty"),
         pytest.param([None, b"x"] * 2000, id="nulls among them"),
-        pytest.param([noise(20 << 20)] * 3, id="beyond a page"),
+        pytest.param([noise(20 << 20)] * 3, id="beyond a page", marks=pytest.mark.long),
         pytest.param([noise(64)] * 3000, id="all the same"),
         pytest.param([b"PAR1", b"\4\0\0\0PAR1", b"\0\0\0\0" * 9], id="looks like Parquet"),
     ],

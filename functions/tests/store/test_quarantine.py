@@ -367,6 +367,7 @@ def test_a_run_that_was_cut_since_it_was_listed_costs_only_itself() -> None:
     assert list(one.lacking(["005000"])) == [key]
 
 
+@pytest.mark.long
 def test_tables_are_made_while_others_count_their_faults() -> None:
     """As in a process that serves many requests: a count must not fail because of a new table."""
     before = sys.getswitchinterval()

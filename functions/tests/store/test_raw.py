@@ -52,7 +52,7 @@ def real(survey: str) -> list[bytes]:
     return [alert for alert in made_alerts.real_alerts() if (alert[:1] == b"\0") == is_rubin]
 
 
-@pytest.fixture(params=["made", "real"])
+@pytest.fixture(params=["made", pytest.param("real", marks=pytest.mark.long)])
 def ztf(request: pytest.FixtureRequest) -> list[bytes]:
     if request.param == "made":
         return versions_of_ztf()

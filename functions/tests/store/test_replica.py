@@ -85,6 +85,7 @@ def test_a_merged_run_is_copied_with_all_packs_and_no_input() -> None:
     assert keys(target, "tables/cutouts/") == [merged]
 
 
+@pytest.mark.long
 def test_a_merged_run_whose_packs_are_there_takes_few_requests() -> None:
     """A merged run may point into thousands of packs, which were copied before."""
     runs = 4 * FEW_PACKS
@@ -276,9 +277,8 @@ def test_a_listing_is_not_held_in_memory() -> None:
     assert sum(1 for _ in missing) == 299
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
 def test_the_second_site_is_always_consistent(seed: int) -> None:
     """Flushes, compactions and sweeps at the first site while a copier runs, dies, runs again.
 

@@ -290,6 +290,7 @@ def test_tls_needs_a_store_that_the_authority_has_signed(
         assert objects_of(server, "https").get(KEY, 4, 4) == b"4567"
 
 
+@pytest.mark.long
 def test_an_authority_of_the_settings_replaces_the_public_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
