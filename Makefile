@@ -34,7 +34,7 @@ units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@tools/prometheus promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) --numprocesses 4 -q --hypothesis-profile quick -m "not integration and not long"
+	$(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium

@@ -3,6 +3,7 @@
 Tests that use them get the mark ``integration``; ``-m "not integration"`` leaves these tests out.
 """
 
+import gc
 import os
 import uuid
 from collections.abc import Iterator
@@ -37,6 +38,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("integration")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among modules and tests: they stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let go of them: libraries in C++ report at exit what was not freed."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
