@@ -4,7 +4,6 @@ Pods start so, and a function must start from zero fast. The command line, with 
 of CPU that `serve` does not need (docs/adr/0050-starts.md).
 """
 
-import gc
 import sys
 
 from stampede.cli.function import quicken_imports, run_function
@@ -25,8 +24,6 @@ def _serve(name: str) -> None:
     from stampede.errors import StampedeError
 
     quicken_imports()
-    # What is imported stays. To look through it again and again for what does not takes 55 ms.
-    gc.disable()
     try:
         run_function(name)
     except (StampedeError, ValueError) as error:

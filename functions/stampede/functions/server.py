@@ -1,6 +1,5 @@
-"""Runs a function as a server until a signal stops it, and lets it drain."""
+"""A function as a server, which runs until a signal stops it, and lets it drain."""
 
-import gc
 import signal
 import socket
 import sys
@@ -24,11 +23,8 @@ log = get_logger()
 DRAIN_SECONDS = 60
 
 
-def serve(name: str, settings: Settings) -> None:
-    """Serve a function until SIGTERM or Ctrl-C.
-
-    Then refuse new requests, store and answer the waiting events, and return.
-    """
+def make_server(name: str, settings: Settings) -> "Server":
+    """The server of a function. From now on SIGTERM and Ctrl-C end the process with success."""
     # After the drain uvicorn raises the signal that stopped it again; here that is success.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
@@ -37,9 +33,6 @@ def serve(name: str, settings: Settings) -> None:
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
     app = make_app(name, settings)
-    # What was made so far stays as long as the process: no collection looks at it again.
-    gc.freeze()
-    gc.enable()
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
@@ -56,14 +49,7 @@ def serve(name: str, settings: Settings) -> None:
         timeout_keep_alive=75,  # longer than a source keeps an idle connection
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    sockets = None
-    if settings.socket is not None:
-        # The process that opened the socket keeps listening while this one restarts.
-        sockets = [socket.socket(fileno=settings.socket)]
-    server = Server(config, settings)
-    server.run(sockets)
-    if not server.started:
-        sys.exit(3)
+    return Server(config, settings)
 
 
 def is_loopback(settings: Settings) -> bool:
@@ -80,6 +66,18 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
         super().__init__(config)
         self._settings = settings
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until SIGTERM or Ctrl-C.
+
+        Then refuse new requests, store and answer the waiting events, and return.
+        """
+        if self._settings.socket is not None:
+            # The process that opened the socket keeps listening while this one restarts.
+            sockets = [socket.socket(fileno=self._settings.socket)]
+        super().run(sockets)
+        if not self.started:
+            sys.exit(3)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal. Metrics are served until the last request is answered."""
