@@ -1,48 +1,22 @@
 """The read service: cutouts and light curves by id over HTTP. It has no state but caches."""
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import wraps
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stampede import metrics
 from stampede.errors import StampedeError
-from stampede.read import (
-    alert_page,
-    alerts,
-    bulk,
-    cone,
-    cone_page,
-    cross_match,
-    cutouts,
-    docs_page,
-    error_handlers,
-    html,
-    ledger,
-    ledger_page,
-    lightcurves,
-    night_page,
-    object_cutouts,
-    object_page,
-    openapi,
-    pages,
-    parameters,
-    scs,
-    search,
-    static_files,
-    thumbnails,
-)
+from stampede.read import error_handlers
 from stampede.read.cors import Cors
 from stampede.read.middleware import AnswerMiddleware
-from stampede.read.object_choices import Choices
-from stampede.read.service import ReadService, service_of
+from stampede.read.routes import ROUTES
+from stampede.read.service import ReadService
 from stampede.settings import Settings
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
@@ -51,8 +25,6 @@ from stampede.store.open import open_objects
 # packet. 8 cutouts at a time have a p99 of 52 ms with Python's default of 5 ms, 36 ms with this
 # (five rounds).
 SWITCH_SECONDS = 0.0005
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 class _App(Starlette):
@@ -88,84 +60,28 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     )
     # Starlette redirects a path with a slash too many to the host that the request names.
     app.router.redirect_slashes = False
+    _add_later_routes(app)
     app.state.service = service
     app.origins = settings.cors_origins.replace(",", " ").split()
     return app
 
 
-async def liveness(request: Request) -> Response:
-    """The process answers."""
-    return JSONResponse({"status": "alive"}, headers={"Cache-Control": "no-store"})
+def _add_later_routes(app: Starlette) -> None:
+    """Add `later_routes` with the first request that has none of the other routes."""
+    router, not_found = app.router, app.router.default
+
+    async def with_later_routes(scope: Scope, receive: Receive, send: Send) -> None:
+        # In a thread: other requests are answered meanwhile.
+        routes = await asyncio.to_thread(_later_routes)
+        if router.default is with_later_routes:  # else another request has added them meanwhile
+            router.routes += routes
+            router.default = not_found
+        await router.app(scope, receive, send)
+
+    router.default = with_later_routes
 
 
-async def readiness(request: Request) -> Response:
-    """The store answers."""
-    service = service_of(request)
-    await service.run(service.lookup.check_store)
-    return JSONResponse({"status": "ready"}, headers={"Cache-Control": "no-store"})
+def _later_routes() -> list[Route]:
+    from stampede.read import later_routes
 
-
-def _route(
-    path: str, scope: str, handler: Handler, *known: str, method: str = "GET", others: bool = False
-) -> Route:
-    """A route of a scope; it refuses query parameters that are not `known`, unless `others`."""
-
-    @wraps(handler)
-    async def checked(request: Request) -> Response:
-        access = service_of(request).access
-        request.state.client = await access.check(request, scope)
-        if scope == "pages":
-            pages.origin.set(access.proxies.origin_of(request))
-        if not others:
-            parameters.check_names(request.query_params, known)
-        return access.mark(await handler(request), scope)
-
-    return Route(path, checked, methods=[method])
-
-
-POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
-LIGHT_CURVE = ("format", "responseformat", *POINTS)
-CUTOUT = (
-    *("format", "hdus", "hdu", "stretch", "limits", "min", "max", "vmin", "vmax", "size"),
-    *("orient", "survey"),
-)
-CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
-ROUTES = [  # the first that matches; most requests are for cutouts
-    _route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
-    _route("/", "pages", html.front_page),
-    _route("/cone", "pages", cone_page.cone_page, "ra", "dec", "radius"),
-    _route("/nights", "pages", night_page.nights_page, "before"),
-    _route("/nights/{date}", "pages", night_page.night_page, "from", "until"),
-    _route("/ledger", "ledger", ledger_page.ledger_page),
-    _route("/find", "pages", search.find, "id"),
-    _route("/objects/{object_id}", "pages", object_page.object_page, *Choices._fields),
-    _route("/alerts/{alert_id}", "pages", alert_page.alert_page, "survey", "stretch", "limits"),
-    _route("/v1/alerts", "cutouts", alerts.get_latest, "limit"),
-    _route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
-    _route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
-    _route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
-    _route(
-        "/v1/objects/{object_id}/lightcurve",
-        "lightcurves",
-        lightcurves.get_light_curve,
-        *LIGHT_CURVE,
-    ),
-    _route(
-        "/v1/objects/{object_id}/cutouts",
-        "bulk",
-        object_cutouts.get_object_cutouts,
-        *("format", "responseformat", "kind", "size", "band", "start", "end"),
-    ),
-    _route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
-    _route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
-    _route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
-    _route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
-    _route("/v1/scs", "lightcurves", scs.get_cone, others=True),
-    _route("/v1/ledger", "ledger", ledger.get_ledger),
-    _route("/docs", "pages", docs_page.docs_page),
-    _route("/static/{file}", "", static_files.get_static),
-    _route("/openapi.json", "", openapi.get_openapi),
-    Route("/metrics", metrics.endpoint),
-    Route("/health/liveness", liveness),
-    Route("/health/readiness", readiness),
-]
+    return later_routes.ROUTES

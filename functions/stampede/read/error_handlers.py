@@ -13,7 +13,6 @@ from stampede.logs import get_logger
 from stampede.problem import problem_document
 from stampede.read import notes
 from stampede.read.errors import BadParameter, DoorError
-from stampede.read.pages import POLICY, PageResponse, problem_page
 
 Problem = Mapping[str, str | int | list[str]]
 
@@ -76,6 +75,9 @@ def problem_response(
     if accepts.startswith("image/"):
         return Response(placeholder(), status, headers, "image/png")
     if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
+        # Imported here, as in `later_routes`: a first cutout needs no page.
+        from stampede.read.pages import POLICY, PageResponse, problem_page
+
         page = problem_page(str(problem["title"]), str(problem["detail"]))
         headers = {**headers, "Content-Security-Policy": POLICY}
         return PageResponse(page, status, headers)

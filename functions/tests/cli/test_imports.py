@@ -106,13 +106,14 @@ print(*sorted(sys.modules))
     [
         (
             "read",
-            {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka", "minio"},
+            {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}
+            | {"minio", "pydantic", "pydantic_core", "jinja2"},
         ),
         *(
             (
                 name,
                 {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}
-                | {"minio"},
+                | {"minio", "pydantic", "pydantic_core"},
             )
             for name in ("cutouts", "lightcurves")  # their workers import what decodes
         ),

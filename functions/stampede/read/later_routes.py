@@ -1,0 +1,72 @@
+"""The routes of pages, of large queries and of cones, and what describes the API.
+
+A first cutout needs none of their handlers, whose imports take 25 ms (docs/adr/0050-starts.md).
+"""
+
+from functools import wraps
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from stampede.read import (
+    alert_page,
+    bulk,
+    cone,
+    cone_page,
+    cross_match,
+    docs_page,
+    html,
+    ledger,
+    ledger_page,
+    night_page,
+    object_cutouts,
+    object_page,
+    openapi,
+    pages,
+    scs,
+    search,
+    static_files,
+)
+from stampede.read.object_choices import Choices
+from stampede.read.route import LIGHT_CURVE, Handler, route
+from stampede.read.service import service_of
+
+
+def _page(path: str, handler: Handler, *known: str) -> Route:
+    """The route of a page, which may tell how its client reaches the server."""
+
+    @wraps(handler)
+    async def with_origin(request: Request) -> Response:
+        pages.origin.set(service_of(request).access.proxies.origin_of(request))
+        return await handler(request)
+
+    return route(path, "pages", with_origin, *known)
+
+
+CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
+ROUTES = [
+    _page("/", html.front_page),
+    _page("/cone", cone_page.cone_page, "ra", "dec", "radius"),
+    _page("/nights", night_page.nights_page, "before"),
+    _page("/nights/{date}", night_page.night_page, "from", "until"),
+    route("/ledger", "ledger", ledger_page.ledger_page),
+    _page("/find", search.find, "id"),
+    _page("/objects/{object_id}", object_page.object_page, *Choices._fields),
+    _page("/alerts/{alert_id}", alert_page.alert_page, "survey", "stretch", "limits"),
+    route(
+        "/v1/objects/{object_id}/cutouts",
+        "bulk",
+        object_cutouts.get_object_cutouts,
+        *("format", "responseformat", "kind", "size", "band", "start", "end"),
+    ),
+    route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
+    route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
+    route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
+    route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
+    route("/v1/scs", "lightcurves", scs.get_cone, others=True),
+    route("/v1/ledger", "ledger", ledger.get_ledger),
+    _page("/docs", docs_page.docs_page),
+    route("/static/{file}", "", static_files.get_static),
+    route("/openapi.json", "", openapi.get_openapi),
+]

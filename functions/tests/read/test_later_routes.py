@@ -1,0 +1,56 @@
+"""Routes whose handlers are imported with the first request for one of them."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stampede.read import later_routes
+from stampede.read.app import make_app
+from stampede.read.routes import ROUTES
+from stampede.settings import Settings
+from tests.support.read_service import LSST_ALERT, Reader, serving
+
+CUTOUT = f"/v1/alerts/{LSST_ALERT}/cutouts/science"
+
+
+@pytest.fixture
+def app(store):
+    return make_app(Settings(), store)
+
+
+@pytest.fixture
+def read(app) -> Iterator[Reader]:
+    yield from serving(app)
+
+
+def test_the_first_request_for_one_adds_all_of_them(app, read: Reader) -> None:
+    assert read(CUTOUT).status == 200
+    assert app.routes == ROUTES
+    assert read("/nights").status == 200
+    assert app.routes == [*ROUTES, *later_routes.ROUTES]
+    assert b'route="nights_page"' in read("/metrics").data
+    for path, status in (("/", 200), (CUTOUT, 200), ("/v1/ledger", 200), ("/no-such", 404)):
+        assert read(path).status == status
+    assert len(app.routes) == len(ROUTES) + len(later_routes.ROUTES)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/no-such", 404), ("GET", "/v1/cutouts", 405), ("POST", CUTOUT, 405)],
+)
+def test_no_route_and_a_wrong_method(read: Reader, method: str, path: str, status: int) -> None:
+    for _ in range(2):
+        assert read(path, method).status == status
+
+
+def test_first_requests_at_the_same_time(app, read: Reader) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(read, 4 * ["/v1/ledger", "/nights", "/openapi.json", CUTOUT]))
+    assert {answer.status for answer in answers} == {200}
+    assert len(app.routes) == len(ROUTES) + len(later_routes.ROUTES)
+
+
+def test_no_path_has_routes_of_both_kinds() -> None:
+    """A wrong method for a path is refused without a look at the later routes."""
+    assert not {route.path for route in ROUTES} & {route.path for route in later_routes.ROUTES}
