@@ -26,19 +26,21 @@ class Start(NamedTuple):
     cpu: float
 
 
+SUBJECT = "from the start of a process to its first answer"
+
+
 def first_answers(
-    context: Context, settings: Settings, paths: Mapping[str, str]
+    context: Context, settings: Settings, paths: Mapping[str, str], subject: str = SUBJECT
 ) -> Iterator[Figure]:
     """Start `read` again and again, and ask each process for one path: each path by its name."""
     starts = context.scaled(5, 3, least=1)
     folder = context.scratch / "starts"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     first_answer(folder, settings, next(iter(paths.values())))  # writes the bytecode
     for name, path in paths.items():
         context.progress(f"{starts} starts of `read`, until {name}")
         found = [first_answer(folder, settings, path) for _ in range(starts)]
         wall, cpu = ([each[part] for each in found] for part in (0, 1))
-        subject = "from the start of a process to its first answer"
         spread = min(wall), max(wall)
         yield Figure(subject, name, percentile(wall, 50), "ms", None, MUST, spread)
         spread = min(cpu), max(cpu)

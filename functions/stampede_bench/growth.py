@@ -1,7 +1,8 @@
 """What a table costs as it grows: look-ups, listing, memory, start-up, bytes rewritten.
 
 It writes the runs that compaction leaves after a number of alerts (see `synthetic`) into a real
-Ceph. Then a new process reads them as `read` does. At 10^9 alerts the parts are made up and share
+Ceph. Then a new process reads them as `read` does, and `read` itself is started beside the largest
+(see `growth_starts`). At 10^9 alerts the parts are made up and share
 the bytes of a few real ones (see `growth_parts`). docs/scale.md extends the model, which is
 compared with each figure here, to ten years.
 """
@@ -13,7 +14,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import NamedTuple
 
 from stampede.errors import StampedeError
@@ -30,6 +30,7 @@ from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.growth_compactors import shared
 from stampede_bench.growth_large import large
 from stampede_bench.growth_lookups import Indexes, lookups, resident
+from stampede_bench.growth_starts import real_alert, starts
 from stampede_bench.servers import servers
 from stampede_bench.synthetic import FLUSH, random_id
 
@@ -68,12 +69,16 @@ def measure(context: Context) -> Iterator[Figure]:
             settings = running.settings(f"bench-growth-{alerts}")
             for spec in (CUTOUTS, DETECTIONS):
                 context.progress(f"{spec.name} of {alerts:,} alerts")
-                fill = partial(synthetic.fill, open_bucket(settings), spec, alerts)
-                stored = fill(settings.fanout, settings.run_rows)
+                bucket = open_bucket(settings)
+                real = real_alert(bucket, alerts) if spec is CUTOUTS else None
+                stored = synthetic.fill(
+                    bucket, spec, alerts, settings.fanout, settings.run_rows, real
+                )
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
                     count = context.scaled(1000, 100, least=10)
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
+        yield from starts(context, settings, alerts)
         settings = running.settings("bench-growth-large")
         alerts = context.scaled(10**9, 10**9, least=10**7)
         rows = context.scaled(settings.run_rows, settings.run_rows, least=50_000)

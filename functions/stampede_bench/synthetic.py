@@ -6,6 +6,7 @@ on level l, each of fanout^l flushes, is the l-th digit of n in base `fanout`.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -52,9 +53,19 @@ def shape(flushes: int, fanout: int) -> list[Made]:
     return runs
 
 
-def fill(objects: Objects, spec: TableSpec, alerts: int, fanout: int, run_rows: int) -> int:
-    """Write a table of this many alerts. Returns its size in bytes."""
-    stored, slices_of = 0, cutouts if spec is CUTOUTS else detections
+def fill(
+    objects: Objects,
+    spec: TableSpec,
+    alerts: int,
+    fanout: int,
+    run_rows: int,
+    real: pa.Table | None = None,
+) -> int:
+    """Write a table of this many alerts. Returns its size in bytes.
+
+    `real` are rows of one alert of `cutouts`, which take the place of the invented ones.
+    """
+    stored, slices_of = 0, partial(cutouts, real=real) if spec is CUTOUTS else detections
     for run in shape(alerts // FLUSH, fanout):
         first, end = run.first * FLUSH, (run.first + run.flushes) * FLUSH
         coverage = Coverage({("made-up", 0): np.array([[first, end]])})
@@ -95,13 +106,14 @@ def runs_with_an_id(spec: TableSpec, alerts: int, fanout: int) -> float:
     return sum(1 - math.exp(-count / objects) for count in rows)
 
 
-def cutouts(first: int, end: int, objects: int) -> "Slices":
+def cutouts(first: int, end: int, objects: int, real: pa.Table | None = None) -> "Slices":
     """Locations of cutouts in the order of alert ids, which grow with time as in surveys."""
     per_slice = SLICE // len(KINDS)
 
     def slice_of(number: int) -> pa.Table:
         begin = first + number * per_slice
-        return cutout_rows(np.arange(begin, min(end, begin + per_slice)), objects)
+        rows = cutout_rows(np.arange(begin, min(end, begin + per_slice)), objects)
+        return rows if real is None else _with_real(rows, real)
 
     return Slices(-(-(end - first) // per_slice), slice_of)
 
@@ -133,6 +145,15 @@ def cutout_rows(numbers: np.ndarray, objects: int) -> pa.Table:
         "message_crc32": alerts.astype(np.uint32) * 2_654_435_769,
     }
     return pa.table(columns, CUTOUTS.schema.remove_metadata())
+
+
+def _with_real(rows: pa.Table, real: pa.Table) -> pa.Table:
+    """The rows, with `real` in place of those of its alert, if they have it."""
+    alert_id = real["alert_id"][0].as_py()
+    begin, end = np.searchsorted(rows["alert_id"].to_numpy(), [alert_id, alert_id + 1]).tolist()
+    if begin == end:
+        return rows
+    return pa.concat_tables([rows.slice(0, begin), real.cast(rows.schema), rows.slice(end)])
 
 
 def detections(first: int, end: int, objects: int) -> "Slices":

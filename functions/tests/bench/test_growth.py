@@ -1,5 +1,6 @@
 import pytest
 
+from stampede_bench.first_answer import SUBJECT
 from stampede_bench.growth_compactors import SUBJECT as COMPACTORS
 
 
@@ -10,6 +11,8 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
     assert len(requests) == 6
     for figure in requests:
         assert figure.value == pytest.approx(figure.rival.value, rel=0.3)
+    first = [figure for (subject, _), figure in found.items() if SUBJECT in subject]
+    assert {figure.name for figure in first if figure.must} == {"a cutout", "a light curve"}
     assert 0.3 < found["bytes rewritten per byte stored", "after 64 flushes"].value < 2.5
     for count in (1, 2, 4):
         written = found[COMPACTORS, f"by {count}, parts written"]
