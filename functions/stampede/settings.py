@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     secret_key: SecretStr = Field(
         SecretStr(""), validation_alias=AliasChoices("STAMPEDE_SECRET_KEY", "AWS_SECRET_ACCESS_KEY")
     )
+    keys: str = Field(
+        "",
+        description="directory with the files `access-key` and `secret-key`, in place of "
+        "STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY; read again when the store refuses the keys",
+    )
     region: str = "us-east-1"
     ca_file: Path | None = Field(None, description="certificate authority of the S3 endpoint")
 
@@ -40,6 +45,7 @@ class Settings(BaseSettings):
     )
     replica_access_key: str = ""
     replica_secret_key: SecretStr = SecretStr("")
+    replica_keys: str = Field("", description="directory like STAMPEDE_KEYS")
 
     # -- alerts
     schema_registry: str | None = Field(
@@ -182,6 +188,11 @@ class Settings(BaseSettings):
     kafka_options: dict[str, str] = Field(
         default_factory=dict,
         description="any librdkafka setting as JSON: TLS, SASL, fetch sizes",
+    )
+    kafka_keys: str = Field(
+        "",
+        description="directory with the files `user`, `password` and `type` (the SASL mechanism), "
+        "unless STAMPEDE_KAFKA_OPTIONS has sasl.username; a source reads them again",
     )
     in_flight: int = Field(
         # With 1,000 the connections cost CPU: 3.0 ms an alert in all processes, not 2.2

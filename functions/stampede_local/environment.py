@@ -24,9 +24,11 @@ def stores(settings: Settings) -> dict[str, str]:
         "store": settings.store,
         "access_key": settings.access_key,
         "secret_key": settings.secret_key.get_secret_value(),
+        "keys": settings.keys,
         "replica": settings.replica,
         "replica_access_key": settings.replica_access_key,
         "replica_secret_key": settings.replica_secret_key.get_secret_value(),
+        "replica_keys": settings.replica_keys,
     }
 
 
@@ -38,9 +40,10 @@ def of_process(function: str, settings: Settings) -> Environment:
     """
     used = stores(settings)
     if function in NO_STORE:
-        used |= {"access_key": "", "secret_key": ""}
+        used |= {"access_key": "", "secret_key": "", "keys": ""}
     if function not in BOTH_SITES:
-        used |= {"replica": "", "replica_access_key": "", "replica_secret_key": ""}
+        names = ("replica", "replica_access_key", "replica_secret_key", "replica_keys")
+        used |= dict.fromkeys(names, "")
     variables = {f"STAMPEDE_{name.upper()}": value for name, value in used.items()}
     key = "" if function == "read" else settings.event_key.get_secret_value()
     variables |= {"STAMPEDE_EVENT_KEY": key, "STAMPEDE_SECOND_EVENT_KEY": ""}

@@ -181,6 +181,7 @@ def replica_settings(settings: Settings) -> Settings:
             "store": settings.replica,
             "access_key": settings.replica_access_key,
             "secret_key": settings.replica_secret_key,
+            "keys": settings.replica_keys,
             "region": settings.replica_region,
             "ca_file": settings.replica_ca_file,
         }

@@ -27,7 +27,7 @@ MEND_KEYS = (
 
 def store(patient: Patient) -> Iterator[Finding]:
     """The store answers, lets the keys list, write, read and delete, and its clock is right."""
-    if without_keys(patient.settings.store, patient.settings.access_key):
+    if without_keys(first_site(patient.settings)):
         yield error("STAMPEDE_ACCESS_KEY is not set", MEND_KEYS.format("store"))
         return
     yield from _site(open_objects(patient.settings), "the store", patient.installed)
@@ -36,16 +36,16 @@ def store(patient: Patient) -> Iterator[Finding]:
 
 def second_site(patient: Patient) -> Iterator[Finding]:
     """The second site answers, lets the keys do the same, and its clock is right."""
-    if without_keys(patient.settings.replica, patient.settings.replica_access_key):
+    if without_keys(second_address(patient.settings)):
         yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", MEND_KEYS.format("replica"))
         return
     yield from _site(open_replica(patient.settings), "the second site", patient.installed)
     yield from _quotas(second_address(patient.settings), "the second site")
 
 
-def without_keys(url: str, access_key: str) -> bool:
+def without_keys(site: StoreAddress) -> bool:
     """Whether a store needs keys and there are none."""
-    return url.startswith(("http://", "https://")) and not access_key
+    return site.url.startswith(("http://", "https://")) and not site.access_key
 
 
 def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from stampede.errors import DecoderFailed, StampedeError, Undecodable
 from stampede.events.batching import Outcome
 from stampede.events.envelope import Envelope
 from stampede.events.event import Position, coverage_of_positions
+from stampede.logs import configure_logs
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 
@@ -188,6 +189,7 @@ def run_worker(
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_watch_memory, args=[settings.worker_memory], daemon=True).start()
+    configure_logs()
     pipe.send(READY)
     store = _batch_storer(make_batch_storer, settings)
     gc.collect()

@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+KEY_FILES = ("access-key", "secret-key")
+"""The files in `StoreAddress.keys`."""
+
 
 @dataclass(frozen=True)
 class StoreAddress:
@@ -18,6 +21,9 @@ class StoreAddress:
     ca_file
         PEM of the authority that signed an https endpoint's certificate, if not a public one. Then
         it is the only one that is trusted.
+    keys
+        Directory from which the two keys came, and are read again when the store refuses them; ""
+        if they never change.
     """
 
     url: str
@@ -25,6 +31,7 @@ class StoreAddress:
     secret_key: str = field(default="", repr=False)
     region: str = "us-east-1"
     ca_file: Path | None = None
+    keys: str = ""
 
     def as_first_site(self) -> dict[str, Any]:
         """The values of `Settings` that make this the first site."""
@@ -34,6 +41,7 @@ class StoreAddress:
             "secret_key": SecretStr(self.secret_key),
             "region": self.region,
             "ca_file": self.ca_file,
+            "keys": self.keys,
         }
 
     def as_second_site(self) -> dict[str, Any]:

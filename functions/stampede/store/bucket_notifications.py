@@ -14,7 +14,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree
 
-from minio import Minio
 from minio.error import MinioException, S3Error
 from minio.notificationconfig import NotificationConfig, PrefixFilterRule, TopicConfig
 from urllib3.exceptions import HTTPError
@@ -25,6 +24,7 @@ from stampede.settings import Settings
 from stampede.store.address import StoreAddress
 from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3 import S3Objects
+from stampede.store.s3_minio import S3Client
 from stampede.store.s3_requests import S3Requests
 
 # Everything that is stored. One notification for each prefix, so that one can be removed.
@@ -91,14 +91,7 @@ class NotifyingBucket:
         self._site, self._installation = site, installation
         self._bucket = url.path.strip("/")
         self._requests = S3Requests(site)
-        self._minio = Minio(
-            endpoint=url.netloc,
-            access_key=site.access_key,
-            secret_key=site.secret_key,
-            region=site.region,
-            secure=url.scheme == "https",
-            http_client=self._requests.pool,
-        )
+        self._minio = S3Client(url, site.region, self._requests.keys, self._requests.pool)
 
     @property
     def topic_name(self) -> str:

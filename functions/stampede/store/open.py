@@ -3,9 +3,12 @@
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from pydantic import SecretStr
+
 from stampede.errors import SetupError
+from stampede.key_files import read_keys
 from stampede.settings import Settings
-from stampede.store.address import StoreAddress
+from stampede.store.address import KEY_FILES, StoreAddress
 from stampede.store.directory import DirectoryObjects
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import Objects
@@ -13,25 +16,27 @@ from stampede.store.s3 import S3Objects
 
 
 def first_site(settings: Settings) -> StoreAddress:
-    """The address of the store."""
-    return StoreAddress(
-        settings.store,
-        settings.access_key,
-        settings.secret_key.get_secret_value(),
-        settings.region,
-        settings.ca_file,
-    )
+    """The address of the store. Raises `SetupError` if the files of its keys cannot be read."""
+    access, secret = settings.access_key, settings.secret_key
+    region, ca_file = settings.region, settings.ca_file
+    return _address(settings.store, settings.keys, access, secret, region, ca_file)
 
 
 def second_site(settings: Settings) -> StoreAddress:
-    """The address of the second site's store; its `url` is empty if there is none."""
-    return StoreAddress(
-        settings.replica,
-        settings.replica_access_key,
-        settings.replica_secret_key.get_secret_value(),
-        settings.replica_region,
-        settings.replica_ca_file,
-    )
+    """The address of the second site's store; its `url` is empty if there is none.
+
+    Raises as `first_site`.
+    """
+    access, secret = settings.replica_access_key, settings.replica_secret_key
+    region, ca_file = settings.replica_region, settings.replica_ca_file
+    return _address(settings.replica, settings.replica_keys, access, secret, region, ca_file)
+
+
+def _address(
+    url: str, keys: str, access: str, secret: SecretStr, region: str, ca_file: Path | None
+) -> StoreAddress:
+    pair = read_keys(keys, KEY_FILES) or (access, secret.get_secret_value())
+    return StoreAddress(url, pair[0], pair[1], region, ca_file, keys)
 
 
 def open_objects(settings: Settings) -> Objects:

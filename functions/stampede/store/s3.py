@@ -23,12 +23,13 @@ from stampede.store.s3_address import checked_url
 from stampede.store.s3_async_gets import S3AsyncGets
 from stampede.store.s3_faults import failure, refusal
 from stampede.store.s3_gets import ABSENT, S3Gets, SelfSigned, Unable, plain
+from stampede.store.s3_keys import S3Keys
 from stampede.store.s3_lists import S3Lists
 
 if TYPE_CHECKING:
     from minio.helpers import DictType
 
-    from stampede.store.s3_minio import KnownDigests
+    from stampede.store.s3_minio import S3Client
 
 # More than any process has threads. A connection beyond this number is closed after its request.
 CONNECTIONS = 64
@@ -73,13 +74,14 @@ class S3Objects:
             ca_certs=str(address.ca_file) if address.ca_file else None,
         )
         self._url = url
-        self._lists = S3Lists(url, address, self._pool)
-        self._address = address
+        self._address, self._keys = address, S3Keys(address)
+        self._lists = S3Lists(url, self._keys, address.region, self._pool)
         self._self_signed = False
         self._gets = S3Gets(
             self.endpoint,
             self.bucket,
             address,
+            self._keys,
             CONNECT_SECONDS,
             READ_SECONDS,
             RETRIES,
@@ -87,20 +89,12 @@ class S3Objects:
         )
 
     @cached_property
-    def _minio(self) -> "KnownDigests":
+    def _minio(self) -> "S3Client":
         """minio-py's client. Raises `SetupError` for an address that it refuses."""
-        from stampede.store.s3_minio import KnownDigests
+        from stampede.store.s3_minio import S3Client
 
-        address = self._address
         try:
-            return KnownDigests(
-                self._url.netloc,
-                access_key=address.access_key or None,
-                secret_key=address.secret_key or None,
-                region=address.region,  # otherwise minio-py spends a request on it
-                secure=self._url.scheme == "https",
-                http_client=self._pool,
-            )
+            return S3Client(self._url, self._address.region, self._keys, self._pool)
         except ValueError as error:
             raise SetupError(f"the store at {self.endpoint} cannot be used: {error}") from None
 
@@ -165,7 +159,12 @@ class S3Objects:
     def async_gets(self) -> S3AsyncGets:
         """GETs for an event loop, which needs no thread for them."""
         return S3AsyncGets(
-            self.endpoint, self.bucket, self._address, CONNECT_SECONDS, FIRST_READ_SECONDS
+            self.endpoint,
+            self.bucket,
+            self._address,
+            self._keys,
+            CONNECT_SECONDS,
+            FIRST_READ_SECONDS,
         )
 
     def head(self, key: str) -> ObjectInfo:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from stampede.connections import Connections
 from stampede.logs import get_logger
 from stampede.store.address import StoreAddress
+from stampede.store.s3_keys import S3Keys
 from stampede.store.s3_signature import Signer
 
 log = get_logger()
@@ -29,7 +30,7 @@ class S3AsyncGets:
     """Ranges of the objects in one bucket, for one event loop.
 
     There is no error and no second try: an answer that is not exactly the range is None. Ask
-    `S3Gets` then, which tries again and says what is wrong.
+    `S3Gets` then, which tries again, with new keys too, and says what is wrong.
 
     Parameters
     ----------
@@ -45,6 +46,7 @@ class S3AsyncGets:
         endpoint: str,
         bucket: str,
         address: StoreAddress,
+        keys: S3Keys,
         connect_seconds: float,
         read_seconds: float,
     ) -> None:
@@ -53,11 +55,7 @@ class S3AsyncGets:
         self._paused_until = 0.0  # by the monotonic clock
         self._base = f"{endpoint}/{bucket}/"
         self._host = urlsplit(endpoint).netloc
-        self._signer = (
-            Signer(address.access_key, address.secret_key, address.region)
-            if address.access_key
-            else None
-        )
+        self._signer = Signer(keys, address.region) if keys.current.access_key else None
         trust = ssl.create_default_context(cafile=address.ca_file) if address.ca_file else None
         self._connections = Connections(
             AT_ONCE, _IDLE_SECONDS, connect_seconds, read_seconds, trust=trust

@@ -7,8 +7,8 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError
 from stampede.errors import NoBucket, StoreDown, StoreRefused
 
 _KEYS = (
-    "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY (of a second site, "
-    "STAMPEDE_REPLICA_ACCESS_KEY and STAMPEDE_REPLICA_SECRET_KEY)"
+    "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY, or the files in STAMPEDE_KEYS (of a second "
+    "site, STAMPEDE_REPLICA_ACCESS_KEY, STAMPEDE_REPLICA_SECRET_KEY and STAMPEDE_REPLICA_KEYS)"
 )
 # Codes of https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html that no other attempt
 # can change.

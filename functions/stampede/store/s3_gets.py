@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from obstore import get as get_object
 from obstore.exceptions import BaseError
@@ -18,10 +18,11 @@ from obstore.store import S3Store
 from stampede.errors import NotFound, StoreDown
 from stampede.store.address import StoreAddress
 from stampede.store.s3_faults import refusal
+from stampede.store.s3_keys import S3Keys
 
 if TYPE_CHECKING:
     from obstore import GetOptions
-    from obstore.store import ClientConfig
+    from obstore.store import ClientConfig, S3Credential
 
 ABSENT = ("NoSuchKey", "NoSuchObject", "ResourceNotFound")
 """Error codes of S3 for an object that is not there; a missing bucket is another matter."""
@@ -34,6 +35,7 @@ _SIGNAL_SECONDS = 0.2  # until a signal is noticed at the latest
 # Files and directories of public authorities, for rustls as for OpenSSL.
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _environment = threading.Lock()
+_EXPIRED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Unable(Exception):
@@ -70,12 +72,13 @@ class S3Gets:
         endpoint: str,
         bucket: str,
         address: StoreAddress,
+        keys: S3Keys,
         connect_seconds: float,
         read_seconds: float,
         retries: int,
         first_wait: float,
     ) -> None:
-        self._endpoint = endpoint
+        self._endpoint, self._keys = endpoint, keys
         client: ClientConfig = {
             "allow_http": True,
             "connect_timeout": timedelta(seconds=connect_seconds),
@@ -92,8 +95,7 @@ class S3Gets:
                     region=address.region,
                     virtual_hosted_style_request=False,
                     skip_signature=not address.access_key,
-                    access_key_id=address.access_key,
-                    secret_access_key=address.secret_key,
+                    **self._credentials(address),
                     client_options=client,
                     retry_config={
                         "max_retries": retries,
@@ -104,13 +106,32 @@ class S3Gets:
         except (BaseError, OSError) as error:
             raise ValueError(_reason(error)) from None
 
+    def _credentials(self, address: StoreAddress) -> dict[str, Any]:
+        """How obstore gets the keys."""
+        if not address.keys:
+            return {
+                "access_key_id": address.access_key,
+                "secret_access_key": address.secret_key,
+            }
+
+        def provide() -> "S3Credential":
+            access, secret = self._keys.current
+            # obstore keeps what has not expired, and would not notice that it was refused.
+            return {"access_key_id": access, "secret_access_key": secret, "expires_at": _EXPIRED}
+
+        return {"credential_provider": provide}
+
     def get(self, key: str, start: int, length: int | None) -> bytes:
         """See `Objects.get`; `length` is not 0, and `key` is `plain`. Raises `Unable` too."""
+
+        def get() -> bytes:
+            return self._keys.retry_refused(lambda: self._get(key, start, length))
+
         # obstore's calls look for no signal until they return, so the main thread, where Python
         # handles signals, waits for another thread instead.
         if threading.current_thread() is threading.main_thread():
-            return _in_a_thread(lambda: self._get(key, start, length))
-        return self._get(key, start, length)
+            return _in_a_thread(get)
+        return get()
 
     def _get(self, key: str, start: int, length: int | None) -> bytes:
         options: GetOptions = {}

@@ -19,10 +19,10 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store.address import StoreAddress
 from stampede.store.objects import Folder, ObjectInfo
 from stampede.store.s3_address import host_of
 from stampede.store.s3_faults import failure, refusal
+from stampede.store.s3_keys import S3Keys
 from stampede.store.s3_signature import Signer
 
 PAGE = 1000
@@ -52,16 +52,15 @@ class S3Lists:
         Sends the requests; its retries and timeouts hold.
     """
 
-    def __init__(self, url: SplitResult, address: StoreAddress, pool: urllib3.PoolManager) -> None:
+    def __init__(
+        self, url: SplitResult, keys: S3Keys, region: str, pool: urllib3.PoolManager
+    ) -> None:
         self._host, self._pool = host_of(url), pool
         self._endpoint = f"{url.scheme}://{url.netloc}"
         self._bucket = url.path.strip("/")
         self._base = f"{url.scheme}://{self._host}"
-        self._signer = (
-            Signer(address.access_key, address.secret_key, address.region)
-            if address.access_key
-            else None
-        )
+        self._keys = keys
+        self._signer = Signer(keys, region) if keys.current.access_key else None
 
     def list(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
         """See `Objects.list`; a thousand keys per request."""
@@ -111,6 +110,9 @@ class S3Lists:
 
     def _send(self, method: str, path: str, query: str, key: str) -> urllib3.BaseHTTPResponse:
         """The answer, if it is 200. Raises `NotFound` for a HEAD alone, and `StoreDown`."""
+        return self._keys.retry_refused(lambda: self._send_once(method, path, query, key))
+
+    def _send_once(self, method: str, path: str, query: str, key: str) -> urllib3.BaseHTTPResponse:
         headers = {"Host": self._host}
         if self._signer:
             now = datetime.now(UTC)

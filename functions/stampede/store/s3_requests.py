@@ -12,6 +12,7 @@ from urllib3.exceptions import HTTPError
 
 from stampede.errors import StoreDown
 from stampede.store.address import StoreAddress
+from stampede.store.s3_keys import S3Keys
 
 CONNECT_SECONDS, READ_SECONDS = 3, 30
 
@@ -22,7 +23,7 @@ class S3Requests:
     def __init__(self, site: StoreAddress) -> None:
         self._url = urlsplit(site.url)._replace(path="/", query="", fragment="")
         self._region = site.region
-        self._keys = Credentials(site.access_key, site.secret_key)
+        self.keys = S3Keys(site)
         self.pool = urllib3.PoolManager(
             ca_certs=str(site.ca_file) if site.ca_file else None,
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -37,6 +38,15 @@ class S3Requests:
         self, method: str, path: str, query: dict[str, str], body: bytes = b""
     ) -> urllib3.BaseHTTPResponse:
         """Send a request; the answer, whatever its status. Raises `StoreDown` without an answer."""
+        used = self.keys.current
+        answer = self._send(method, path, query, body)
+        if answer.status == 403 and self.keys.refused(used):
+            answer = self._send(method, path, query, body)
+        return answer
+
+    def _send(
+        self, method: str, path: str, query: dict[str, str], body: bytes
+    ) -> urllib3.BaseHTTPResponse:
         url = self._url._replace(
             path=path, query=urlencode(query, quote_via=quote)
         )  # signed as %20, not +
@@ -52,7 +62,7 @@ class S3Requests:
             url=url,
             region=self._region,
             headers=headers,
-            credentials=self._keys,
+            credentials=Credentials(*self.keys.current),
             content_sha256=digest,
             date=now,
         )

@@ -9,17 +9,19 @@ import hmac
 from datetime import datetime
 from hashlib import sha256
 
+from stampede.store.s3_keys import S3Keys
+
 _NO_BODY = sha256(b"").hexdigest()
 _SIGNED = "host;x-amz-content-sha256;x-amz-date"
 _RANGE_SIGNED = "host;range;x-amz-content-sha256;x-amz-date"
 
 
 class Signer:
-    """Signs requests without a body, with one key pair. Safe to share between threads."""
+    """Signs requests without a body, with a site's keys. Safe to share between threads."""
 
-    def __init__(self, access_key: str, secret_key: str, region: str) -> None:
-        self._access_key, self._secret_key, self._region = access_key, secret_key, region
-        self._latest = "", b""  # the key of a day is made once
+    def __init__(self, keys: S3Keys, region: str) -> None:
+        self._keys, self._region = keys, region
+        self._latest = "", "", b""  # the key of a day and a secret is made once
 
     def headers(
         self, method: str, host: str, path: str, query: str, now: datetime
@@ -70,21 +72,22 @@ class Signer:
 
     def _authorization(self, asked: str, signed: str, moment: str) -> str:
         day = moment[:8]
-        key_day, key = self._latest
-        if day != key_day:
-            key = self._key_of(day)
-            self._latest = day, key
+        access_key, secret_key = self._keys.current
+        key_day, key_secret, key = self._latest
+        if day != key_day or secret_key != key_secret:
+            key = self._key_of(day, secret_key)
+            self._latest = day, secret_key, key
         scope = f"{day}/{self._region}/s3/aws4_request"
         digest = sha256(asked.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
         signature = hmac.digest(key, text.encode(), "sha256").hex()
         return (
-            f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope}, "
+            f"AWS4-HMAC-SHA256 Credential={access_key}/{scope}, "
             f"SignedHeaders={signed}, Signature={signature}"
         )
 
-    def _key_of(self, day: str) -> bytes:
-        key = f"AWS4{self._secret_key}".encode()
+    def _key_of(self, day: str, secret_key: str) -> bytes:
+        key = f"AWS4{secret_key}".encode()
         for part in (day, self._region, "s3", "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         return key
