@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from stampede.errors import SetupError
 from stampede.events.kafka_errors import reason
+from stampede.events.kafka_login import KafkaLogin
 from stampede.progress import Progress
 from stampede.settings import Settings
 from stampede.store.objects import Objects
@@ -23,7 +24,7 @@ def require_kafka(settings: Settings, topics: Collection[str], progress: Progres
     options = {
         "bootstrap.servers": settings.kafka,
         "group.id": settings.group,
-        **settings.kafka_options,
+        **KafkaLogin(settings).options,
         "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
         "error_cb": errors.append,
     }

@@ -57,6 +57,7 @@ def replay(
     """
     from stampede.alerts.surveys import names
     from stampede.cli.running import running, settings_of
+    from stampede.events.kafka_login import KafkaLogin
     from stampede.functions.kafka_sender import check_retention, parse_topic, send
     from stampede.functions.replay import Night
     from stampede.logs import configure_logs
@@ -78,13 +79,14 @@ def replay(
         if len(surveys) > 1:
             many = " and ".join(surveys)
             raise SetupError(f"the night has alerts of {many}: choose one with --survey")
+        options = KafkaLogin(settings).options
         if not ignore_retention:
-            check_retention(to, settings.kafka_options, alerts.plan.timestamps)
+            check_retention(to, options, alerts.plan.timestamps)
         tally, refused = Tally[int](lambda size: size), Counter[str]()
         unstopped = takewhile(lambda _: going(), whole(alerts, refused))
         try:
             with progress_to_stderr(len(alerts), tally) as progress:
-                sent = send(unstopped, to, settings.kafka_options, progress)
+                sent = send(unstopped, to, options, progress)
         finally:
             typer.echo(f"{tally} to {to}")
         stopped = not going()

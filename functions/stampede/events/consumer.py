@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from stampede.errors import SetupError
 from stampede.events.assigned_partitions import AssignedPartitions
 from stampede.events.in_flight import AssignedPartition, RecordsInFlight
+from stampede.events.kafka_login import KafkaLogin
 from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
 from stampede.events.sink import Abandoned
@@ -59,6 +60,7 @@ class Consumer:
     ) -> None:
         self._health = health
         self._settings = settings
+        self._login = KafkaLogin(settings)
         self._deliver = deliver
         self._loop = asyncio.get_running_loop()
         self._in_flight = RecordsInFlight(settings.in_flight, settings.in_flight_bytes)
@@ -94,6 +96,7 @@ class Consumer:
         try:
             options = consumer_options(
                 self._settings,
+                self._login.options,
                 on_commit=self._assigned.committed,
                 on_statistics=self._health.told,
             )
@@ -119,6 +122,7 @@ class Consumer:
             if now - committed >= COMMIT_SECONDS:
                 committed = now
                 self._assigned.commit(consumer)
+                self._login.renew(consumer)
             if now - reported >= REPORT_SECONDS:
                 self._report(now - reported)
                 reported = now

@@ -1,6 +1,6 @@
 """The options of the source's Kafka client."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -29,10 +29,11 @@ def is_cooperative(settings: Settings) -> bool:
 
 def consumer_options(
     settings: Settings,
+    login: Mapping[str, str],
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
     on_statistics: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Options of a `confluent_kafka.Consumer`; `settings.kafka_options` replace the defaults.
+    """Options of a `confluent_kafka.Consumer`; those of its `KafkaLogin` replace the defaults.
 
     Nothing replaces the last four: the consumer alone commits, and only what is delivered; the
     source's health comes from the statistics.
@@ -44,7 +45,7 @@ def consumer_options(
         "group.id": settings.group,
         "client.id": settings.source_name,
         **({"group.instance.id": own} if own else {}),
-        **settings.kafka_options,
+        **login,
         "enable.auto.commit": False,
         "on_commit": on_commit,
         "statistics.interval.ms": round(STATISTICS_SECONDS * 1000),

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka_errors import reason
+from stampede.events.kafka_login import KafkaLogin
 from stampede.events.record import Record
 from stampede.events.topic_ids import TopicIds
 from stampede.settings import Settings
@@ -47,7 +48,7 @@ class KafkaTopics:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         }
-        self._options = options | settings.kafka_options | fixed
+        self._options = options | KafkaLogin(settings).options | fixed
         self._reading: PartitionId | None = None
         self._last: Record | None = None  # the first message at or after the offset `_asked`
         self._asked = 0

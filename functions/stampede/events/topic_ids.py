@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from stampede.events.kafka_login import KafkaLogin
 from stampede.logs import get_logger
 from stampede.settings import Settings
 
@@ -51,9 +52,10 @@ class TopicIds:
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._login = KafkaLogin(settings)
         self._options: dict[str, str | int | float | bool] = {
             "bootstrap.servers": settings.kafka,
-            **settings.kafka_options,
+            **self._login.options,
             "log_level": 0,  # otherwise it warns of the options that are a consumer's
         }
         self._admin: AdminClient | None = None
@@ -67,6 +69,7 @@ class TopicIds:
             return
         try:
             self._admin = self._admin or AdminClient(self._options)
+            self._login.renew(self._admin)
             self._pending = self._admin.describe_topics(
                 TopicCollection(sorted(topics)), request_timeout=ANSWER_SECONDS
             )

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 from stampede_local.kafka import LocalKafka, make_topics, producer
 from stampede_local.ports import free_port
 from tests.support import waiting
+from tests.support.mounted_secret import MountedSecret, kafka_files
 from tests.support.receiver import Receiver
 from tests.support.source_probes import liveness, readiness
 
@@ -65,6 +66,12 @@ class KafkaWithLogin(LocalKafka):
         for changed in admin.alter_user_scram_credentials([change]).values():
             changed.result(30)
 
+    def send(self) -> None:
+        """Send an alert."""
+        client = producer(self.bootstrap)
+        client.produce("alerts", b"alert")
+        assert client.flush(60) == 0
+
 
 @pytest.fixture
 def guarded(kafka_packages: Path, tmp_path: Path) -> Iterator[KafkaWithLogin]:
@@ -84,11 +91,6 @@ def seconds_until(condition: Callable[[], bool]) -> float:
 def test_a_wrong_password(guarded: KafkaWithLogin, start) -> None:
     """Also while the source runs: the password is changed, and the connections break."""
 
-    def send() -> None:
-        client = producer(guarded.bootstrap)
-        client.produce("alerts", b"alert")
-        assert client.flush(60) == 0
-
     guarded.set_password("night", "another")
     login = LOGIN | {"sasl.username": "night", "sasl.password": "right"}
     with Receiver() as sink:
@@ -103,7 +105,7 @@ def test_a_wrong_password(guarded: KafkaWithLogin, start) -> None:
         assert readiness(source)[0] == 503
         guarded.set_password("night", "right")
         assert seconds_until(lambda: readiness(source) == (200, "ok\n")) < 60
-        send()
+        guarded.send()
         eventually(lambda: len(sink.accepted) == 1)
 
         guarded.set_password("night", "another")
@@ -115,9 +117,53 @@ def test_a_wrong_password(guarded: KafkaWithLogin, start) -> None:
         assert liveness(source)[0] == 200, "a restart would not help"
         guarded.set_password("night", "right")
         assert seconds_until(lambda: readiness(source)[0] == 200) < 60
-        send()
+        guarded.send()
         eventually(lambda: len({event.id for event in sink.accepted}) == 2)
         assert source.running
+
+
+@pytest.mark.integration
+def test_a_login_that_changes(guarded: KafkaWithLogin, start, tmp_path: Path) -> None:
+    """Another user, then another password; the source takes both from its files."""
+    guarded.set_password("night", "of-the-old")
+    secret = MountedSecret(tmp_path / "login", kafka_files("night", "of-the-old"))
+    options = {"security.protocol": "SASL_PLAINTEXT", "session.timeout.ms": "6000"}
+    with Receiver() as sink:
+
+        def takes(count: int) -> bool:
+            return len({event.id for event in sink.accepted}) == count
+
+        source = start(
+            sink,
+            STAMPEDE_KAFKA=guarded.guarded,
+            STAMPEDE_TOPICS="alerts",
+            STAMPEDE_KAFKA_KEYS=str(secret),
+            STAMPEDE_KAFKA_OPTIONS=json.dumps(options),
+        )
+        guarded.send()
+        eventually(lambda: takes(1))
+        pid = source.pid
+
+        guarded.set_password("twilight", "of-the-new")
+        secret.change(kafka_files("twilight", "of-the-new"))
+        eventually(lambda: "keys were read again" in source.tail(500))
+        guarded.send()
+        eventually(lambda: takes(2))
+        guarded.set_password("night", "another")
+        guarded.stop()
+        guarded.start()  # every connection breaks
+        guarded.send()
+        eventually(lambda: takes(3))
+
+        guarded.set_password("twilight", "of-the-newest")  # before the files have it
+        guarded.stop()
+        guarded.start()
+        eventually(lambda: readiness(source)[0] == 503)
+        guarded.send()
+        secret.change(kafka_files("twilight", "of-the-newest"))
+        eventually(lambda: takes(4))
+        assert (source.pid, source.running) == (pid, True)
+        assert "of-the-" not in source.tail(10_000)
 
 
 def test_a_kafka_thread_that_stands_still(start, produce, tmp_path: Path) -> None:
