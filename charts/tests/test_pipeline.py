@@ -114,6 +114,50 @@ def test_tokens_are_mounted_where_they_are_read(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_keys_are_files_that_follow_their_secret(case: str) -> None:
+    """As directories, and in no environment: Kubernetes renews neither a file alone nor that."""
+    files = {
+        "STAMPEDE_KEYS": ["access-key", "secret-key"],
+        "STAMPEDE_REPLICA_KEYS": ["access-key", "secret-key"],
+        "STAMPEDE_KAFKA_KEYS": ["user", "password", "type"],
+    }
+    found = set()
+    for each in rendered(case):
+        for pod in pods(each):
+            for container in containers(pod):
+                given = {v["name"] for v in container.get("env", ()) if "valueFrom" in v}
+                assert not [name for name in given if "SECRET" in name or "PASSWORD" in name]
+                for name, path in environment(container).items():
+                    if name not in files:
+                        continue
+                    (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == path)
+                    (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == mount["name"])
+                    assert "subPath" not in mount
+                    items = volume["secret"]["items"]
+                    assert [item["path"] for item in items] == files[name]
+                    assert [item["key"] for item in items] == files[name]
+                    found.add(name)
+                    optional = volume["secret"].get("optional", False)
+                    component = each["metadata"]["labels"]["app.kubernetes.io/component"]
+                    assert optional == (component == "doctor")
+    assert "STAMPEDE_KEYS" in found
+
+
+def test_each_function_has_the_keys_of_its_user() -> None:
+    def secret(name: str, volume: str) -> str:
+        volumes = functions("full")[name]["spec"]["template"]["spec"]["volumes"]
+        (found,) = (each["secret"]["secretName"] for each in volumes if each["name"] == volume)
+        return found
+
+    assert secret("read", "store-keys") == secret("bulk", "store-keys") == "alerts-s3-read"
+    assert secret("thumbnails", "store-keys") == "alerts-s3-thumbnails"
+    assert secret("cutouts", "store-keys") == secret("replicate", "store-keys") == "alerts-s3"
+    assert secret("replicate", "replica-keys") == "alerts-s3-second"
+    volumes = functions("full")["notifications"]["spec"]["template"]["spec"]["volumes"]
+    assert "store-keys" not in [each["name"] for each in volumes]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_a_worker_has_memory_for_its_spool(case: str) -> None:
     """Files in the spool count as the pod's memory."""
     for name in ALERT_FUNCTIONS:

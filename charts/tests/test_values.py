@@ -156,8 +156,9 @@ def test_every_setting_has_a_value() -> None:
 DETERMINED = {
     *("host", "port", "socket", "spool", "namespace", "source_name", "triggers", "subscribers"),
     *("tokens", "metrics_port"),
-    *("store", "access_key", "secret_key", "region", "ca_file"),
-    *("replica", "replica_access_key", "replica_secret_key", "replica_region", "replica_ca_file"),
+    *("store", "access_key", "secret_key", "keys", "region", "ca_file"),
+    *("replica", "replica_access_key", "replica_secret_key", "replica_keys"),
+    *("replica_region", "replica_ca_file", "kafka_keys"),
     *("group_instance_id", "source_replicas"),
     *("kafka", "topics", "group", "topic_epoch", "kafka_options", "retries", "backoff_seconds"),
     *("event_key", "second_event_key"),

@@ -1,25 +1,20 @@
 {{/*
 Environment of a container.
 
-stampede.env.store: the first store, with the keys for a function: (list $ "read").
+stampede.env.store: the first store, for a function: (list $ "read").
 stampede.env.replica: the second store.
 stampede.env.settings: other settings, (list $ SETTINGS …). The first value of a setting wins.
 */}}
 {{- define "stampede.env.store" -}}
 {{- $ := index . 0 -}}
 {{- $store := $.Values.store -}}
-{{- $secret := $store.existingSecret | default (include "stampede.name" (list $ "store")) -}}
-{{- if and $store.readSecret (has (index . 1) (list "read" "bulk")) }}{{ $secret = $store.readSecret }}{{ end -}}
-{{- with get ($store.secrets | default dict) (index . 1) }}{{ $secret = . }}{{ end -}}
 - name: STAMPEDE_STORE
   value: {{ $store.url | quote }}
 - name: STAMPEDE_REGION
   value: {{ $store.region | quote }}
-{{- if ne (index . 1) "notifications" }}
-- name: STAMPEDE_ACCESS_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: access-key}}
-- name: STAMPEDE_SECRET_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: secret-key}}
+{{- if include "stampede.secretOf" (list $ (index . 1) "store") }}
+- name: STAMPEDE_KEYS
+  value: /etc/stampede/store-keys
 {{- end }}
 {{- if $store.caConfigMap }}
 - name: STAMPEDE_CA_FILE
@@ -124,15 +119,12 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- define "stampede.env.replica" -}}
 {{- with .Values.replica -}}
 {{- if .url -}}
-{{- $secret := .existingSecret | default (include "stampede.name" (list $ "replica")) -}}
 - name: STAMPEDE_REPLICA
   value: {{ .url | quote }}
 - name: STAMPEDE_REPLICA_REGION
   value: {{ .region | quote }}
-- name: STAMPEDE_REPLICA_ACCESS_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: access-key}}
-- name: STAMPEDE_REPLICA_SECRET_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: secret-key}}
+- name: STAMPEDE_REPLICA_KEYS
+  value: /etc/stampede/replica-keys
 {{- if .caConfigMap }}
 - name: STAMPEDE_REPLICA_CA_FILE
   value: /etc/stampede/replica/ca.crt
@@ -150,7 +142,7 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 
-{{/* Kafka's settings and options of librdkafka: (list $ SOURCE). User and password are read from a Secret when the pod starts. */}}
+{{/* Kafka's settings and options of librdkafka: (list $ SOURCE). */}}
 {{- define "stampede.env.kafka" -}}
 {{- $source := index . 1 -}}
 {{- $options := dict -}}
@@ -165,13 +157,8 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- with $source.sasl }}
 {{- $_ := set $options "security.protocol" (ternary "SASL_SSL" "SASL_PLAINTEXT" (not (empty $tls))) }}
-{{- $_ := set $options "sasl.mechanism" "$(KAFKA_MECHANISM)" }}
-{{- $_ := set $options "sasl.username" "$(KAFKA_USER)" }}
-{{- $_ := set $options "sasl.password" "$(KAFKA_PASSWORD)" }}
-{{- range $variable, $key := dict "MECHANISM" "type" "USER" "user" "PASSWORD" "password" }}
-- name: KAFKA_{{ $variable }}
-  valueFrom: {secretKeyRef: {name: {{ $source.sasl.existingSecret }}, key: {{ $key }}}}
-{{- end }}
+- name: STAMPEDE_KAFKA_KEYS
+  value: /etc/stampede/kafka-keys
 {{- end }}
 - name: STAMPEDE_KAFKA
   value: {{ join "," $source.bootstrapServers | quote }}
@@ -208,19 +195,19 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
 {{- end }}
 
-{{/* Volumes with the TLS files of a source: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
+{{/* Volumes with a source's TLS files, user and password: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
 {{- define "stampede.files.kafka" -}}
-{{- with include "stampede.tls" (index . 1) | fromYaml }}
-{{- range $name, $secret := dict "kafka-ca" .caSecret "kafka-client" .clientSecret }}
+{{- $tls := include "stampede.tls" (index . 1) | fromYaml }}
+{{- $login := ((index . 1).sasl).existingSecret }}
+{{- range $name, $secret := dict "kafka-ca" $tls.caSecret "kafka-client" $tls.clientSecret "kafka-keys" $login }}
 {{- if $secret }}
 {{- if eq (index $ 0) "volumes" }}
 - name: {{ $name }}-{{ index $ 2 }}
-  secret: {secretName: {{ $secret }}}
+  secret: {secretName: {{ $secret }}{{ if eq $name "kafka-keys" }}, {{ include "stampede.items" (list "user" "password" "type") }}{{ end }}}
 {{- else }}
 - name: {{ $name }}-{{ index $ 2 }}
   mountPath: /etc/stampede/{{ $name }}
   readOnly: true
-{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -243,13 +230,40 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 
-{{/* Volumes for temporary files and the stores' certificate authorities: (list $ FIELD "store" "replica"). */}}
+{{/*
+Volumes for temporary files, and the stores' keys and certificate authorities: (list $ "read" FIELD "store" "replica"). Kubernetes
+puts changed keys into a pod's files, not into its environment.
+
+stampede.secretOf: the Secret with the keys of a store for a function, (list $ "read" "store"); nothing if it has none.
+stampede.items: that a pod has only these keys of a Secret, and does not start without one.
+*/}}
+{{- define "stampede.secretOf" -}}
+{{- $ := index . 0 -}}
+{{- $site := index $.Values (index . 2) -}}
+{{- if and $site.url (ne (index . 1) "notifications") -}}
+{{- $reads := and (has (index . 1) (list "read" "bulk")) $site.readSecret -}}
+{{- get ($site.secrets | default dict) (index . 1) | default $reads | default $site.existingSecret | default (include "stampede.name" (list $ (index . 2))) -}}
+{{- end -}}
+{{- end }}
+{{- define "stampede.items" -}}
+items: [{{ range $index, $key := . }}{{ if $index }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
+{{- end }}
 {{- define "stampede.files" -}}
 {{- $ := index . 0 -}}
-{{- $volumes := eq (index . 1) "volumes" -}}
+{{- $function := index . 1 -}}
+{{- $volumes := eq (index . 2) "volumes" -}}
 - name: tmp
   {{ ternary "emptyDir: {sizeLimit: 64Mi}" "mountPath: /tmp" $volumes }}
-{{- range $name := slice . 2 }}
+{{- range $name := slice . 3 }}
+{{- with include "stampede.secretOf" (list $ $function $name) }}
+- name: {{ $name }}-keys
+{{- if $volumes }}
+  secret: {secretName: {{ . }}, {{ include "stampede.items" (list "access-key" "secret-key") }}}
+{{- else }}
+  mountPath: /etc/stampede/{{ $name }}-keys
+  readOnly: true
+{{- end }}
+{{- end }}
 {{- with (index $.Values $name).caConfigMap }}
 {{- if $volumes }}
 - name: {{ $name }}-ca

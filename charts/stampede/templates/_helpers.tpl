@@ -153,7 +153,7 @@ Labels and annotations that are given as values: (list $ $function "podLabels").
 {{- end -}}
 {{- end }}
 
-{{/* The checksum replaces pods when keys that are given as values change. */}}
+{{/* The checksum replaces pods when a key of events that is given as value changes. */}}
 {{- define "stampede.podAnnotations" -}}
 {{ include "stampede.checksum" . }}
 {{- with .Values.podAnnotations }}
@@ -161,9 +161,7 @@ Labels and annotations that are given as values: (list $ $function "podLabels").
 {{- end }}
 {{- end }}
 {{- define "stampede.checksum" -}}
-{{- $keys := printf "%s %s %s %s" .Values.store.accessKey .Values.store.secretKey .Values.replica.accessKey .Values.replica.secretKey -}}
-{{- with .Values.eventKey }}{{ $keys = printf "%s %s %s" $keys .value .second }}{{ end -}}
-checksum/keys: {{ sha256sum $keys | trunc 16 | quote }}
+checksum/keys: {{ printf "%s %s" (.Values.eventKey).value (.Values.eventKey).second | sha256sum | trunc 16 | quote }}
 {{- end }}
 
 {{/* Whether functions of this release take events. */}}
