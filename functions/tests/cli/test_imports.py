@@ -107,13 +107,13 @@ print(*sorted(sys.modules))
         (
             "read",
             {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}
-            | {"minio", "pydantic", "pydantic_core", "jinja2"},
+            | {"minio", "jinja2"},
         ),
         *(
             (
                 name,
                 {"astropy", "cdshealpix", "datafusion", "fastavro", "PIL", "confluent_kafka"}
-                | {"minio", "pydantic", "pydantic_core"},
+                | {"minio"},
             )
             for name in ("cutouts", "lightcurves")  # their workers import what decodes
         ),
