@@ -80,6 +80,8 @@ SOURCES = {  # two pods for one topic and one for the other, per function
     "ztf_cutouts": ["1x60"],
     "ztf_lightcurves": ["1x60"],
 }
+PASSES_OF_COMPACT = {source("stampede_compact_passes_total", outcome="done"): "0+1x99"}
+PASSES_OF_SCRUB = {source("stampede_scrub_passes_total", site="store", outcome="done"): "0+1x99"}
 CASES = {
     "StampedeAlertsOld": Case(ages(True), ages(False), 20),
     "StampedeBucketNearQuota": Case(
@@ -137,7 +139,7 @@ CASES = {
     ),
     "StampedeNotCompacted": Case(
         {source("stampede_runs", table="cutouts", level="0"): "300x99"},
-        {source("stampede_runs", table="cutouts", level="0"): "20x99"},
+        {source("stampede_runs", table="cutouts", level="0"): "20x99"} | PASSES_OF_COMPACT,
         60,
     ),
     "StampedeNotPublished": Case(
@@ -152,13 +154,15 @@ CASES = {
     ),
     "StampedeNotScrubbed": Case(
         {
-            source("stampede_scrub_round_age_seconds", site="first"): f"{20 * DAY}x60",
+            source("stampede_scrub_round_age_seconds", site="store"): f"{20 * DAY}x60",
             source("stampede_scrub_interval_seconds"): f"{7 * DAY}x60",
-        },
+        }
+        | PASSES_OF_SCRUB,
         {
-            source("stampede_scrub_round_age_seconds", site="first"): f"{6 * DAY}x60",
+            source("stampede_scrub_round_age_seconds", site="store"): f"{6 * DAY}x60",
             source("stampede_scrub_interval_seconds"): f"{7 * DAY}x60",
-        },
+        }
+        | PASSES_OF_SCRUB,
         5,
     ),
     "StampedeOverloaded": Case(
@@ -211,12 +215,27 @@ GONE = {
     "StampedeNotScrubbed": 180,
     "StampedeSourceDown": 10,
 }
+# What else counts as damage; what the second site lacks as yet does not.
+DAMAGE = {
+    source(FOUND, what="lost"): True,
+    source(FOUND, what="damaged"): True,
+    source("stampede_quarantined_objects", table="cutouts"): True,
+    source("stampede_scrub_damaged_objects", site="replica"): True,
+    source(FOUND, what="not-replicated"): False,
+}
 # Yet another: the sink for dead letters answers 404, or nothing.
 NO_LETTERS = source("stampede_source_retries_total", sink="dead letters", status="404")
 # A pod that lives long made one pass, and fails since: the minute at which the rule fires.
 FAILS = {
+    "StampedeNotCompacted": ("stampede_compact_passes_total", 120),
     "StampedeNotPublished": ("stampede_publish_passes_total", 3200),
     "StampedeNotReconciled": ("stampede_reconcile_passes_total", 150),
+    "StampedeNotScrubbed": ("stampede_scrub_passes_total", 150),
+}
+# What such a pod shows of its last pass, which was good.
+LAST_PASS = {
+    "StampedeNotCompacted": {source("stampede_runs", table="cutouts", level="0"): "20x200"},
+    "StampedeNotScrubbed": {source("stampede_scrub_round_age_seconds", site="store"): "60x200"},
 }
 
 
@@ -297,6 +316,9 @@ def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:
     silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
     yield firing(alert, case.silent, silent, False)
     yield firing(alert, {}, GONE.get(alert, 180), alert in GONE)
+    if alert == "StampedeDamaged":
+        for name, fires in DAMAGE.items():
+            yield firing(alert, {name: "0x9 1x20"}, 20, fires)
     if alert == "StampedeEventStuck":
         yield firing(alert, {NO_LETTERS: "0+12x20"}, 20, True)
         yield firing(alert, {NO_LETTERS: "0+12x5 60x20"}, 20, False)
@@ -305,10 +327,11 @@ def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:
         steps = minute // step(alert)
         values = {"done": f"1x{steps}", "store-down": f"0+1x{steps}"}
         series = {source(metric, outcome=outcome): each for outcome, each in values.items()}
-        yield firing(alert, series, minute, True)
-        brief = {at: f"_x{at // step(alert)} 1x{2 // step(alert)}" for at in (100, 200)}
+        yield firing(alert, series | LAST_PASS.get(alert, {}), minute, True)
+        pods = (10, 60, 100, 150, 200)  # that live for two minutes at most
+        brief = {at: f"_x{at // step(alert)} 1x{2 // step(alert)}" for at in pods}
         new = {source(metric, pod=f"pod-{at}", outcome="done"): brief[at] for at in brief}
-        yield firing(alert, new, 210, False)  # pods that live for two minutes at most
+        yield firing(alert, new, 210, False)
 
 
 def evaluate(folder: Path, tests: dict[str, list[dict[str, Any]]]) -> None:

@@ -42,6 +42,7 @@ CLIENTS_DROPPED = Counter(
 WORKER_DEATHS = Counter(
     "stampede_worker_deaths_total", "Worker processes lost to a batch", ["function"]
 )
+COMPACT_PASSES = Counter("stampede_compact_passes_total", "Passes over all tables", ["outcome"])
 COMPACTED_BYTES = Counter("stampede_compacted_bytes_total", "Bytes rewritten", ["table"])
 COMPACTED_NEW_BYTES = Counter(
     "stampede_compacted_new_bytes_total",
@@ -133,6 +134,7 @@ RECONCILE_ROUND_AGE = Gauge(
     "0 if each pass looks at all nights",
 )
 
+SCRUB_PASSES = Counter("stampede_scrub_passes_total", "Passes over all sites", ["outcome"])
 SCRUBBED_OBJECTS = Counter("stampede_scrubbed_objects_total", "Objects read to verify", ["site"])
 SCRUBBED_BYTES = Counter("stampede_scrubbed_bytes_total", "Bytes read to verify", ["site"])
 SCRUB_FOUND = Counter(

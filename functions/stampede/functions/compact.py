@@ -42,6 +42,7 @@ def compact_tables(settings: Settings) -> None:
         except StampedeError as error:
             log.error("compacting failed", table=name, outcome=error.name, why=error.message)
             failed = failed or error
+    metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
     if failed:
         raise failed
 

@@ -36,8 +36,13 @@ def scrub_sites(settings: Settings) -> None:
     sites = {"store": home}
     if settings.replica:
         sites["replica"] = open_replica(settings)
-    for name, site in sites.items():
-        _pass(settings, name, home, site, settings.scrub_seconds / len(sites))
+    try:
+        for name, site in sites.items():
+            _pass(settings, name, home, site, settings.scrub_seconds / len(sites))
+    except StampedeError as error:
+        metrics.SCRUB_PASSES.labels(error.name).inc()
+        raise
+    metrics.SCRUB_PASSES.labels("done").inc()
 
 
 def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: float) -> None:

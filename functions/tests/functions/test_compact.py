@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from stampede.alerts import columns
 from stampede.deadletters.dead_letter import write_letters
@@ -30,6 +31,11 @@ class LacksOne(Forwarding):
         return super().list(prefix, after)
 
 
+def passes(outcome: str) -> float:
+    labels = {"outcome": outcome}
+    return REGISTRY.get_sample_value("stampede_compact_passes_total", labels) or 0.0
+
+
 def test_a_table_that_cannot_be_compacted_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,8 +49,10 @@ def test_a_table_that_cannot_be_compacted_stops_no_other(
         objects.put(*write_letters("cutouts", [event(n)]))
     monkeypatch.setattr("stampede.deadletters.merge.MOST_OBJECTS", 1)
     monkeypatch.setattr("stampede.functions.compact.open_objects", lambda _: LacksOne(objects))
+    before = passes("store-down")
     with pytest.raises(StoreDown):
         compact_tables(settings)
+    assert passes("store-down") == before + 1
     for number, spec in enumerate(ALL_TABLES.values()):
         runs = Table(objects, spec, threads=1).runs()
         assert [run.name.level for run in runs] == ([1] if number else [0] * 4)
@@ -66,6 +74,7 @@ def test_a_pass_merges_and_shows_levels_and_bytes(serve) -> None:
     assert table.coverage().intervals("t", 0) == [(0, 8)]
     shown = dict(re.findall(r"^(stampede_\w+\{.*?\}) (\S+)$", metrics(served).decode(), re.M))
     of = '{level="%d",table="cutouts"}'
+    assert float(shown['stampede_compact_passes_total{outcome="done"}']) == 1
     assert float(shown["stampede_runs" + of % 0]) == 0
     assert float(shown["stampede_runs" + of % 1]) == 2
     size = sum(part.object.size for part in table.runs())

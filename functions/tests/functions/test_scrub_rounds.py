@@ -413,6 +413,7 @@ def test_a_timer_scrubs_two_ceph(serve, sites: Settings) -> None:
     text = served.http.request("GET", f"{served.url}/metrics").data.decode()
     assert 'stampede_scrub_mended_objects_total{site="replica"} 1.0' in text
     assert 'stampede_scrub_damaged_objects{site="replica"} 0.0' in text
+    assert 'stampede_scrub_passes_total{outcome="done"} 1.0' in text
     # Three packs, six runs and the state of the round.
     assert 'stampede_scrubbed_objects_total{site="store"} 10.0' in text
     assert state(sites, "replica").done
