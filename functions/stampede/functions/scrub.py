@@ -75,6 +75,9 @@ class Scrub:
         Called with the number of objects and bytes read so far.
     grace
         How long the run of a pack may come after the pack.
+    behind
+        Whether a run may come however late: at the second site, where it is copied after its packs.
+        Without a Broker that takes until a pass of `reconcile` comes to it.
 
     Attributes
     ----------
@@ -92,10 +95,11 @@ class Scrub:
         draw: bool = False,
         alone: bool = False,
         grace: timedelta = timedelta(),
+        behind: bool = False,
     ) -> None:
         self._site, self._objects, self._expired = site, objects, expired
         self._report, self._progress, self._draw = report, progress, draw
-        self._alone, self._grace = alone, grace
+        self._alone, self._grace, self._behind = alone, grace, behind
         self._tables: Mapping[str, Table] = {}
         self._listed: dict[str, datetime] = {}  # when each table was, by the store's clock
         self.orphans: dict[str, ObjectInfo] = {}
@@ -234,7 +238,7 @@ class Scrub:
             self._fault(info.key, STALE)
 
     def _lookup(self, info: ObjectInfo, table: Table, ids: list) -> pa.Table:
-        """The rows of the alerts of a pack. Raises `Damaged` if the table lacks any.
+        """The rows of the alerts of a pack. Raises `Damaged` if the table lacks any for too long.
 
         The run of a pack is written after it: the table may have been listed before that.
         """
@@ -246,7 +250,9 @@ class Scrub:
         if lacking() and info.modified >= self._listed[table.spec.name] - self._grace:
             self._refresh(table)
             rows = table.lookup(ids)
-        if lacking() and info.modified <= self._objects.now() - self._grace:
+        if self._behind or not lacking():
+            return rows
+        if info.modified <= self._objects.now() - self._grace:
             raise Damaged(f"{info.key}: the table {table.spec.name} lacks alerts of this pack")
         return rows
 

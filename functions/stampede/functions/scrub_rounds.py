@@ -140,6 +140,7 @@ def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> 
         draw=name == "store",  # the second site has copies of these thumbnails
         alone=not settings.replica,
         grace=timedelta(seconds=settings.grace_seconds),
+        behind=name != "store",  # `reconcile` counts what was not copied yet
     )
 
 

@@ -361,6 +361,21 @@ def test_packs_stored_during_a_pass_are_whole(
     assert len(deep_audit(settings, ["store"]).faults) == 2
 
 
+@pytest.mark.parametrize("broker_down_after", ["packs", "thumbnails"])
+def test_what_is_copied_only_in_part_is_whole(both: Settings, broker_down_after: str) -> None:
+    """A Broker goes down after the event of a pack: the next pass of `reconcile` copies its run."""
+    objects, second = open_objects(both), open_replica(both)
+    pack = put_all(objects, range(200, 204))
+    Thumbnails(both).make(pack.key)
+    for key in keys(objects, f"{broker_down_after}/"):
+        second.put(key, objects.get(key))
+    before = value(metrics.SCRUB_FOUND, "replica")
+    a_round(both)
+    assert value(metrics.SCRUB_FOUND, "replica") == before
+    assert value(metrics.SCRUB_DAMAGED, "replica") == 0
+    assert deep_audit(both, ["replica"]).faults  # who asks for an audit reads what the site lacks
+
+
 def test_its_state_stays_at_the_first_site(both: Settings) -> None:
     a_round(both)
     objects = open_objects(both)
