@@ -80,6 +80,10 @@ SOURCES = {  # two pods for one topic and one for the other, per function
     "ztf_cutouts": ["1x60"],
     "ztf_lightcurves": ["1x60"],
 }
+KEPT = {  # functions that keep a pod
+    source("stampede_notifications_dropped_total", component=name): "0x200"
+    for name in ("read", "cutouts", "lightcurves", "notifications")
+}
 PASSES_OF_COMPACT = {source("stampede_compact_passes_total", outcome="done"): "0+1x99"}
 PASSES_OF_SCRUB = {source("stampede_scrub_passes_total", site="store", outcome="done"): "0+1x99"}
 CASES = {
@@ -131,6 +135,7 @@ CASES = {
         },
         30,
     ),
+    "StampedeFunctionGone": Case(dict([*KEPT.items()][1:]), KEPT, 30),
     "StampedeNightsWait": Case({source(NIGHTS): f"{61 * DAY}x9"}, {source(NIGHTS): "0x9"}, 5),
     "StampedeNoBucketNotifications": Case(
         {source(EVENTS, function="notifications", outcome="broker-down"): "0+9x60"},
@@ -210,6 +215,7 @@ CASES = {
 }
 # Another way to fire: what should report is gone.
 GONE = {
+    "StampedeFunctionGone": 10,
     "StampedeNotCompacted": 120,
     "StampedeNotReconciled": 180,
     "StampedeNotScrubbed": 180,
@@ -363,7 +369,7 @@ def test_a_site_that_only_reads_fires_nothing(tmp_path: Path) -> None:
     made = rendered("full", "--set", ",".join(none + off))
     (only,) = (each for each in made if each["kind"] == "PrometheusRule")
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(only["spec"]))
-    evaluate(tmp_path, {alert: [firing(alert, {}, 180, False)] for alert in CASES})
+    evaluate(tmp_path, {alert: [firing(alert, KEPT, 180, False)] for alert in CASES})
 
 
 def test_the_dashboard_adds_up_the_age_until_an_alert_is_readable(tmp_path: Path) -> None:

@@ -124,12 +124,24 @@ def test_rules_link_to_their_runbooks() -> None:
     (group,) = made["spec"]["groups"]
     alerts = [rule["alert"] for rule in group["rules"]]
     assert list(dict.fromkeys(alerts)) == [path.stem for path in RULES]
-    assert len(alerts) == len(RULES) + 3, "a rule for each of four sources"
+    assert len(alerts) == len(RULES) + 3 + 3, "a rule for each of four sources and functions"
     for rule in group["rules"]:
         url = f"https://example.org/runbooks/{rule['alert']}.md"
         assert rule["annotations"]["runbook_url"] == url
         assert 'namespace="sky"' in rule["expr"]
         assert "NAMESPACE" not in rule["expr"]
+
+
+def test_each_function_that_keeps_a_pod_has_a_rule_of_its_own() -> None:
+    """The others scale to zero when they are idle."""
+    (made,) = objects("full", "PrometheusRule").values()
+    (group,) = made["spec"]["groups"]
+    found = {
+        rule["labels"]["function"]
+        for rule in group["rules"]
+        if rule["alert"] == "StampedeFunctionGone"
+    }
+    assert found == {"cutouts", "lightcurves", "notifications", "read"}
 
 
 def test_each_source_has_a_rule_of_its_own() -> None:
