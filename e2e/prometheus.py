@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -39,6 +40,21 @@ class Prometheus:
         """Names of the alerts that fire."""
         alerts = get_json(f"{self.url}/api/v1/alerts")["data"]["alerts"]
         return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+
+
+def targets(urls: dict[str, str], namespace: str) -> list[dict[str, Any]]:
+    """Targets of the processes at these URLs, with the labels that the chart's PodMonitors give.
+
+    The name of a source is ``source-FUNCTION``, for its group ``alerts``.
+    """
+    found = []
+    for name, url in urls.items():
+        kind, _, function = name.partition("-")
+        labels = {"component": kind, "namespace": namespace, "pod": name}
+        if kind == "source":
+            labels["source"] = f"alerts-{function}"
+        found.append({"targets": [urlsplit(url).netloc], "labels": labels})
+    return found
 
 
 @contextmanager

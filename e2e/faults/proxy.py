@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import re
+import ssl
 import threading
 from collections import Counter, deque
 from typing import NamedTuple, Self
@@ -59,14 +60,28 @@ class Answer(NamedTuple):
 class Proxy:
     """Listens on a port of its own while the ``with`` block runs.
 
+    Parameters
+    ----------
+    tls
+        Clients speak TLS with it; without, they do not.
+    slow
+        Least and most seconds that a slow request waits.
+
     Attributes
     ----------
     injected
         How many requests each kind of fault was done to.
     """
 
-    def __init__(self, port: int, to_port: int, seed: int) -> None:
-        self.port, self._to = port, to_port
+    def __init__(
+        self,
+        port: int,
+        to_port: int,
+        seed: int,
+        tls: ssl.SSLContext | None = None,
+        slow: tuple[float, float] = (1, 6),
+    ) -> None:
+        self.port, self._to, self._tls, self._slow = port, to_port, tls, slow
         self.injected: Counter[str] = Counter()
         self._chance = random.Random(seed)
         self._wanted: deque[str] = deque()
@@ -76,7 +91,9 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        serve = asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 20)
+        serve = asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=1 << 20, ssl=self._tls
+        )
         asyncio.run_coroutine_threadsafe(serve, self._loop).result(30)
         return self
 
@@ -117,7 +134,7 @@ class Proxy:
                 return False
             case _:
                 if fault == "slow":
-                    await asyncio.sleep(self._chance.uniform(1, 6))
+                    await asyncio.sleep(self._chance.uniform(*self._slow))
                 answer = await self._forward(request)
         match fault:
             case "answer-lost":

@@ -9,7 +9,7 @@ import pytest
 from e2e.commands import BackgroundCommand, until
 from e2e.http import get, get_json
 from e2e.places import ROOT
-from e2e.prometheus import Prometheus, prometheus
+from e2e.prometheus import Prometheus, prometheus, targets
 from e2e.stampede_up import StampedeUp
 from stampede.cli.running import running
 
@@ -33,24 +33,11 @@ def panels(value: object) -> Iterator[tuple[str, str]]:
 
 
 def configuration(urls: dict[str, str]) -> dict:
-    """Prometheus' configuration, with the labels that the chart's PodMonitors give."""
-
-    def labels(name: str) -> dict[str, str]:
-        kind, _, function = name.partition("-")
-        if kind != "source":
-            return {"component": name}
-        return {"component": "source", "source": f"alerts-{function}"}
-
-    targets = [
-        {
-            "targets": [url.removeprefix("http://")],
-            "labels": labels(name) | {"namespace": NAMESPACE},
-        }
-        for name, url in urls.items()
-    ]
+    """Prometheus' configuration."""
+    scraped = targets(urls, NAMESPACE)
     return {
         "global": {"scrape_interval": "1s"},
-        "scrape_configs": [{"job_name": "stampede", "static_configs": targets}],
+        "scrape_configs": [{"job_name": "stampede", "static_configs": scraped}],
     }
 
 
