@@ -1,0 +1,1 @@
+"""Every alert rule of the chart, seen to fire and to end: its faults in a real system."""

@@ -1,0 +1,108 @@
+"""Faults of stores and of messages: each lasts for a ``with`` block, and is mended at its end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+
+from confluent_kafka import Producer
+
+from e2e.alert_rules.process_faults import Fault
+from e2e.alert_rules.traffic import repeatedly
+from e2e.alert_rules.watched import OBJECTS, SECONDS, SEED, TOPIC, Watched
+from e2e.commands import until
+from stampede.simulator.simulator import Simulator
+from stampede.simulator.write import TOPICS
+from stampede.store.open import first_site, open_objects, open_replica
+from stampede.store.quotas import usage
+from stampede_local.ceph import LocalCeph
+
+ENOUGH = 3000  # requests of the store that a fault waits for: more than come
+READERS = 4  # at once: each waits long for an answer
+HOUR = 3_600_000  # ms
+BACKLOG, AT_ONCE = 200, 20  # old alerts: how many wait in Kafka, how many are sent together
+
+
+def requests(how: str) -> Fault:
+    """What is done to each request of the first site: see `e2e.faults.proxy.FAULTS`."""
+
+    @contextmanager
+    def fault(watched: Watched) -> Iterator[None]:
+        watched.proxies[0].inject(how, ENOUGH)
+        try:
+            yield
+        finally:
+            watched.proxies[0].be_kind()
+
+    return fault
+
+
+@contextmanager
+def slow_store(watched: Watched) -> Iterator[None]:
+    """Each request takes long, and some people read; then it is fast."""
+    with requests("slow")(watched), ExitStack() as stack:
+        for _ in range(READERS):
+            stack.enter_context(repeatedly(watched.read, 0.5))
+        yield
+
+
+@contextmanager
+def damaged_pack(watched: Watched) -> Iterator[None]:
+    """A pack has other bytes at both sites; the second gets it back, and the first from there."""
+    first, second = open_objects(watched.settings), open_replica(watched.settings)
+    pack = next(second.list("packs/"))
+    good, bad = second.get(pack.key), bytes(pack.size)
+    # At both: `scrub` mends what one site has, and then there is nothing to tell.
+    for site in (first, second):
+        site.put(pack.key, bad)
+    yield
+    second.put(pack.key, good)
+    until(lambda: first.get(pack.key) == good, SECONDS)
+
+
+@contextmanager
+def small_quota(watched: Watched) -> Iterator[None]:
+    """Too much of the bucket's quota is used; then the quota is raised, as the runbook says."""
+    used = usage(first_site(watched.settings)).stored_bytes
+    assert used
+    ceph = LocalCeph(watched.up.data / "ceph", watched.ports["ceph"])
+    bucket = ("--quota-scope=bucket", f"--bucket={watched.bucket}")
+    ceph.radosgw_admin("quota", "set", *bucket, f"--max-size={50 * used}")
+    ceph.radosgw_admin("quota", "enable", *bucket)
+    yield
+    ceph.radosgw_admin("quota", "set", *bucket, f"--max-size={100_000 * used}")
+
+
+@contextmanager
+def undecodable_messages(watched: Watched) -> Iterator[None]:
+    """A topic has messages that are no alerts; then no more."""
+    producer = Producer({"bootstrap.servers": watched.up.kafka})
+
+    def send() -> None:
+        producer.produce(TOPIC, b"no alert")
+        producer.flush(SECONDS)
+
+    with repeatedly(send, 1):
+        yield
+
+
+@contextmanager
+def old_alerts(watched: Watched) -> Iterator[None]:
+    """More alerts come than can be stored, sent an hour ago; then only new ones, and fewer."""
+    alerts = Simulator(SEED + 1, objects=OBJECTS).alerts(100_000)
+    producer = Producer({"bootstrap.servers": watched.up.kafka})
+    lag = "max(sum by (source) (stampede_source_lag_events))"
+
+    def send() -> None:
+        (waiting,) = watched.prometheus.query(lag)
+        for alert in islice(alerts, AT_ONCE if float(waiting["value"][1]) < BACKLOG else 0):
+            producer.produce(TOPICS[alert.survey], alert.body, timestamp=now() - HOUR)
+        producer.flush(SECONDS)
+
+    with repeatedly(send, 0.5):
+        yield
+
+
+def now() -> int:
+    """The time in milliseconds, as Kafka has it."""
+    return int(1000 * time.time())

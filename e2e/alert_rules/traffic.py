@@ -1,0 +1,55 @@
+"""What goes on while servers fail: something that is done at intervals, alerts that are sent."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.write import write
+
+JOIN_SECONDS = 1.0  # for a thread; it is a daemon, so none holds up the end of a test
+
+
+@contextmanager
+def repeatedly(act: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Do something at intervals until the block ends.
+
+    A server may be away, a process may end, and an answer may be empty meanwhile.
+    """
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.wait(seconds):
+            with suppress(OSError, ValueError, psutil.Error):
+                act()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(JOIN_SECONDS)
+
+
+@contextmanager
+def sending(alerts: Iterator[SimulatedAlert], kafka: str) -> Iterator[None]:
+    """Send alerts to Kafka, as fast as they come, until the block ends."""
+    stop = threading.Event()
+
+    def until_stopped() -> Iterator[SimulatedAlert]:
+        for alert in alerts:
+            if stop.is_set():
+                return
+            yield alert
+
+    arguments = (until_stopped(), f"kafka://{kafka}")
+    thread = threading.Thread(target=write, args=arguments, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(JOIN_SECONDS)
