@@ -1,6 +1,7 @@
 """Alerts of the chart's rules fire in a real Prometheus while a fault lasts, and end with it."""
 
 import base64
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import yaml
 from e2e.cluster.binaries import KUBERNETES
 from e2e.cluster.go_modules import pinned_version
 from e2e.commands import until
+from e2e.on_cluster.background import repeat
 from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
 from e2e.on_cluster.release import CHART, Release
 from e2e.prometheus import Prometheus, prometheus
@@ -45,8 +47,27 @@ def rules(release: Release) -> dict[str, Any]:
     )
 
 
+def targets(release: Release, server: str) -> list[dict[str, Any]]:
+    """The pods of the release that the chart's PodMonitors name, by way of Kubernetes' API."""
+    found = []
+    for pod in release.live_pods(f"app.kubernetes.io/instance={release.name}"):
+        name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
+        containers = pod["spec"]["containers"]
+        ports = {port.get("name") for each in containers for port in each.get("ports", ())}
+        if not ports & {"user-port", "http"}:
+            continue
+        port = METRICS_PORT if "user-port" in ports else "http"
+        path = f"/api/v1/namespaces/{release.name}/pods/{name}:{port}/proxy/metrics"
+        own = {"namespace": release.name, "pod": name, "instance": name, "__metrics_path__": path}
+        own["component"] = labels["app.kubernetes.io/component"]
+        if source := labels.get("stampede/source"):
+            own["source"] = source
+        found.append({"targets": [server], "labels": own})
+    return found
+
+
 def configuration(release: Release, directory: Path) -> dict[str, Any]:
-    """Prometheus' configuration: the targets of the chart's PodMonitors, by way of the API."""
+    """Prometheus' configuration. Debian's Prometheus does not know Kubernetes, but a file."""
     given = yaml.safe_load(release.cluster.backend.kubeconfig.read_text())
     cluster, user = given["clusters"][0]["cluster"], given["users"][0]["user"]
     tls = {
@@ -57,43 +78,6 @@ def configuration(release: Release, directory: Path) -> dict[str, Any]:
     for name, data in tls.items():
         (directory / name).write_bytes(base64.b64decode(data))
     (directory / "rules.yml").write_text(yaml.safe_dump(rules(release)))
-    label = "__meta_kubernetes_pod_label_app_kubernetes_io_"
-    pod = ["__meta_kubernetes_namespace", "__meta_kubernetes_pod_name"]
-    port = "__meta_kubernetes_pod_container_port_name"
-    api = "/api/v1/namespaces/$1/pods/$2"
-    relabel = [
-        {"action": "keep", "source_labels": [f"{label}instance"], "regex": release.name},
-        {"action": "keep", "source_labels": [port], "regex": "user-port|http"},
-        {
-            "source_labels": [*pod, port],
-            "regex": "(.+);(.+);user-port",
-            "target_label": "__metrics_path__",
-            "replacement": f"{api}:{METRICS_PORT}/proxy/metrics",
-        },
-        {
-            "source_labels": [*pod, port],
-            "regex": "(.+);(.+);http",
-            "target_label": "__metrics_path__",
-            "replacement": f"{api}:http/proxy/metrics",
-        },
-        *(
-            {"source_labels": [source], "target_label": target}
-            for source, target in (
-                (pod[0], "namespace"),
-                (pod[1], "pod"),
-                (pod[1], "instance"),
-                (f"{label}component", "component"),
-                ("__meta_kubernetes_pod_label_stampede_source", "source"),
-            )
-        ),
-        {"target_label": "__address__", "replacement": cluster["server"].removeprefix("https://")},
-    ]
-    files = {name: str(directory / name) for name in tls}
-    discovery = {
-        "role": "pod",
-        "kubeconfig_file": str(release.cluster.backend.kubeconfig),
-        "namespaces": {"names": [release.name]},
-    }
     return {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(directory / "rules.yml")],
@@ -101,9 +85,8 @@ def configuration(release: Release, directory: Path) -> dict[str, Any]:
             {
                 "job_name": "stampede",
                 "scheme": "https",
-                "tls_config": files,
-                "kubernetes_sd_configs": [discovery],
-                "relabel_configs": relabel,
+                "tls_config": {name: str(directory / name) for name in tls},
+                "file_sd_configs": [{"files": [str(directory / "targets.json")]}],
             }
         ],
     }
@@ -124,7 +107,20 @@ def without(release: Release, server: str) -> Iterator[None]:
 def watched(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that collects the metrics of all pods and evaluates the release's rules."""
     directory = tmp_path_factory.mktemp("watched")
-    with prometheus(directory / "data", configuration(release, directory)) as started:
+    given = yaml.safe_load(release.cluster.backend.kubeconfig.read_text())
+    server = given["clusters"][0]["cluster"]["server"].removeprefix("https://")
+
+    def look() -> None:
+        """Prometheus notices a file that is renamed, and never reads half of one."""
+        partial = directory / "targets.partial"
+        partial.write_text(json.dumps(targets(release, server)))
+        partial.rename(directory / "targets.json")
+
+    look()
+    with (
+        repeat(look, pause=2),
+        prometheus(directory / "data", configuration(release, directory)) as started,
+    ):
         until(lambda: started.query("stampede_source_ready"), 60, 1)
         yield started
 
