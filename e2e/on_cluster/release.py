@@ -164,7 +164,8 @@ class Release:
 def is_ready(each: dict[str, Any]) -> bool:
     """Whether an object's status is of its current generation and has the condition Ready.
 
-    A Deployment has another condition: all of its pods are new and ready.
+    A Deployment has another condition: all of its pods are new and ready. The status of KEDA's
+    objects does not tell its generation.
     """
     status = each.get("status", {})
     if each["kind"] == "Deployment":  # a SinkBinding replaces its pods once more
@@ -174,5 +175,5 @@ def is_ready(each: dict[str, Any]) -> bool:
             counts == 3 * [wanted]
         )
     ready = [c["status"] for c in status.get("conditions", []) if c["type"] == "Ready"]
-    current = status.get("observedGeneration") == each["metadata"]["generation"]
-    return current and ready == ["True"]
+    generation = each["metadata"]["generation"]
+    return status.get("observedGeneration", generation) == generation and ready == ["True"]
