@@ -77,7 +77,6 @@ async def deliver_beside(delivery: Delivery, *bad: int) -> None:
         await deliver(delivery, record(number))
         if task.done():
             return
-        await asyncio.sleep(0.005)  # a few others suffice; without a pause it keeps a core busy
 
 
 @pytest.mark.parametrize("status", [503, 404, 502])
