@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,11 @@ units: $(VENV)/dev
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
-	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder e2e/on_machine functions/tests client/tests
+	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder --ignore e2e/on_machine/test_alert_rules.py e2e/on_machine functions/tests client/tests
+
+alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real servers, under a real Prometheus
+	@tools/need gcc
+	$(BIN)/python -m pytest --durations 12 e2e/on_machine/test_alert_rules.py
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium
