@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import psutil
 
@@ -25,13 +26,8 @@ def repeatedly(act: Callable[[], object], seconds: float) -> Iterator[None]:
             with suppress(OSError, ValueError, psutil.Error):
                 act()
 
-    thread = threading.Thread(target=go_on, daemon=True)
-    thread.start()
-    try:
+    with _meanwhile(go_on, stop):
         yield
-    finally:
-        stop.set()
-        thread.join(JOIN_SECONDS)
 
 
 @contextmanager
@@ -45,8 +41,14 @@ def sending(alerts: Iterator[SimulatedAlert], kafka: str) -> Iterator[None]:
                 return
             yield alert
 
-    arguments = (until_stopped(), f"kafka://{kafka}")
-    thread = threading.Thread(target=write, args=arguments, daemon=True)
+    with _meanwhile(partial(write, until_stopped(), f"kafka://{kafka}"), stop):
+        yield
+
+
+@contextmanager
+def _meanwhile(act: Callable[[], object], stop: threading.Event) -> Iterator[None]:
+    """Run a function in a thread; `stop` is set at the end of the block, to end it."""
+    thread = threading.Thread(target=act, daemon=True)
     thread.start()
     try:
         yield

@@ -66,9 +66,11 @@ def targets(release: Release, server: str) -> list[dict[str, Any]]:
     return found
 
 
-def configuration(release: Release, directory: Path) -> dict[str, Any]:
-    """Prometheus' configuration. Debian's Prometheus does not know Kubernetes, but a file."""
-    given = yaml.safe_load(release.cluster.backend.kubeconfig.read_text())
+def configuration(release: Release, directory: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Prometheus' configuration, with the kubeconfig `given`.
+
+    Debian's Prometheus cannot ask Kubernetes for targets, so it reads them from a file.
+    """
     cluster, user = given["clusters"][0]["cluster"], given["users"][0]["user"]
     tls = {
         "ca_file": cluster["certificate-authority-data"],
@@ -119,7 +121,7 @@ def watched(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Itera
     look()
     with (
         repeat(look, pause=2),
-        prometheus(directory / "data", configuration(release, directory)) as started,
+        prometheus(directory / "data", configuration(release, directory, given)) as started,
     ):
         until(lambda: started.query("stampede_source_ready"), 60, 1)
         yield started

@@ -1,10 +1,10 @@
 """What a table costs as it grows: look-ups, listing, memory, start-up, bytes rewritten.
 
 It writes the runs that compaction leaves after a number of alerts (see `synthetic`) into a real
-Ceph. Then a new process reads them as `read` does, and `read` itself is started beside the largest
-(see `growth_starts`). At 10^9 alerts the parts are made up and share
-the bytes of a few real ones (see `growth_parts`). docs/scale.md extends the model, which is
-compared with each figure here, to ten years.
+Ceph. Then a new process reads them as `read` does, and `read` itself is started with the largest
+table (see `growth_starts`). At 10^9 alerts the parts are made up and share the bytes of a few real
+ones (see `growth_parts`). docs/scale.md extends the model, which is compared with each figure here,
+to ten years.
 """
 
 import math
