@@ -22,8 +22,8 @@ VANISHED = "a run is gone, and no other run holds its offsets"
 MOST_UNREADABLE = 8
 """Most footers that the store may fail to give, while it gives others; if more, it is down."""
 MISSING_AFTER = timedelta(minutes=15)
-"""Age of a run from which a part that is missing is reported: a replica copies a run part by part.
-That answers may lack its rows is said at once."""
+"""Time since the newest part of a run after which a missing part is reported: a replica copies a run
+part by part. That answers may lack its rows is said at once."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -104,8 +104,8 @@ class Listing:
         latest = datetime.now(UTC) - MISSING_AFTER
         lost = {
             key: LOST
-            for key, sibling in self.view().lost.items()
-            if sibling.object.modified < latest
+            for key, newest in self.view().lost.items()
+            if newest.object.modified < latest
         }
         vanished = {part.key: VANISHED for part in self.vanished()}
         return lost | vanished | dict(self.quarantine.reasons())

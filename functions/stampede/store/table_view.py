@@ -47,7 +47,7 @@ class TableView:
     parts
         The live parts, in key order.
     lost
-        Parts that should be there and are not, by key: a part of the same run that is there.
+        Parts that should be there and are not, by key: the part of the same run that came last.
     """
 
     def __init__(self, spec: TableSpec, parts: Sequence[RunInfo], faults: Iterable[Fault]) -> None:
@@ -76,7 +76,8 @@ class TableView:
             if missing and not run[0].coverage - self.coverage:
                 continue  # half-written: its inputs are live
             live += run
-            self.lost |= {_key(spec, run[0].name, number): run[0] for number in missing}
+            newest = max(run, key=lambda part: part.object.modified)
+            self.lost |= {_key(spec, newest.name, number): newest for number in missing}
         self.parts = sorted(live, key=lambda part: part.key)
         self.spans = Spans(self.parts, spec)
 

@@ -13,7 +13,7 @@ from stampede.errors import StoreDown
 from stampede.store import quarantine
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
-from stampede.store.listing import VANISHED
+from stampede.store.listing import MISSING_AFTER, VANISHED
 from stampede.store.memory import MemoryObjects
 from stampede.store.quarantine import Quarantine
 from stampede.store.run_writer import GROUP_ROWS
@@ -178,6 +178,28 @@ def test_a_damaged_part_of_a_merged_run(damage: str, swept: bool) -> None:
         assert one.lacking(wanted) == {}
         assert one.coverage() == FIRST | SECOND
     assert one.lacking(["000000", "007999"]) == {}
+
+
+def test_a_part_is_not_reported_as_long_as_others_of_its_run_arrive() -> None:
+    """A replica copies a large run for longer than `MISSING_AFTER`, one part after the other."""
+    one = merged_table(MemoryObjects(lambda: NOW))
+    sweep(one)
+    *parts, last = one.runs()
+    assert len(parts) > 1
+    ages = [timedelta()]
+    replica = MemoryObjects(lambda: datetime.now(UTC) - ages[-1])
+    for number, part in enumerate(reversed(parts), 1):
+        ages.append(number * MISSING_AFTER / 2)
+        replica.put(part.key, one.objects.get(part.key))
+    assert ages[-1] > MISSING_AFTER
+    copy = Table(replica, DETECTIONS, threads=1)
+    assert last.key in copy.lacking([last.first])
+    assert copy.quarantined() == {}
+    ages.append(MISSING_AFTER + timedelta(seconds=1))
+    for part in parts:
+        replica.put(part.key, one.objects.get(part.key))
+    copy.refresh()
+    assert list(copy.quarantined()) == [last.key]
 
 
 def test_two_merged_runs_under_each_others_names() -> None:
