@@ -1,5 +1,6 @@
 """Alerts that are sent while something changes, and the proof that all of them are stored."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -77,18 +78,28 @@ def reads(release: Release, seed: int) -> Iterator[None]:
 
 @contextmanager
 def under_load(release: Release, seeds: Sequence[int]) -> Iterator[None]:
-    """Send a part of each seed, and read; at the end all of it is stored, and no read failed."""
+    """Send parts, each of its seed, and read, until the ``with`` block ends.
+
+    Then all that was sent is stored at both sites, and no read failed.
+    """
     first, *rest = seeds
+    sent, stop = list[int](), threading.Event()
 
     def send() -> None:
         for seed in rest:
-            simulate(release, seed, PART, 10)
+            if stop.is_set():
+                return
+            simulate(release, seed, PART, 5)
+            sent.append(seed)
 
     with reads(release, first), ThreadPoolExecutor(1) as pool:
         sending = pool.submit(send)
-        yield
+        try:
+            yield
+        finally:
+            stop.set()
         sending.result()
         release.wait_until_stored(seconds=400)
-    for seed in rest:
+    for seed in sent:
         assert_it_is_read(release, seed, PART)
     release.wait_until_stored("--site", "replica", seconds=400)

@@ -77,15 +77,17 @@ def revisions(release: Release) -> set[str]:
     return {each["metadata"]["name"] for each in release.get("revisions.serving.knative.dev")}
 
 
-def say_that_they_read_again(release: Release) -> bool:
-    """Whether functions that are at work log that they took their keys from the files."""
-    for name in ("cutouts", "lightcurves", "read"):
-        label = f"app.kubernetes.io/component={name}"
-        lines = ("logs", "--selector", label, "--container", name, "--tail", "-1")
-        # A pod that ends meanwhile has no log any more, and makes the command fail.
-        if "keys were read again" not in release.kubectl(*lines, check=False).output:
-            return False
-    return True
+def at_work(release: Release) -> set[str]:
+    """Names of pods that ask the store all the time while alerts arrive and are read."""
+    label = "app.kubernetes.io/component in (cutouts,lightcurves,read)"
+    return {pod["metadata"]["name"] for pod in release.live_pods(label)}
+
+
+def have_read_again(release: Release, pods: set[str]) -> bool:
+    """Whether there are pods, and each logs that it took its keys from the files."""
+    line = ("--all-containers", "--tail=-1")
+    logs = [release.kubectl("logs", pod, *line, check=False).output for pod in pods]
+    return bool(logs) and all("keys were read again" in log for log in logs)
 
 
 def test_the_keys_of_the_store_are_exchanged(release: Release) -> None:
@@ -94,11 +96,13 @@ def test_the_keys_of_the_store_are_exchanged(release: Release) -> None:
     page = Page(release, NEW_ACCESS="A" * 20, NEW_SECRET="s" * 40, OLD_ACCESS=old_access)
     back = Page(release, NEW_ACCESS=old_access, NEW_SECRET=old_secret, OLD_ACCESS="A" * 20)
     pods, made = pods_that_stay(release), revisions(release)
-    with under_load(release, range(90, 98)):
+    with under_load(release, range(90, 140)):
+        before = at_work(release)
         try:
             page.exchange()
-            until(lambda: say_that_they_read_again(release), 120, 2)
-            release.wait_until_stored()
+            stayed = before & at_work(release)  # a pod that started meanwhile has the new keys
+            assert stayed
+            until(lambda: have_read_again(release, stayed & at_work(release)), 120, 2)
         finally:
             back.exchange()
     assert pods_that_stay(release) == pods

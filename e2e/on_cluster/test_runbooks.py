@@ -1,5 +1,6 @@
 """The commands of the runbooks, run on a release."""
 
+import json
 import os
 import re
 import subprocess
@@ -39,7 +40,18 @@ def commands() -> list[tuple[str, str]]:
 def wake(release: Release, component: str) -> None:
     """Wait for a pod of a function that is at rest: alerts, dead letters and timers start it."""
     release.stampede("simulate", "--alerts", 60, "--seed", 84, "--corrupt", 0.2)
+    timer = f"pingsource/{release.name}-{component}"
+    schedule = release.kubectl("get", timer, "--output=jsonpath={.spec.schedule}", check=False)
+    if not schedule.status:  # it may be long until then
+        set_schedule(release, timer, "* * * * *")
     until(lambda: release.live_pods(f"app.kubernetes.io/component={component}"), 120, 1)
+    if not schedule.status:
+        set_schedule(release, timer, schedule.output.strip())
+
+
+def set_schedule(release: Release, timer: str, schedule: str) -> None:
+    patch = json.dumps({"spec": {"schedule": schedule}})
+    release.kubectl("patch", timer, "--type=merge", "--patch", patch)
 
 
 def test_every_command_of_a_runbook_works(release: Release) -> None:
