@@ -52,11 +52,12 @@ def targets(release: Release, server: str) -> list[dict[str, Any]]:
     found = []
     for pod in release.live_pods(f"app.kubernetes.io/instance={release.name}"):
         name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
-        containers = pod["spec"]["containers"]
-        ports = {port.get("name") for each in containers for port in each.get("ports", ())}
-        if not ports & {"user-port", "http"}:
+        declared = [port for each in pod["spec"]["containers"] for port in each.get("ports", ())]
+        ports = {port.get("name"): port["containerPort"] for port in declared}
+        if not ports.keys() & {"user-port", "http"}:
             continue
-        port = METRICS_PORT if "user-port" in ports else "http"
+        # Kubernetes' proxy takes the name `http` of a pod's port for port 80.
+        port = METRICS_PORT if "user-port" in ports else ports["http"]
         path = f"/api/v1/namespaces/{release.name}/pods/{name}:{port}/proxy/metrics"
         own = {"namespace": release.name, "pod": name, "instance": name, "__metrics_path__": path}
         own["component"] = labels["app.kubernetes.io/component"]
