@@ -5,10 +5,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from e2e.background import background
 from e2e.commands import until
 from e2e.duel.arena import Arena, Asked, Contestant, Seen
 from e2e.duel.contestants import FUNCTIONS, MOST
@@ -134,20 +134,15 @@ def kill_one(contest: Contest, chance: random.Random) -> str:
 @contextmanager
 def repeated(do: Callable[[], str], seconds: float) -> Iterator[list[str]]:
     """Do something every some seconds while the block runs; what it returned, if anything."""
-    ended, done = threading.Event(), list[str]()
+    done = list[str]()
 
-    def repeat() -> None:
-        while not ended.wait(seconds):
+    def run(stop: threading.Event) -> None:
+        while not stop.wait(seconds):
             if name := do():
                 done.append(name)
 
-    with ThreadPoolExecutor(1) as pool:
-        repeating = pool.submit(repeat)
-        try:
-            yield done
-        finally:
-            ended.set()
-        repeating.result()
+    with background(run):
+        yield done
 
 
 def backlog(contest: Contest) -> list[Seen]:

@@ -2,12 +2,11 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from e2e.background import background, repeat
 from e2e.commands import until
 from e2e.http import get
-from e2e.on_cluster.background import repeat
 from e2e.on_cluster.release import Release
 from stampede.simulator.simulator import Simulator
 from tests.support import stored_alerts
@@ -83,22 +82,18 @@ def under_load(release: Release, seeds: Sequence[int]) -> Iterator[None]:
     Then all that was sent is stored at both sites, and no read failed.
     """
     first, *rest = seeds
-    sent, stop = list[int](), threading.Event()
+    sent = list[int]()
 
-    def send() -> None:
+    def send(stop: threading.Event) -> None:
         for seed in rest:
             if stop.is_set():
                 return
             simulate(release, seed, PART, 5)
             sent.append(seed)
 
-    with reads(release, first), ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(send)
-        try:
+    with reads(release, first):
+        with background(send):
             yield
-        finally:
-            stop.set()
-        sending.result()
         release.wait_until_stored(seconds=400)
     for seed in sent:
         assert_it_is_read(release, seed, PART)

@@ -14,8 +14,8 @@ import yaml
 
 from e2e.cluster.binaries import KUBERNETES
 from e2e.cluster.go_modules import pinned_version
+from e2e.background import repeat
 from e2e.commands import until
-from e2e.on_cluster.background import repeat
 from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
 from e2e.on_cluster.release import CHART, Release
 from e2e.prometheus import Prometheus, prometheus

@@ -11,9 +11,9 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
+from e2e.background import repeat
 from e2e.commands import until
 from e2e.http import get
-from e2e.on_cluster.background import repeat
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
 from stampede.simulator.simulator import Simulator

@@ -1,8 +1,9 @@
-"""Requests repeated in the background."""
+"""What goes on in the background of a test."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -15,11 +16,27 @@ class RequestLog(NamedTuple):
 
 
 @contextmanager
-def repeat(request: Callable[[], object], pause: float = 0.02) -> Iterator[RequestLog]:
-    """Repeat a request in the background until the ``with`` block ends."""
-    log, stop = RequestLog([], []), threading.Event()
+def background(run: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Run a function in a thread; set its event when the ``with`` block ends, and wait for it.
 
-    def run() -> None:
+    Raises what the function raised.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+        running.result()
+
+
+@contextmanager
+def repeat(request: Callable[[], object], pause: float = 0.02) -> Iterator[RequestLog]:
+    """Repeat a request until the ``with`` block ends."""
+    log = RequestLog([], [])
+
+    def run(stop: threading.Event) -> None:
         while not stop.is_set():
             begin = time.monotonic()
             try:
@@ -29,10 +46,5 @@ def repeat(request: Callable[[], object], pause: float = 0.02) -> Iterator[Reque
             log.seconds.append(time.monotonic() - begin)
             stop.wait(pause)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
+    with background(run):
         yield log
-    finally:
-        stop.set()
-        thread.join(60)
