@@ -44,9 +44,15 @@ def wake(release: Release, component: str) -> None:
     schedule = release.kubectl("get", timer, "--output=jsonpath={.spec.schedule}", check=False)
     if not schedule.status:  # it may be long until then
         set_schedule(release, timer, "* * * * *")
-    until(lambda: release.live_pods(f"app.kubernetes.io/component={component}"), 120, 1)
+    until(lambda: all_started(release, component), 120, 1)
     if not schedule.status:
         set_schedule(release, timer, schedule.output.strip())
+
+
+def all_started(release: Release, component: str) -> bool:
+    """Whether there are pods, and none is still being created: that one would have no log."""
+    pods = release.live_pods(f"app.kubernetes.io/component={component}")
+    return bool(pods) and all(pod["status"]["phase"] == "Running" for pod in pods)
 
 
 def set_schedule(release: Release, timer: str, schedule: str) -> None:
@@ -62,7 +68,8 @@ def test_every_command_of_a_runbook_works(release: Release) -> None:
         line = text.replace("component=NAME", "component=read")
         line = re.sub(r"\b(POD|NAME)\b", pod["metadata"]["name"], line)
         status, output = shell(release, line)
-        if "No resources found" in output and (of := re.search(r"component=(\w+)", line)):
+        of = re.search(r"component=(\w+)", line)
+        if of and ("No resources found" in output or "waiting to start" in output):
             wake(release, of[1])
             status, output = shell(release, line)
         print(f"{page}: {text}: {status}")
