@@ -64,9 +64,8 @@ class Plan(NamedTuple):
         once = [(contest, who) for contest in self.contests for who in self.contestants]
         again = [step for step in once if step[0] == "burst"]
         steps = once + (self.rounds - 1) * again
-        # A pod that is kept never starts, and Rubin's visits are asked of Knative.
-        without = {("starts", "kept"), ("visits", "keda")}
-        return [step for step in steps if step not in without]
+        # A pod that is kept never starts.
+        return [step for step in steps if step != ("starts", "kept")]
 
     @property
     def most_alerts(self) -> int:
