@@ -63,6 +63,7 @@ def set_schedule(release: Release, timer: str, schedule: str) -> None:
 def test_every_command_of_a_runbook_works(release: Release) -> None:
     failed = []
     wake(release, "deadletters")
+    release.wait_until_stored("--site", "replica")  # an audit of both sites is clean only then
     (pod, *_) = release.live_pods("app.kubernetes.io/component=source")
     for page, text in commands():
         line = text.replace("component=NAME", "component=read")

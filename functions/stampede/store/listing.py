@@ -103,9 +103,7 @@ class Listing:
         """See `Table.quarantined`."""
         latest = datetime.now(UTC) - MISSING_AFTER
         lost = {
-            key: LOST
-            for key, newest in self.view().lost.items()
-            if newest.object.modified < latest
+            key: LOST for key, newest in self.view().lost.items() if newest.object.modified < latest
         }
         vanished = {part.key: VANISHED for part in self.vanished()}
         return lost | vanished | dict(self.quarantine.reasons())
