@@ -22,7 +22,7 @@ VANISHED = "a run is gone, and no other run holds its offsets"
 MOST_UNREADABLE = 8
 """Most footers that the store may fail to give, while it gives others; if more, it is down."""
 MISSING_AFTER = timedelta(minutes=15)
-"""Time since the newest part of a run after which a missing part is reported: a replica copies a run
+"""Time from the newest part of a run until a missing part is reported: a replica copies a run
 part by part. That answers may lack its rows is said at once."""
 
 A = TypeVar("A")
