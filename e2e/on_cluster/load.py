@@ -95,6 +95,7 @@ def under_load(release: Release, seeds: Sequence[int]) -> Iterator[None]:
         with background(send):
             yield
         release.wait_until_stored(seconds=400)
+    assert sent
     for seed in sent:
         assert_it_is_read(release, seed, PART)
     release.wait_until_stored("--site", "replica", seconds=400)

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.commands import CommandResult, until
 from e2e.on_cluster.kubernetes import Command
-from e2e.on_cluster.load import under_load
+from e2e.on_cluster.load import reads, under_load
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT
 
@@ -96,13 +96,15 @@ def test_the_keys_of_the_store_are_exchanged(release: Release) -> None:
     page = Page(release, NEW_ACCESS="A" * 20, NEW_SECRET="s" * 40, OLD_ACCESS=old_access)
     back = Page(release, NEW_ACCESS=old_access, NEW_SECRET=old_secret, OLD_ACCESS="A" * 20)
     pods, made = pods_that_stay(release), revisions(release)
-    with under_load(release, range(90, 140)):
-        before = at_work(release)
+    with reads(release, 89):
         try:
-            page.exchange()
-            stayed = before & at_work(release)  # a pod that started meanwhile has the new keys
-            assert stayed
-            until(lambda: have_read_again(release, stayed & at_work(release)), 120, 2)
+            with under_load(release, range(90, 140)):
+                before = at_work(release)
+                page.exchange()
+                stayed = before & at_work(release)  # a pod that started meanwhile has the new keys
+                assert stayed
+                until(lambda: have_read_again(release, stayed & at_work(release)), 120, 2)
+            # All of it was stored while the old keys were refused.
         finally:
             back.exchange()
     assert pods_that_stay(release) == pods
