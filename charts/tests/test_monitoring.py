@@ -10,7 +10,7 @@ import promql_parser as promql
 import pytest
 import yaml
 from prometheus_client import REGISTRY
-from rendering import CHART, ROOT, environment, objects, rendered, sources
+from rendering import CHART, ROOT, containers, environment, objects, rendered, sources
 
 from stampede import metrics
 
@@ -153,7 +153,7 @@ def test_each_source_has_a_rule_of_its_own() -> None:
         for rule in group["rules"]
         if rule["alert"] == "StampedeSourceDown"
     }
-    least = {"lsst": 1, "old": 3, "ztf": 2}
+    least = {"bursts": 1, "lsst": 1, "old": 3, "ztf": 2}
     assert found == {
         f"{name}-{function}": pods
         for name, pods in least.items()
@@ -207,6 +207,34 @@ def test_monitors_use_existing_ports() -> None:
         if service["apiVersion"].startswith("serving.knative.dev"):
             (container,) = service["spec"]["template"]["spec"]["containers"]
             assert environment(container)["STAMPEDE_METRICS_PORT"] == "9400"
+
+
+def test_the_metrics_of_a_function_in_the_pods_of_a_source_are_those_of_the_function() -> None:
+    """So the rules find it by `component`, as they find the pods of its Knative Service."""
+    monitors = objects("scaling", "PodMonitor")
+    (endpoint,) = monitors["night-functions-in-sources"]["spec"]["podMetricsEndpoints"]
+    (label,) = endpoint["relabelings"]
+    assert label == {
+        "sourceLabels": ["__meta_kubernetes_pod_label_stampede_function"],
+        "targetLabel": "component",
+    }
+    pods = {name: each["spec"]["template"] for name, each in sources("scaling").items()}
+    having = {
+        name: pod["metadata"]["labels"]["stampede/function"]
+        for name, pod in pods.items()
+        for container in containers(pod)
+        if endpoint["port"] in [port["name"] for port in container["ports"]]
+    }
+    assert having == {f"night-bursts-{each}": each for each in ("cutouts", "lightcurves")}
+    assert "alerts-functions-in-sources" not in objects("full", "PodMonitor")
+    made = rendered("scaling", "--set", "networkPolicy.enabled=true")
+    (policy,) = (
+        each["spec"]
+        for each in made
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "night-others"
+    )
+    ports = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    assert ports == [8080, 9400]
 
 
 def test_the_metrics_of_functions_have_a_port_of_their_own() -> None:

@@ -224,8 +224,13 @@ def test_each_alert_function_has_a_source_for_every_topic(case: str) -> None:
     groups: dict[tuple[str, ...], set[str]] = {}
     bound = {name: each["spec"]["sink"] for name, each in objects(case, "SinkBinding").items()}
     for each in [*sources(case).values(), *objects(case, "KafkaSource").values()]:
-        sink = each["spec"].get("sink") or bound[each["metadata"]["name"]]
-        function = sink["ref"]["name"].removeprefix(f"{fullname(case)}-")
+        if inside := [
+            c["name"] for pod in pods(each) for c in pod["spec"].get("initContainers", ())
+        ]:
+            (function,) = inside
+        else:
+            sink = each["spec"].get("sink") or bound[each["metadata"]["name"]]
+            function = sink["ref"]["name"].removeprefix(f"{fullname(case)}-")
         topics, group = topics_and_group(each)
         covered |= {(function, topic) for topic in topics}
         groups.setdefault((function, *topics), set()).add(group)

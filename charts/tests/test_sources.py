@@ -1,5 +1,6 @@
 """Sources: what runs them, how many there are, and what scales them."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -25,6 +26,9 @@ Known = tuple[dict[str, Any], list[dict[str, Any]]]
 TABLES = ("cutouts", "lightcurves")
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
+INSIDE = {
+    f"night-bursts-{each}": each for each in TABLES
+}  # sources with the function in their pods
 SASL = '"sasl": {"existingSecret": "s"}'
 
 
@@ -38,6 +42,8 @@ def test_each_source_is_bound_to_its_function(case: str) -> None:
     """A SinkBinding sets K_SINK and K_CE_OVERRIDES in the object that it names."""
     bindings = objects(case, "SinkBinding")
     for name, each in sources(case).items():
+        if name in INSIDE:
+            continue
         spec = bindings[name]["spec"]
         assert spec["subject"] == {
             "apiVersion": each["apiVersion"],
@@ -161,6 +167,63 @@ def test_extensions_of_the_values_are_set_by_either_kind() -> None:
         assert extensions["topicid"] == "2026"
 
 
+def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service() -> None:
+    """It has another port, and is not behind Knative."""
+    made = sources("scaling")
+    assert made.keys() > INSIDE.keys()
+    for name, function in INSIDE.items():
+        pod = made[name]["spec"]["template"]
+        (inside,), (source,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
+        service = scaling("Service", function)["template"]["spec"]
+        (behind,) = service["containers"]
+        moved = environment(behind) | {"STAMPEDE_PORT": "8081"}
+        assert environment(inside) == moved
+        same = ("name", "image", "args", "resources", "securityContext", "volumeMounts")
+        assert [inside[each] for each in same] == [behind[each] for each in same]
+        assert all(each in pod["spec"]["volumes"] for each in service["volumes"])
+        assert environment(source)["STAMPEDE_SINK"] == "http://127.0.0.1:8081"
+        assert environment(source)["K_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
+        assert name not in objects("scaling", "SinkBinding"), "K_SINK would come first"
+    for name in made.keys() - INSIDE.keys():
+        assert "initContainers" not in made[name]["spec"]["template"]["spec"]
+
+
+def test_a_function_in_the_pods_of_a_source_starts_before_it_and_ends_after_it() -> None:
+    """So says Kubernetes of an init container with `restartPolicy: Always`."""
+    for name in INSIDE:
+        spec = sources("scaling")[name]["spec"]["template"]["spec"]
+        (inside,) = spec["initContainers"]
+        assert inside["restartPolicy"] == "Always"
+        for probe in ("startupProbe", "livenessProbe"):
+            port = inside[probe]["httpGet"]["port"]
+            assert str(port) == environment(inside)["STAMPEDE_PORT"]
+
+
+def test_each_volume_of_a_source_is_mounted_and_has_a_name_of_its_own() -> None:
+    for each in sources("scaling").values():
+        pod = each["spec"]["template"]
+        names = [volume["name"] for volume in pod["spec"]["volumes"]]
+        mounted = [mount["name"] for inner in containers(pod) for mount in inner["volumeMounts"]]
+        assert len(names) == len(set(names))
+        assert set(names) == set(mounted)
+        assert len(mounted) == len(set(mounted)), "two containers share a volume"
+
+
+def test_a_function_in_the_pods_of_a_source_has_its_own_labels_and_place() -> None:
+    fields = {"podLabels": {"team": "sky"}, "nodeSelector": {"disk": "fast"}}
+    made = rendered("scaling", "--set-json", f"functions.cutouts={json.dumps(fields)}")
+    found = {
+        each["metadata"]["name"]: each["spec"]["template"]
+        for each in made
+        if each["kind"] == "Deployment"
+    }
+    for name in ("night-bursts-cutouts", "night-bursts-lightcurves", "night-ztf-cutouts"):
+        pod = found[name]
+        assert ("team" in pod["metadata"]["labels"]) == (name == "night-bursts-cutouts")
+        assert ("nodeSelector" in pod["spec"]) == (name == "night-bursts-cutouts")
+        assert "topologySpreadConstraints" in pod["spec"]
+
+
 def test_a_kafka_source_has_the_annotations_of_knative_s_autoscaler() -> None:
     for function in TABLES:
         made: Object = objects("scaling", "KafkaSource")[f"night-knative-{function}"]
@@ -182,7 +245,7 @@ def test_only_the_doctor_knows_how_many_sources_there_are() -> None:
         for container in containers(pod)
         if (count := environment(container).get("STAMPEDE_SOURCE_REPLICAS"))
     }
-    least = {"lsst": "1", "ztf": "2", "old": "3", "knative": "1"}
+    least = {"lsst": "1", "ztf": "2", "bursts": "1", "old": "3", "knative": "1"}
     before = {("night-doctor", name): count for name, count in least.items()}
     after = {(f"night-test-doctor-{name}", "doctor"): count for name, count in least.items()}
     assert found == before | after
@@ -196,6 +259,7 @@ def test_only_the_doctor_knows_how_many_sources_there_are() -> None:
         (f'"autoscaling": {{"max": 3}}, {SASL}', "autoscaling needs sasl.mechanism"),
         ('"autoscaling": {"max": 3}, "staticMembership": true', "staticMembership and autoscaling"),
         ('"kind": "kafka", "epoch": "1", "staticMembership": true', "kind: container only"),
+        ('"kind": "kafka", "epoch": "1", "functionInPod": true', "kind: container only"),
         ('"autoscaling": {"min": 1}', "/sources/a/autoscaling"),
         ('"autoscaling": {"min": 0, "max": 1}', "/sources/a/autoscaling/min"),
         ('"ceOverrides": {"topicid": "1"}', "invalid propertyName 'topicid'"),

@@ -17,6 +17,7 @@ from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.commands import until
 from e2e.duel import table
 from e2e.duel.arena import Arena, Contestant, arena
+from e2e.duel.contestants import Keda
 from e2e.duel.contests import REST_SECONDS, Result, fight, starts
 from e2e.duel.plan import CONTESTS, Plan, parse
 from e2e.duel.route import to_pods
@@ -37,7 +38,7 @@ def main() -> int:
     backend = choose()
     try:
         with exclusive_use(), temporarily_up(backend):
-            if "keda" in plan.contestants:
+            if plan.keda:
                 keda.up(backend)  # building it takes minutes
             cluster = Cluster(backend, tool("helm"))
             with to_pods(cluster), arena(cluster, plan) as (place, contestants):
@@ -155,7 +156,7 @@ def change(
         before.stop()
     else:
         contestants["keda"].stop()
-    if contestant is contestants["keda"]:  # Knative keeps no pod meanwhile
+    if isinstance(contestant, Keda):  # Knative keeps no pod meanwhile
         contestants["zero"].prepare()
         contestants["zero"].stop()
     contestant.prepare()

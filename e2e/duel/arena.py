@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -184,12 +185,20 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
     alerts = VisitAlerts([*simulate(16, HISTORY)])
     with sender(bootstrap, TOPIC, alerts) as send:
         times = DurableTimes(open_bucket(settings), TOPIC, plan.most_alerts)
-        known = Keda(release, TOPIC, "kafka.site.svc:9092", "keda" in plan.contestants)
+        keda = partial(Keda, release, TOPIC, plan.keda)
         place = Arena(release, bootstrap, alerts, send, times, plan)
         try:
-            yield place, {"kept": Knative(release, 1), "zero": Knative(release), "keda": known}
+            yield (
+                place,
+                {
+                    "kept": Knative(release, 1),
+                    "zero": Knative(release),
+                    "keda-kept": keda(1),
+                    "keda": keda(),
+                },
+            )
         finally:
             place.close()
             times.close()
-            known.stop()
+            keda().stop()
             release.uninstall()

@@ -1,6 +1,5 @@
 """The two ways to run `cutouts` and `lightcurves` of a release, and their sources."""
 
-import copy
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +18,7 @@ LAG = 300  # alerts for which KEDA adds a pod: what a source has in flight
 POLL_SECONDS = 2  # KEDA's default is 30
 IDLE_SECONDS = 15  # until KEDA scales to zero; as this cluster's Knative
 STOPPED_SECONDS = 180
-SOURCE_PORT = 8081
+SOURCE = "duel"  # the one with the function in its pods
 
 
 class Knative:
@@ -82,17 +81,19 @@ class Knative:
 
 
 class Keda:
-    """Source and function in one pod, in a Deployment that KEDA scales on Kafka's lag from zero."""
+    """Sources with the function in their pods, as the chart makes them, which KEDA scales on lag.
 
-    title = CONTESTANTS["keda"]
+    They are rendered from the release's own values, and take the place of its sources.
+    """
 
-    def __init__(self, release: Release, topic: str, bootstrap: str, installed: bool) -> None:
-        self._release, self._topic, self._bootstrap = release, topic, bootstrap
-        self._installed = installed
+    def __init__(self, release: Release, topic: str, installed: bool, least: int = 0) -> None:
+        self._release, self._topic, self._installed = release, topic, installed
+        self._least = least
+        self.title = CONTESTANTS["keda-kept" if least else "keda"]
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
-        return f"duel-{function}"
+        return f"{SOURCE}-{function}"
 
     def prepare(self) -> None:
         """Nothing to do."""
@@ -101,26 +102,36 @@ class Keda:
         """Set the greatest number of pods of a function."""
         change = json.dumps({"spec": {"maxReplicaCount": most}})
         for function in FUNCTIONS:
-            name = f"scaledobjects.keda.sh/duel-{function}"
+            name = f"scaledobjects.keda.sh/{self._name(function)}"
             patiently(self._release, "patch", name, "--type=merge", f"--patch={change}")
 
     def start(self, functions: Sequence[str] = FUNCTIONS) -> None:
         """Make the Deployments and what scales them."""
-        objects = [
-            each for name in functions for each in (self._deployment(name), self._scaled(name))
-        ]
+        names = [*map(self._name, functions)]
+        objects = [each for each in self._rendered() if each["metadata"]["name"] in names]
+        for each in objects:
+            if each["kind"] == "Deployment":
+                each["spec"]["replicas"] = self._least
+            else:  # the chart has one pod at least, so that KEDA's slow defaults do not matter
+                each["spec"] |= {
+                    "minReplicaCount": self._least,
+                    "pollingInterval": POLL_SECONDS,
+                    "cooldownPeriod": IDLE_SECONDS,
+                }
         manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
         patiently(self._release, *APPLY, "-", stdin=json.dumps(manifest))
 
     def stop(self) -> None:
         """Delete them."""
         kinds = "scaledobjects.keda.sh,deployments" if self._installed else "deployments"
-        self._release.kubectl("delete", kinds, "--selector", "duel=keda", "--wait")
-        until(self.at_rest, STOPPED_SECONDS, 1)
+        names = ",".join(f"{SOURCE}-{each}" for each in FUNCTIONS)
+        selector = f"stampede/source in ({names})"
+        self._release.kubectl("delete", kinds, "--selector", selector, "--wait")
+        until(lambda: not any(map(self.pods, FUNCTIONS)), STOPPED_SECONDS, 1)
 
     def at_rest(self) -> bool:
-        """Whether no pod exists."""
-        return not any(map(self.pods, FUNCTIONS))
+        """Whether each function has as many pods as without events."""
+        return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
 
     def pods(self, function: str) -> list[dict[str, Any]]:
         """The pods of a function."""
@@ -128,83 +139,23 @@ class Keda:
 
     def source(self, function: str) -> str:
         """The selector of the pods of a function's source, which are those of the function."""
-        return f"duel-function={function}"
+        return f"stampede/source={SOURCE}-{function}"
 
-    def _deployment(self, function: str) -> dict[str, Any]:
-        """The containers of the Knative Service and of its source, side by side."""
-        name = self._release.name
-        (service,) = self._release.get("services.serving.knative.dev", f"{name}-{function}")
-        (source,) = self._release.get("deployments", f"{name}-alerts-{function}")
-        pod = copy.deepcopy(service["spec"]["template"]["spec"])
-        beside = copy.deepcopy(source["spec"]["template"]["spec"])
-        (server,), (sender,) = pod["containers"], beside["containers"]
-        # Knative fills in the port of its own proxy.
-        server["readinessProbe"] = {"httpGet": {"path": "/health/liveness", "port": 8080}}
-        server["livenessProbe"]["httpGet"]["port"] = 8080
-        server["startupProbe"] = server["readinessProbe"] | {
-            "periodSeconds": 1,
-            "failureThreshold": 60,
-        }
-        changed = {
-            "STAMPEDE_SINK": "http://127.0.0.1:8080",
-            "STAMPEDE_GROUP": self.group_of(function),
-            "STAMPEDE_PORT": str(SOURCE_PORT),
-        }
-        kept = [each for each in sender["env"] if not each["name"].startswith("K_")]
-        for each in kept:
-            if each["name"] in changed:
-                each["value"] = changed[each["name"]]
-        missing = changed.keys() - {each["name"] for each in kept}
-        sender["env"] = kept + [{"name": key, "value": changed[key]} for key in sorted(missing)]
-        for probe in ("readinessProbe", "livenessProbe"):
-            sender[probe]["httpGet"]["port"] = SOURCE_PORT
-        sender["ports"] = []
-        sender["volumeMounts"] = [
-            each | {"name": f"source-{each['name']}"}
-            for each in sender["volumeMounts"]
-            if each["name"] != "kne-bundle-volume" and "oidc" not in each["name"]
-        ]
-        wanted = {each["name"] for each in sender["volumeMounts"]}
-        volumes = [each | {"name": f"source-{each['name']}"} for each in beside["volumes"]]
-        for key in ("containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds"):
-            pod.pop(key, None)
-        pod["containers"] = [server, sender]
-        pod["volumes"] = pod["volumes"] + [each for each in volumes if each["name"] in wanted]
-        labels = {"duel": "keda", "duel-function": function}
-        own = {"app.kubernetes.io/name": "stampede", "app.kubernetes.io/instance": name}
-        component = {"app.kubernetes.io/component": "source"}  # as the NetworkPolicy names it
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": f"duel-{function}", "labels": labels},
-            "spec": {
-                "replicas": 0,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels | own | component}, "spec": pod},
-            },
-        }
+    def _name(self, function: str) -> str:
+        return f"{self._release.name}-{SOURCE}-{function}"
 
-    def _scaled(self, function: str) -> dict[str, Any]:
-        metadata = {
-            "bootstrapServers": self._bootstrap,
-            "consumerGroup": self.group_of(function),
-            "topic": self._topic,
-            "lagThreshold": str(LAG),
-            "offsetResetPolicy": "earliest",
+    def _rendered(self) -> list[dict[str, Any]]:
+        """Deployments and ScaledObjects of the chart."""
+        source = {
+            "bootstrapServers": ["kafka.site.svc:9092"],
+            "topics": [self._topic],
+            "group": SOURCE,
+            "functionInPod": True,
+            "autoscaling": {"max": MOST, "lag": LAG},
         }
-        return {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": "ScaledObject",
-            "metadata": {"name": f"duel-{function}", "labels": {"duel": "keda"}},
-            "spec": {
-                "scaleTargetRef": {"name": f"duel-{function}"},
-                "pollingInterval": POLL_SECONDS,
-                "cooldownPeriod": IDLE_SECONDS,
-                "minReplicaCount": 0,
-                "maxReplicaCount": MOST,
-                "triggers": [{"type": "kafka", "metadata": metadata}],
-            },
-        }
+        # A topic is in one source only.
+        sources = json.dumps({"alerts": None, SOURCE: source})
+        return self._release.rendered("sources", "--set-json", f"sources={sources}")
 
 
 def patiently(release: Release, *words: object, **more: Any) -> None:

@@ -16,7 +16,8 @@ CONTESTS = {
 CONTESTANTS = {
     "kept": "Knative with min-scale 1",
     "zero": "Knative with min-scale 0",
-    "keda": "KEDA, from zero",
+    "keda-kept": "KEDA with one pod at least, the chart's functionInPod",
+    "keda": "the same from zero",
 }
 QUICK = ("burst", "starts", "backlog")  # the contests of --quick
 
@@ -65,7 +66,14 @@ class Plan(NamedTuple):
         again = [step for step in once if step[0] == "burst"]
         steps = once + (self.rounds - 1) * again
         # A pod that is kept never starts.
-        return [step for step in steps if step != ("starts", "kept")]
+        return [
+            (contest, who) for contest, who in steps if (contest, who[-4:]) != ("starts", "kept")
+        ]
+
+    @property
+    def keda(self) -> bool:
+        """Whether KEDA takes part."""
+        return any(each.startswith("keda") for each in self.contestants)
 
     @property
     def most_alerts(self) -> int:

@@ -96,5 +96,5 @@ def group_of(namespace: str, pod: str) -> str:
     if namespace == keda.NAMESPACE:
         return "KEDA"
     if namespace == "stampede" and any(f"-{name}-" in pod for name in FUNCTIONS):
-        return "sources" if "-alerts-" in pod and "duel-" not in pod else "functions"
+        return "sources" if "-alerts-" in pod else "functions"
     return ""

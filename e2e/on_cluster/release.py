@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from e2e.commands import CommandResult, until
 from e2e.on_cluster.kubernetes import Cluster, retry_if_overloaded, retry_if_silent
 from e2e.places import ROOT
@@ -47,6 +49,19 @@ class Release:
         )
         retry_if_overloaded(lambda: self.cluster.helm(*line, seconds=INSTALL_SECONDS))
         self.wait_until_ready()
+
+    def rendered(self, template: str, *options: str) -> list[dict[str, Any]]:
+        """What a template of the chart makes of the values that are set, and of others."""
+        (node,) = self.cluster.get("nodes", "default")
+        sets = [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
+        line = (
+            *("template", self.name, CHART, "--namespace", self.name, "--values", self.values),
+            *("--kube-version", node["status"]["nodeInfo"]["kubeletVersion"]),
+            *("--set", "eventKey.value=not-of-this-cluster", *sets, *options),
+            *("--show-only", f"templates/{template}.yaml"),
+        )
+        found = yaml.safe_load_all(self.cluster.helm(*line).output)
+        return [each for each in found if each]
 
     def uninstall(self, *options: str, check: bool = True) -> None:
         """Uninstall the release."""

@@ -7,13 +7,14 @@ import pytest
 from e2e.cluster import keda
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
-from e2e.on_cluster.load import simulate
+from e2e.on_cluster.load import simulate, under_load
 from e2e.on_cluster.release import Release
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 SOURCES = ("cutouts", "lightcurves")
 SEED, COUNT = 91, 3000
+SEEDS, SEEDS_BACK = range(2000, 2030), range(2030, 2060)
 MOST, LAG = 3, 100
 
 
@@ -26,30 +27,56 @@ def installed(cluster: Cluster) -> Iterator[None]:
     kubectl("delete", "apiservice", "v1beta1.external.metrics.k8s.io")
 
 
+def autoscaling(function_in_pod: bool = False) -> dict[str, object]:
+    """Values with which KEDA scales the source."""
+    prefix = "sources__alerts__"
+    scaled = {f"{prefix}autoscaling__{k}": v for k, v in (("min", 1), ("max", MOST), ("lag", LAG))}
+    return scaled | ({f"{prefix}functionInPod": "true"} if function_in_pod else {})
+
+
 def pods(release: Release, function: str) -> int:
     return len(release.live_pods(f"stampede/source=alerts-{function}"))
 
 
-def test_sources_scale_on_lag(installed: None, release: Release) -> None:
-    """From one pod to several while alerts wait, never more than the maximum; nothing is lost."""
-    autoscaling = "sources__alerts__autoscaling__"
-    release.install(
-        **{f"{autoscaling}{k}": v for k, v in (("min", 1), ("max", MOST), ("lag", LAG))}
-    )
+def scale_out_and_in(release: Release, seed: int) -> None:
+    """From one pod to several while alerts wait, never more than the maximum; all are stored."""
     until(lambda: not release.not_ready("scaledobjects.keda.sh"), 120, 1)
+    assert [pods(release, function) for function in SOURCES] == [1, 1]
+    simulate(release, seed, COUNT)
+    most = 0
+
+    def scaled() -> bool:
+        nonlocal most
+        most = max(most, *(pods(release, function) for function in SOURCES))
+        return most > 1
+
+    until(scaled, 180, 0.5)
+    release.wait_until_stored(seconds=400)
+    assert most <= MOST
+
+
+def test_sources_scale_on_lag(installed: None, release: Release) -> None:
+    release.install(**autoscaling())
     try:
-        assert [pods(release, function) for function in SOURCES] == [1, 1]
-        simulate(release, SEED, COUNT)
-        most = 0
-
-        def scaled() -> bool:
-            nonlocal most
-            most = max(most, *(pods(release, function) for function in SOURCES))
-            return most > 1
-
-        until(scaled, 180, 0.5)
-        release.wait_until_stored(seconds=400)
-        assert most <= MOST
+        scale_out_and_in(release, SEED)
     finally:
-        release.install(**{f"{autoscaling}{name}": None for name in ("min", "max", "lag")})
+        release.install(**dict.fromkeys(autoscaling()))
+    until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 180, 1)
+
+
+def test_functions_in_the_pods_of_sources_scale_with_them(
+    installed: None, release: Release
+) -> None:
+    """No pod of Knative takes part; to this and back while alerts arrive, nothing is lost."""
+    values = autoscaling(function_in_pod=True)
+    try:
+        with under_load(release, SEEDS):
+            release.install(**values)
+        until(lambda: not any(map(release.pods, SOURCES)), 180, 1)
+        scale_out_and_in(release, SEED + 1)
+        assert not any(map(release.pods, SOURCES))
+        with under_load(release, SEEDS_BACK):
+            release.install(**dict.fromkeys(values))
+    finally:
+        release.install(**dict.fromkeys(values))
     until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 180, 1)

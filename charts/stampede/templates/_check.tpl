@@ -83,11 +83,10 @@
 {{- fail (printf "sources.%s: the name %s is longer than 52 characters, too long for a StatefulSet. Set a shorter fullnameOverride" $name $longest) -}}
 {{- end -}}
 {{- if eq ($source.kind | default "container") "kafka" -}}
-{{- if $source.staticMembership -}}
-{{- fail (printf "sources.%s: staticMembership applies to kind: container only, not to a KafkaSource" $name) -}}
+{{- range $field := list "staticMembership" "functionInPod" "options" "settings" -}}
+{{- if index $source $field -}}
+{{- fail (printf "sources.%s: %s applies to kind: container only, not to a KafkaSource" $name $field) -}}
 {{- end -}}
-{{- if or $source.options $source.settings -}}
-{{- fail (printf "sources.%s: options and settings apply to kind: container only, not to a KafkaSource" $name) -}}
 {{- end -}}
 {{- if not $source.epoch -}}
 {{- fail (printf "sources.%s: kind: kafka needs an epoch, any text, and another one whenever its topics are made anew: a KafkaSource does not know Kafka's id of a topic, so the offsets of the new topic would be taken for those of the old one" $name) -}}

@@ -1,0 +1,104 @@
+{{/*
+The container of a function: in the pods of its Knative Service, and beside a source that has it in its own pods.
+
+stampede.function.container: all but name, ports and probes: (list $ "cutouts" PORT).
+stampede.function.files: its volumes: (list $ "cutouts" FIELD), where FIELD is `volumes` or `volumeMounts`.
+*/}}
+{{- define "stampede.function.container" -}}
+{{- $ := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $function := index $.Values.functions $name -}}
+{{- $asked := include "stampede.function.asked" . | fromYaml -}}
+image: {{ include "stampede.image" $ }}
+imagePullPolicy: {{ $.Values.image.pullPolicy }}
+args: [serve, {{ ternary "read" $name (eq $name "bulk") }}]
+env:
+  - name: STAMPEDE_HOST
+    value: 0.0.0.0
+  - name: STAMPEDE_PORT
+    value: {{ index . 2 | quote }}
+  - name: STAMPEDE_METRICS_PORT
+    value: {{ include "stampede.metricsPort" $ | quote }}
+  {{- include "stampede.env.store" (list $ $name) | nindent 2 }}
+  {{- if has "replica" (include "stampede.function.stores" $name | fromYamlArray) }}
+  {{- include "stampede.env.replica" $ | trim | nindent 2 }}
+  {{- end }}
+  {{- if include "stampede.function.takesEvents" $name }}
+  {{- if or (eq $name "notifications") (include "stampede.keyAsAttribute" $) }}
+  {{- include "stampede.env.key" $ | nindent 2 }}
+  {{- end }}
+  {{- include "stampede.env.senders" $ | trim | nindent 2 }}
+  {{- end }}
+  {{- if eq $name "notifications" }}
+  # Used until its SinkBinding sets K_SINK, a few seconds later: without a reachable sink it answers 503.
+  - name: STAMPEDE_SINK
+    value: http://broker.invalid/
+  {{- end }}
+  {{- if $asked }}
+  {{- include "stampede.env.ledger" (list $ $.Values.ledger.source $asked) | trim | nindent 2 }}
+  {{- end }}
+  {{- if include "stampede.function.tokens" (list $ $name) }}
+  - name: STAMPEDE_TOKENS
+    value: /etc/stampede/tokens/tokens
+  {{- end }}
+  {{- if $function.spool }}
+  - name: STAMPEDE_SPOOL
+    value: /spool
+  {{- end }}
+  {{- include "stampede.env.settings" (list $ $function.settings $.Values.settings) | trim | nindent 2 }}
+securityContext:
+  {{- include "stampede.securityContext" $ | nindent 2 }}
+resources:
+  {{- toYaml $function.resources | nindent 2 }}
+volumeMounts:
+  {{- include "stampede.function.files" (list $ $name "volumeMounts") | nindent 2 }}
+{{- end }}
+
+{{- define "stampede.function.files" -}}
+{{- $ := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $field := index . 2 -}}
+{{- $function := index $.Values.functions $name -}}
+{{- $stores := include "stampede.function.stores" $name | fromYamlArray -}}
+{{- $asked := include "stampede.function.asked" . | fromYaml -}}
+{{- include "stampede.files" (concat (list $ $name $field) $stores) | replace "64Mi" ($function.temporary | default "64Mi") }}
+{{- include "stampede.files.kafka" (list $field $asked $.Values.ledger.source) | trim | nindent 0 }}
+{{- if include "stampede.function.takesEvents" $name }}
+{{- include "stampede.files.senders" (list $ $field) | nindent 0 }}
+{{- end }}
+{{- with include "stampede.function.tokens" (list $ $name) }}
+- name: tokens
+  {{- if eq $field "volumes" }}
+  secret: {secretName: {{ . }}}
+  {{- else }}
+  mountPath: /etc/stampede/tokens
+  readOnly: true
+  {{- end }}
+{{- end }}
+{{- with $function.spool }}
+- name: spool
+  {{ ternary (printf "emptyDir: {medium: Memory, sizeLimit: %s}" .) "mountPath: /spool" (eq $field "volumes") }}
+{{- end }}
+{{- end }}
+
+{{/* The stores that a function has keys for, as a YAML list. */}}
+{{- define "stampede.function.stores" -}}
+{{- ternary (list "store" "replica") (list "store") (has . (list "replicate" "reconcile" "scrub")) | toYaml -}}
+{{- end }}
+
+{{/* Whether events start the function; the others answer questions. */}}
+{{- define "stampede.function.takesEvents" -}}
+{{- if not (has . (list "read" "bulk")) }}yes{{ end -}}
+{{- end }}
+
+{{/* The Secret with the tokens of its users: (list $ "read"). */}}
+{{- define "stampede.function.tokens" -}}
+{{- if not (include "stampede.function.takesEvents" (index . 1)) }}{{ (index . 0).Values.tokens.existingSecret }}{{ end -}}
+{{- end }}
+
+{{/* The source whose Kafka the function asks, for the ledger: (list $ "read"). */}}
+{{- define "stampede.function.asked" -}}
+{{- with (index . 0).Values }}
+{{- if and .ledger.source (eq (index $ 1) "read") }}{{ index .sources .ledger.source | toYaml }}{{ end -}}
+{{- end }}
+{{- end }}
