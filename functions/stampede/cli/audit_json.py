@@ -51,6 +51,7 @@ def deep_json(site: str, result: Result) -> str:
                 fault._asdict() | {"mended": fault[:2] not in left}
                 for fault in sorted({*result.faults, *result.left})
             ],
+            "in_flight": result.in_flight,
         }
     )
 

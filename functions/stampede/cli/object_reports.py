@@ -83,6 +83,9 @@ def report_deep(result: Result, console: Console, orphan_days: float) -> None:
         console.print(line, highlight=False)
         if totals.orphans:
             console.print(_orphans(totals, orphan_days), highlight=False)
+    if result.in_flight:
+        line = f"{result.in_flight:,} new objects are in flight to the second site"
+        console.print(line, highlight=False)
     if left:
         console.print(f"{len(left):,} objects are damaged or lost", style="bold red")
     else:

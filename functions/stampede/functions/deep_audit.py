@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from stampede.errors import Damaged
-from stampede.functions.findings import Finding, Findings
+from stampede.functions.findings import NOT_REPLICATED, Finding, Findings
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.restore import ORPHANED, Restorer
 from stampede.functions.scrub import Fault, Scrub, Totals
@@ -23,11 +23,15 @@ MENDING = "restore,packs,replica"  # steps of reconcile
 
 
 class Result(NamedTuple):
-    """What was read at each site, what was found, and what of that is left."""
+    """What was read at each site, what was found, and what of that is left.
+
+    `in_flight` counts objects that the second site lacks, younger than the settings' grace.
+    """
 
     totals: dict[str, Totals]
     faults: list[Fault]
     left: list[Fault]
+    in_flight: int = 0
 
 
 def deep_audit(
@@ -41,17 +45,17 @@ def deep_audit(
     With `repair` what is wrong is restored from the other site, and what was wrong is read again.
     Raises `StoreDown`, `SetupError`.
     """
-    totals, faults = _scrub(settings, names, progress)
+    totals, faults, in_flight = _scrub(settings, names, progress)
     left = faults
     if repair and (faults or settings.replica):
         _mend(settings, faults)
-        _, left = _scrub(settings, names, progress)
-    return Result(totals, faults, left)
+        _, left, in_flight = _scrub(settings, names, progress)
+    return Result(totals, faults, left, in_flight)
 
 
 def _scrub(
     settings: Settings, names: Sequence[str], progress: Callable[[str, int, int], None]
-) -> tuple[dict[str, Totals], list[Fault]]:
+) -> tuple[dict[str, Totals], list[Fault], int]:
     sites = {"store": open_objects, "replica": open_replica}
     totals, lock = {}, threading.Lock()
     found: dict[tuple[str, str], Fault] = {}
@@ -75,22 +79,25 @@ def _scrub(
             alone=not settings.replica,
             grace=timedelta(seconds=settings.grace_seconds),
         ).run()
+    in_flight = 0
     if len(names) == 2:
-        for fault in _differences(settings):
+        for each in _differences(settings):
+            if each.young:
+                in_flight += 1
+                continue
+            fault = Fault(
+                "replica" if each.kind == NOT_REPLICATED else "store", each.key, each.kind
+            )
             found.setdefault(fault[:2], fault)
-    return totals, sorted(found.values())
+    return totals, sorted(found.values()), in_flight
 
 
-def _differences(settings: Settings) -> list[Fault]:
+def _differences(settings: Settings) -> list[Finding]:
     """What one site lacks, or has in another form."""
     chosen = settings.model_copy(update={"reconcile": "restore,replica"})
     found: list[Finding] = []
     Reconciler(chosen, found.append).run(repair=False, everything=True)
-    return [
-        Fault("replica" if each.kind == "not-replicated" else "store", each.key, each.kind)
-        for each in found
-        if each.kind != ORPHANED
-    ]
+    return [each for each in found if each.kind != ORPHANED]
 
 
 def _mend(settings: Settings, faults: Sequence[Fault]) -> None:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from stampede import metrics
 
+NOT_REPLICATED = "not-replicated"
 KINDS = (
     "unindexed",
     "without-thumbnails",
     "without-positions",
-    "not-replicated",
+    NOT_REPLICATED,
     "expired",
     "superseded",
     "orphaned",
@@ -23,11 +24,15 @@ KINDS = (
 
 
 class Finding(NamedTuple):
-    """An object that is not as it should be, and whether it was repaired."""
+    """An object that is not as it should be, and whether it was repaired.
+
+    A `young` one is so new that its event may still be under way.
+    """
 
     kind: str
     key: str
     repaired: bool
+    young: bool = False
 
 
 class Copies(NamedTuple):
@@ -67,14 +72,14 @@ class Findings:
     def add(self, kind: str, key: str, repaired: bool = True, young: bool = False) -> None:
         """Count and report a finding.
 
-        A `young` object is so new that its event may still be under way. The metric of what was
-        found leaves it out: on a busy night every pass finds some, and nothing is wrong.
+        The metric of what was found leaves out `young` ones: on a busy night every pass finds
+        some, and nothing is wrong.
         """
         repaired = repaired and self._repair
         with self._lock:
             self.counts[kind] += 1
             self._young[kind] += young
-            self._report(Finding(kind, key, repaired))
+            self._report(Finding(kind, key, repaired, young))
         if repaired:
             metrics.RECONCILE_REPAIRED.labels(kind).inc()
         self._after()

@@ -19,7 +19,7 @@ from stampede.clock import mjd
 from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeError, StoreDown
 from stampede.functions import certificates, usage
 from stampede.functions.checkpoints import keep_checkpoints
-from stampede.functions.findings import Copies, Findings, Report
+from stampede.functions.findings import NOT_REPLICATED, Copies, Findings, Report
 from stampede.functions.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.functions.position_check import derive_positions
 from stampede.functions.replicate import count, make_replica
@@ -234,7 +234,7 @@ class Reconciler:
 
         def found(info: ObjectInfo) -> None:
             young = info.modified > self._now - self._grace
-            self._findings.add("not-replicated", info.key, young=young)
+            self._findings.add(NOT_REPLICATED, info.key, young=young)
 
         def copied(info: ObjectInfo, copy: Copied) -> None:
             count(info.key, copy)

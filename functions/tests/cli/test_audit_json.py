@@ -8,7 +8,7 @@ import pytest
 from stampede.functions.reconcile import Reconciler
 from stampede.settings import Settings
 from stampede.store.objects import Objects
-from stampede.store.open import open_objects
+from stampede.store.open import open_objects, open_replica
 from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from tests.functions.test_audit import produce
@@ -128,6 +128,20 @@ def test_deep(document, settings: Settings) -> None:
     assert found["read"]["replica"]["objects"] == 6
     assert found["read"]["replica"]["bytes"] > 1000
     assert document("--deep", "--site", "both")[1]["objects"] == []
+
+
+def test_deep_while_objects_are_in_flight(document, settings: Settings) -> None:
+    """What is young is not lost; once it is old, it is."""
+    second = sum(1 for _ in open_replica(settings).list(""))
+    wanted = sum(1 for _ in open_objects(settings).list("")) - second
+    assert wanted > 1
+    status, found = document("--deep", "--site", "both")
+    assert (status, found["complete"], found["objects"]) == (0, True, [])
+    assert found["in_flight"] == wanted
+    status, found = document("--deep", "--site", "both", STAMPEDE_GRACE_SECONDS="0")
+    assert (status, len(found["objects"]), found["in_flight"]) == (1, wanted, 0)
+    status, found = document("--deep", "--site", "both", "--repair")
+    assert (status, found["in_flight"]) == (0, 0)
 
 
 def test_an_error_prints_no_document(run) -> None:
