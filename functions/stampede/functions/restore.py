@@ -4,11 +4,12 @@ Packs come before the runs that point into them, as in every copy. What has no v
 either site, or two that differ, is reported and left as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
+from stampede.store.at_once import run_all
 from stampede.store.copy import Copier
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.one_site import of_one_site
@@ -30,6 +31,10 @@ from stampede.store.verification import unreadable
 
 ORPHANED = "orphaned"
 """The kind of a finding: an orphan of the second site that the first site has deleted."""
+
+
+AT_ONCE = 4
+"""Objects that are mended at a time. To verify a pack it is held in memory, as `scrub` does."""
 
 
 class Restorer:
@@ -79,21 +84,28 @@ class Restorer:
         lost_at_first = LostAtFirst(self._first, self._second, self._expired)
         runs: list[Difference] = []
         try:
-            for difference in differences(self._first, self._second, listing):
-                if difference.first is None and difference.second is not None:
-                    if lost_at_first.lost(difference.second):
-                        if self._delete_orphan(difference.key):
-                            continue
-                        if run_order(difference.key)[0]:
-                            runs.append(difference)
-                        else:
-                            self.mend(difference)
-                elif difference.second is not None:
-                    self.mend(difference)
+            listed = differences(self._first, self._second, listing)
+            run_all(self.mend, self._wrong(listed, lost_at_first, runs), AT_ONCE, "restore")
         finally:
             lost_at_first.close()
-        for difference in runs:
-            self.mend(difference)
+        run_all(self.mend, runs, AT_ONCE, "restore")
+
+    def _wrong(
+        self, listed: Iterable[Difference], lost_at_first: LostAtFirst, runs: list[Difference]
+    ) -> Iterator[Difference]:
+        """Those to mend now; runs that the first site lost are added to `runs`, for later."""
+        for difference in listed:
+            if difference.second is None:
+                continue
+            if difference.first is not None:
+                yield difference
+            elif lost_at_first.lost(difference.second):
+                if self._delete_orphan(difference.key):
+                    continue
+                if run_order(difference.key)[0]:
+                    runs.append(difference)
+                else:
+                    yield difference
 
     def mend(self, difference: Difference) -> bool:
         """Verify both copies, and write the good one over the other; whether that mended it."""

@@ -13,7 +13,6 @@ The inputs of a run that is complete at the second site are not copied any more.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from stampede import compute as pc
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.logs import get_logger
+from stampede.store.at_once import run_all
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS
@@ -182,12 +182,9 @@ class Replica:
             for pack in lacking:
                 self._copy_pack(pack, run, copy_object)
             return
-        with ThreadPoolExecutor(self._at_once, "packs") as pool:
-            try:
-                for _ in pool.map(lambda pack: self._copy_pack(pack, run, copy_object), lacking):
-                    pass
-            finally:
-                pool.shutdown(cancel_futures=True)
+        run_all(
+            lambda pack: self._copy_pack(pack, run, copy_object), lacking, self._at_once, "packs"
+        )
 
     def _copy_pack(self, pack: str, run: str, copy_object: Copy) -> None:
         try:
@@ -212,30 +209,8 @@ class Replica:
                 log.error("damaged", key=info.key)
                 damaged.append(error)
 
-        with ThreadPoolExecutor(self._at_once, "copy") as pool:
-            try:
-                _run_all(pool, copy_one, infos, self._at_once)
-            finally:
-                pool.shutdown(cancel_futures=True)
+        run_all(copy_one, infos, self._at_once, "copy")
         return damaged
-
-
-def _run_all(
-    pool: ThreadPoolExecutor,
-    act: Callable[[ObjectInfo], None],
-    infos: Iterator[ObjectInfo],
-    at_once: int,
-) -> None:
-    """Call `act` on each of `infos`, `at_once` at a time, and take no further ones meanwhile."""
-    under_way: set[Future[None]] = set()
-    for info in infos:
-        under_way.add(pool.submit(act, info))
-        if len(under_way) >= at_once:
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-    for future in under_way:
-        future.result()
 
 
 def is_run(key: str) -> bool:
