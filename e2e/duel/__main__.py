@@ -135,7 +135,7 @@ def duel(place: Arena, contestants: dict[str, Contestant], report: Report) -> No
                 report.add(contest, contestant.title, fight(place, contestant, contest))
             place.tidy()
         except Exception as error:
-            report.fail(f"{name} failed: {(str(error) or repr(error)).splitlines()[0]}")
+            report.fail(f"{name} failed: {error_lines(error)}")
             before = None  # it may have left anything
         else:
             before = contestant if contest != "starts" else None  # that leaves one source only
@@ -143,6 +143,12 @@ def duel(place: Arena, contestants: dict[str, Contestant], report: Report) -> No
             longest[contest] = max(took, longest.get(contest, 0.0))
     if left_out:
         report.note(f"no time was left for {'; '.join(left_out)}")
+
+
+def error_lines(error: Exception) -> str:
+    """The first and the last line of an error: often a command, and what it printed last."""
+    lines = (str(error) or repr(error)).splitlines()
+    return ": ".join(dict.fromkeys([lines[0], lines[-1]]))
 
 
 def change(

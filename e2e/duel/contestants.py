@@ -153,9 +153,9 @@ class Keda:
             "functionInPod": True,
             "autoscaling": {"max": MOST, "lag": LAG},
         }
+        added = ("--set-json", f"sources.{SOURCE}={json.dumps(source)}")
         # A topic is in one source only.
-        sources = json.dumps({"alerts": None, SOURCE: source})
-        return self._release.rendered("sources", "--set-json", f"sources={sources}")
+        return self._release.rendered("sources", "--set", "sources.alerts=null", *added)
 
 
 def patiently(release: Release, *words: object, **more: Any) -> None:
