@@ -14,11 +14,10 @@ from pathlib import Path
 from e2e.cluster import Failed, choose, keda
 from e2e.cluster.binaries import tool
 from e2e.cluster.steps import exclusive_use, log_progress
-from e2e.commands import until
 from e2e.duel import table
 from e2e.duel.arena import Arena, Contestant, arena
 from e2e.duel.contestants import Keda
-from e2e.duel.contests import REST_SECONDS, Result, fight, starts
+from e2e.duel.contests import Result, fight, starts
 from e2e.duel.plan import CONTESTS, Plan, parse
 from e2e.duel.route import to_pods
 from e2e.on_cluster.__main__ import temporarily_up
@@ -169,7 +168,7 @@ def change(
     contestant.stop()
     place.skip(contestant)
     contestant.start()
-    until(contestant.at_rest, REST_SECONDS, 1)
+    contestant.rest()
 
 
 if __name__ == "__main__":

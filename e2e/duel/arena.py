@@ -28,7 +28,6 @@ from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, forget,
 from stampede_bench.visit_times import STALLED_SECONDS, DurableTimes
 from stampede_local.kafka import make_topics
 
-TOPIC = "duel"
 HISTORY = 50  # rows: alerts of 129 KB
 SAMPLE = 100  # alerts of each visit that are asked for over HTTP
 PAUSE = 0.5  # seconds between two requests for an alert that is not there yet
@@ -78,17 +77,18 @@ class Arena:
         self,
         release: Release,
         kafka: str,
+        topic: str,
         alerts: VisitAlerts,
         send: Sender,
         times: DurableTimes,
         plan: Plan,
     ) -> None:
         self.release, self.times, self.plan = release, times, plan
-        self._kafka, self._alerts, self._sender = kafka, alerts, send
+        self._kafka, self._topic, self._alerts, self._sender = kafka, topic, alerts, send
         self._url = f"http://{release.cluster.ingress}"
         self._host = urlsplit(release.url("read")).netloc
         self._pool = ThreadPoolExecutor(8)
-        self._next = 0
+        self._next = int(time.time()) * 10_000_000  # no alert of an earlier run is stored again
         self._sending: list[Future[Sent]] = []
 
     def send(self, size: int, seconds: float, begin: float = 0.0, readable: bool = True) -> Asked:
@@ -136,7 +136,7 @@ class Arena:
 
         def skipped(function: str) -> bool:
             try:
-                skip(self._kafka, TOPIC, contestant.group_of(function), PARTITIONS)
+                skip(self._kafka, self._topic, contestant.group_of(function), PARTITIONS)
             except KafkaException:
                 return False
             return True
@@ -152,7 +152,7 @@ class Arena:
         """Have Kafka forget the contest before, and merge its runs."""
         self.times.look()
         sending, self._sending = self._sending, []
-        forget(self._kafka, TOPIC, [each.result() for each in sending])
+        forget(self._kafka, self._topic, [each.result() for each in sending])
         if not self.plan.busy:
             self.release.python(COMPACT, seconds=300)
 
@@ -172,21 +172,21 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
         )
         for name in ("ceph", "kafka")
     }
-    bootstrap = f"{site['kafka']}:9094"
-    make_topics(bootstrap, [TOPIC], PARTITIONS)
+    bootstrap, topic = f"{site['kafka']}:9094", f"duel-{int(time.time())}"
+    make_topics(bootstrap, [topic], PARTITIONS)
     log_progress("installing the release")
     # Runs stay long enough to be seen: their coverage says when an alert was stored.
-    values = {"sources.alerts.topics": f"{{{TOPIC}}}", "settings.grace_seconds": 200}
+    values = {"sources.alerts.topics": f"{{{topic}}}", "settings.grace_seconds": 200}
     release.install(**values | ({} if plan.busy else OFF) | plan.values)
     address = {"store": f"http://{site['ceph']}:8000/stampede"}
     keys = release.secret("ceph")
     settings = Settings(**address, access_key=keys["access-key"], secret_key=keys["secret-key"])
     log_progress("simulating alerts")
     alerts = VisitAlerts([*simulate(16, HISTORY)])
-    with sender(bootstrap, TOPIC, alerts) as send:
-        times = DurableTimes(open_bucket(settings), TOPIC, plan.most_alerts)
-        keda = partial(Keda, release, TOPIC, plan.keda)
-        place = Arena(release, bootstrap, alerts, send, times, plan)
+    with sender(bootstrap, topic, alerts) as send:
+        times = DurableTimes(open_bucket(settings), topic, plan.most_alerts)
+        keda = partial(Keda, release, topic, plan.keda)
+        place = Arena(release, bootstrap, topic, alerts, send, times, plan)
         try:
             yield (
                 place,

@@ -17,7 +17,7 @@ MOST = 3  # pods of a function
 LAG = 300  # alerts for which KEDA adds a pod: what a source has in flight
 POLL_SECONDS = 2  # KEDA's default is 30
 IDLE_SECONDS = 15  # until KEDA scales to zero; as this cluster's Knative
-STOPPED_SECONDS = 180
+STOPPED_SECONDS = REST_SECONDS = 180.0
 SOURCE = "duel"  # the one with the function in its pods
 
 
@@ -44,6 +44,10 @@ class Knative:
     def at_rest(self) -> bool:
         """Whether each function has as many pods as without events."""
         return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
+
+    def rest(self) -> None:
+        """Wait until the functions are at rest."""
+        until(self.at_rest, REST_SECONDS, 1)
 
     def prepare(self) -> None:
         """Set the least and the greatest number of pods."""
@@ -132,6 +136,13 @@ class Keda:
     def at_rest(self) -> bool:
         """Whether each function has as many pods as without events."""
         return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
+
+    def rest(self) -> None:
+        """Wait until the functions are at rest; the chart keeps the pods of a burst for minutes."""
+        if self._least and not self.at_rest():
+            self.stop()
+            self.start()
+        until(self.at_rest, REST_SECONDS, 1)
 
     def pods(self, function: str) -> list[dict[str, Any]]:
         """The pods of a function."""

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from e2e.background import background
-from e2e.commands import until
 from e2e.duel.arena import Arena, Asked, Contestant, Seen
 from e2e.duel.contestants import FUNCTIONS, MOST
 from e2e.duel.starts import Starts
@@ -21,7 +20,6 @@ HOURS = 8.0  # of a large backlog
 ALONE = 3  # single alerts, each when the functions are at rest
 STARTS = 2  # of each function
 KILL_SECONDS = 6.0  # between two pods that are killed
-REST_SECONDS = 180.0
 GROWN_SECONDS = 30.0  # until a function has all its pods
 
 
@@ -66,7 +64,7 @@ def fight(arena: Arena, contestant: Contestant, name: str) -> Result:
     contest = Contest(arena, contestant, [])
     with Usage(arena.release.cluster, group_of) as usage:
         seen = RUNS[name](contest)
-        until(contestant.at_rest, REST_SECONDS, 1)
+        contestant.rest()
     return Result(Seen.all_of(seen), usage, contest.notes)
 
 
@@ -177,7 +175,7 @@ def singles(contest: Contest) -> list[Seen]:
     """Single alerts, each when the functions are at rest."""
     arena, seen = contest.arena, []
     for _ in range(ALONE):
-        until(contest.contestant.at_rest, REST_SECONDS, 1)
+        contest.contestant.rest()
         arena.rest()
         seen.append(arena.seen(arena.send(1, 0.0)))
     return seen
@@ -192,7 +190,7 @@ def starts(arena: Arena, contestant: Contestant) -> list[Start]:
             arena.skip(contestant)
             contestant.start([function])
             for _ in range(STARTS):
-                until(contestant.at_rest, REST_SECONDS, 1)
+                contestant.rest()
                 arena.rest()
                 asked = arena.send(1, 0.0, readable=False)
                 durable = arena.stored_by(function, asked)

@@ -305,7 +305,8 @@ def test_an_arena_sees_when_alerts_are_durable_and_readable(tmp_path: Path) -> N
     alerts = VisitAlerts([*simulate(1, 5, each=2)])
     for read in serving(make_app(settings)):
         sender = StoringSender(settings, alerts)
-        place = Arena(ReleaseWithRead(read.url), "", alerts, sender, HalfASecond(), parse([]))  # type: ignore[arg-type]
+        release, times = ReleaseWithRead(read.url), HalfASecond()
+        place = Arena(release, "", "duel", alerts, sender, times, parse([]))  # type: ignore[arg-type]
         asked = place.send(3, 0.0)
         seen = place.seen(asked)
         assert seen.durable == pytest.approx(3 * [0.5])
@@ -315,5 +316,5 @@ def test_an_arena_sees_when_alerts_are_durable_and_readable(tmp_path: Path) -> N
         later = place.seen(asked._replace(begin=float(sent.times[0]) - 9.0))
         assert later.durable == pytest.approx(3 * [9.5])
         assert later.readable == pytest.approx(seen.readable + 9.0)
-        assert place.send(1, 0.0, readable=False).visit.first == 3
+        assert place.send(1, 0.0, readable=False).visit.first == asked.visit.first + 3
         place.close()
