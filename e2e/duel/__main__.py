@@ -16,7 +16,7 @@ from e2e.cluster.binaries import tool
 from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.duel import table
 from e2e.duel.arena import Arena, Contestant, arena
-from e2e.duel.contestants import Keda
+from e2e.duel.contestants import InPod
 from e2e.duel.contests import Result, fight, starts
 from e2e.duel.plan import CONTESTS, Plan, parse
 from e2e.duel.route import to_pods
@@ -161,7 +161,7 @@ def change(
         before.stop()
     else:
         contestants["keda"].stop()
-    if isinstance(contestant, Keda):  # Knative keeps no pod meanwhile
+    if isinstance(contestant, InPod):  # Knative keeps no pod meanwhile
         contestants["zero"].prepare()
         contestants["zero"].stop()
     contestant.prepare()

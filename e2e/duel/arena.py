@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from e2e.cluster.steps import log_progress
 from e2e.commands import until
-from e2e.duel.contestants import FUNCTIONS, Keda, Knative, skip
+from e2e.duel.contestants import FUNCTIONS, InPod, Knative, skip
 from e2e.duel.plan import Plan
 from e2e.duel.rest import wait_until_rested
 from e2e.on_cluster.kubernetes import Cluster
@@ -46,7 +46,7 @@ OFF = {
     **{f"functions.{name}.enabled": "false" for name in ("reconcile", "scrub")},
     **{"replica.url": "", "replica.existingSecret": ""},
 }
-Contestant = Knative | Keda
+Contestant = Knative | InPod
 
 
 class Seen(NamedTuple):
@@ -185,7 +185,7 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
     alerts = VisitAlerts([*simulate(16, HISTORY)])
     with sender(bootstrap, topic, alerts) as send:
         times = DurableTimes(open_bucket(settings), topic, plan.most_alerts)
-        keda = partial(Keda, release, topic, plan.keda)
+        in_pod = partial(InPod, release, topic, plan.keda)
         place = Arena(release, bootstrap, topic, alerts, send, times, plan)
         try:
             yield (
@@ -193,12 +193,13 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
                 {
                     "kept": Knative(release, 1),
                     "zero": Knative(release),
-                    "keda-kept": keda(1),
-                    "keda": keda(),
+                    "pod": in_pod(1, scaled=False),
+                    "keda-kept": in_pod(1),
+                    "keda": in_pod(),
                 },
             )
         finally:
             place.close()
             times.close()
-            keda().stop()
+            in_pod().stop()
             release.uninstall()

@@ -84,16 +84,27 @@ class Knative:
             until(lambda s=selector: len(self._release.live_pods(s)) == number, STOPPED_SECONDS, 1)
 
 
-class Keda:
+class InPod:
     """Sources with the function in their pods, as the chart makes them, which KEDA scales on lag.
 
     They are rendered from the release's own values, and take the place of its sources.
+
+    Parameters
+    ----------
+    installed
+        Whether KEDA is there.
+    least
+        Least number of pods.
+    scaled
+        False for `least` pods, without KEDA.
     """
 
-    def __init__(self, release: Release, topic: str, installed: bool, least: int = 0) -> None:
+    def __init__(
+        self, release: Release, topic: str, installed: bool, least: int = 0, scaled: bool = True
+    ) -> None:
         self._release, self._topic, self._installed = release, topic, installed
-        self._least = least
-        self.title = CONTESTANTS["keda-kept" if least else "keda"]
+        self._least, self._scaled = least, scaled
+        self.title = CONTESTANTS[("keda-kept" if least else "keda") if scaled else "pod"]
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
@@ -103,7 +114,9 @@ class Keda:
         """Nothing to do."""
 
     def limit(self, most: int) -> None:
-        """Set the greatest number of pods of a function."""
+        """Set the greatest number of pods of a function, if KEDA scales them."""
+        if not self._scaled:
+            return
         change = json.dumps({"spec": {"maxReplicaCount": most}})
         for function in FUNCTIONS:
             name = f"scaledobjects.keda.sh/{self._name(function)}"
@@ -162,8 +175,9 @@ class Keda:
             "topics": [self._topic],
             "group": SOURCE,
             "functionInPod": True,
-            "autoscaling": {"max": MOST, "lag": LAG},
         }
+        if self._scaled:
+            source["autoscaling"] = {"max": MOST, "lag": LAG}
         added = ("--set-json", f"sources.{SOURCE}={json.dumps(source)}")
         # A topic is in one source only.
         return self._release.rendered("sources", "--set", "sources.alerts=null", *added)

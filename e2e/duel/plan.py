@@ -16,8 +16,9 @@ CONTESTS = {
 CONTESTANTS = {
     "kept": "Knative with min-scale 1",
     "zero": "Knative with min-scale 0",
-    "keda-kept": "KEDA with one pod at least, the chart's functionInPod",
-    "keda": "the same from zero",
+    "pod": "functionInPod, one pod",
+    "keda-kept": "functionInPod, scaled by KEDA from one pod",
+    "keda": "functionInPod, scaled by KEDA from zero",
 }
 QUICK = ("burst", "starts", "backlog")  # the contests of --quick
 
@@ -65,10 +66,8 @@ class Plan(NamedTuple):
         once = [(contest, who) for contest in self.contests for who in self.contestants]
         again = [step for step in once if step[0] == "burst"]
         steps = once + (self.rounds - 1) * again
-        # A pod that is kept never starts.
-        return [
-            (contest, who) for contest, who in steps if (contest, who[-4:]) != ("starts", "kept")
-        ]
+        never = {("starts", who) for who in ("kept", "pod", "keda-kept")}  # their pods never start
+        return [step for step in steps if step not in never]
 
     @property
     def keda(self) -> bool:
