@@ -102,10 +102,8 @@ class Kind:
         return "up" if self.running else "down"
 
     def _create(self, config: Path) -> None:
-        self._kind(
-            *("create", "cluster", f"--config={config}"),
-            *(f"--kubeconfig={self.kubeconfig}", "--wait=180s"),
-        )
+        """Create the node. Images are loaded while it gets ready, and Knative waits for it."""
+        self._kind("create", "cluster", f"--config={config}", f"--kubeconfig={self.kubeconfig}")
 
     def _kind(self, *arguments: object) -> str:
         return run(binaries.tool("kind"), *arguments, log=_LOG, env=self._env)
