@@ -7,9 +7,9 @@ either site, or two that differ, is reported and left as it is.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
+from stampede.at_once import run_all
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.functions.findings import Findings
-from stampede.store.at_once import run_all
 from stampede.store.copy import Copier
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.one_site import of_one_site

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede import compute as pc
+from stampede.at_once import run_all
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.logs import get_logger
-from stampede.store.at_once import run_all
 from stampede.store.copy import MAX_BYTES, Copied, Copier
 from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS

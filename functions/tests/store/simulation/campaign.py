@@ -227,8 +227,8 @@ def _unreadable(key: str) -> None:
 @contextmanager
 def small_and_in_one_thread() -> Iterator[None]:
     """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
-    places = ("tables", "replica", "copy")
-    patches = [patch(f"stampede.store.{place}.ThreadPoolExecutor", AtOnce) for place in places]
+    places = ("store.tables", "store.copy", "at_once")
+    patches = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
     patches += [patch(f"stampede.store.run_writer.{name}", size) for name, size in small.items()]
     patches.append(patch("stampede.store.kept_checkpoints.MOST_NEW_PARTS", 2))
