@@ -213,11 +213,11 @@ def test_the_metrics_of_a_function_in_the_pods_of_a_source_are_those_of_the_func
     """So the rules find it by `component`, as they find the pods of its Knative Service."""
     monitors = objects("scaling", "PodMonitor")
     (endpoint,) = monitors["night-functions-in-sources"]["spec"]["podMetricsEndpoints"]
-    (label,) = endpoint["relabelings"]
-    assert label == {
-        "sourceLabels": ["__meta_kubernetes_pod_label_stampede_function"],
-        "targetLabel": "component",
-    }
+    prefix = "__meta_kubernetes_pod_label_stampede_"
+    assert endpoint["relabelings"] == [
+        {"sourceLabels": [f"{prefix}function"], "targetLabel": "component"},
+        {"sourceLabels": [f"{prefix}source"], "targetLabel": "source"},
+    ]
     pods = {name: each["spec"]["template"] for name, each in sources("scaling").items()}
     having = {
         name: pod["metadata"]["labels"]["stampede/function"]

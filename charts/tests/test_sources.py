@@ -167,14 +167,25 @@ def test_extensions_of_the_values_are_set_by_either_kind() -> None:
         assert extensions["topicid"] == "2026"
 
 
-def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--set", "oidc.mode=required"),
+        ("--set", "store.caConfigMap=ca", "--set", "store.secrets.cutouts=own"),
+    ],
+)
+def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service(
+    arguments: tuple[str, ...],
+) -> None:
     """It has another port, and is not behind Knative."""
-    made = sources("scaling")
-    assert made.keys() > INSIDE.keys()
+    made = {
+        (each["kind"], each["metadata"]["name"]): each for each in rendered("scaling", *arguments)
+    }
     for name, function in INSIDE.items():
-        pod = made[name]["spec"]["template"]
+        pod = made["Deployment", name]["spec"]["template"]
         (inside,), (source,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
-        service = scaling("Service", function)["template"]["spec"]
+        service = made["Service", f"night-{function}"]["spec"]["template"]["spec"]
         (behind,) = service["containers"]
         moved = environment(behind) | {"STAMPEDE_PORT": "8081"}
         assert environment(inside) == moved
@@ -182,10 +193,10 @@ def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service() -> 
         assert [inside[each] for each in same] == [behind[each] for each in same]
         assert all(each in pod["spec"]["volumes"] for each in service["volumes"])
         assert environment(source)["STAMPEDE_SINK"] == "http://127.0.0.1:8081"
-        assert environment(source)["K_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
-        assert name not in objects("scaling", "SinkBinding"), "K_SINK would come first"
-    for name in made.keys() - INSIDE.keys():
-        assert "initContainers" not in made[name]["spec"]["template"]["spec"]
+        assert environment(source)["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
+        assert ("SinkBinding", name) not in made, "K_SINK would come first"
+    for name, each in sources("scaling").items():
+        assert ("initContainers" in each["spec"]["template"]["spec"]) == (name in INSIDE)
 
 
 def test_a_function_in_the_pods_of_a_source_starts_before_it_and_ends_after_it() -> None:

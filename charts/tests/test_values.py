@@ -103,7 +103,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     ),
     (
         [f'sources={{"a": {{{SOURCE}, "kind": "kafka", "settings": {{"in_flight": 1}}}}}}'],
-        "sources.a: settings applies to kind: container only",
+        "sources.a: settings is for kind: container only",
     ),
     (
         [f'sources={{"a": {{{SOURCE}, "kind": "kafka"}}}}'],

@@ -49,6 +49,10 @@ class Knative:
         """Wait until the functions are at rest."""
         until(self.at_rest, REST_SECONDS, 1)
 
+    def wind_down(self) -> None:
+        """Wait until the pods that came for a contest have gone."""
+        self.rest()
+
     def prepare(self) -> None:
         """Set the least and the greatest number of pods."""
         self._annotate(f"min-scale={self._least}", f"max-scale={MOST}")
@@ -150,8 +154,16 @@ class InPod:
         """Whether each function has as many pods as without events."""
         return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
 
+    def wind_down(self) -> None:
+        """Wait until the pods that came for a contest have gone; the chart keeps them for minutes.
+
+        Then this does not wait.
+        """
+        if not self._least:
+            self.rest()
+
     def rest(self) -> None:
-        """Wait until the functions are at rest; the chart keeps the pods of a burst for minutes."""
+        """Wait until the functions are at rest; pods that KEDA still keeps are made anew."""
         if self._least and not self.at_rest():
             self.stop()
             self.start()

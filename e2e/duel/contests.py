@@ -64,7 +64,8 @@ def fight(arena: Arena, contestant: Contestant, name: str) -> Result:
     contest = Contest(arena, contestant, [])
     with Usage(arena.release.cluster, group_of) as usage:
         seen = RUNS[name](contest)
-        contestant.rest()
+        contestant.wind_down()
+    contestant.rest()
     return Result(Seen.all_of(seen), usage, contest.notes)
 
 

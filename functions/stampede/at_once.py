@@ -1,4 +1,4 @@
-"""Does the same to many objects, some at a time."""
+"""Calls a function on many items, a few at a time."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -8,7 +8,7 @@ A = TypeVar("A")
 
 
 def run_all(act: Callable[[A], object], items: Iterable[A], at_once: int, name: str) -> None:
-    """Call `act` on each item, `at_once` at a time in threads, and take no further ones meanwhile.
+    """Call `act` on each item in threads, and take the next one only when fewer than `at_once` run.
 
     The items are taken in the caller's thread. The first error that `act` raises is raised, once
     what is under way has ended; the other items are left.

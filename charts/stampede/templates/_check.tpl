@@ -85,7 +85,7 @@
 {{- if eq ($source.kind | default "container") "kafka" -}}
 {{- range $field := list "staticMembership" "functionInPod" "options" "settings" -}}
 {{- if index $source $field -}}
-{{- fail (printf "sources.%s: %s applies to kind: container only, not to a KafkaSource" $name $field) -}}
+{{- fail (printf "sources.%s: %s is for kind: container only, not for a KafkaSource" $name $field) -}}
 {{- end -}}
 {{- end -}}
 {{- if not $source.epoch -}}

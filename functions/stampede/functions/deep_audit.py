@@ -25,13 +25,14 @@ MENDING = "restore,packs,replica"  # steps of reconcile
 class Result(NamedTuple):
     """What was read at each site, what was found, and what of that is left.
 
-    `in_flight` counts objects that the second site lacks, younger than the settings' grace.
+    `in_flight` counts objects that the second site lacks, younger than the settings' grace; None if
+    the sites were not compared.
     """
 
     totals: dict[str, Totals]
     faults: list[Fault]
     left: list[Fault]
-    in_flight: int = 0
+    in_flight: int | None = None
 
 
 def deep_audit(
@@ -55,7 +56,7 @@ def deep_audit(
 
 def _scrub(
     settings: Settings, names: Sequence[str], progress: Callable[[str, int, int], None]
-) -> tuple[dict[str, Totals], list[Fault], int]:
+) -> tuple[dict[str, Totals], list[Fault], int | None]:
     sites = {"store": open_objects, "replica": open_replica}
     totals, lock = {}, threading.Lock()
     found: dict[tuple[str, str], Fault] = {}
@@ -79,8 +80,9 @@ def _scrub(
             alone=not settings.replica,
             grace=timedelta(seconds=settings.grace_seconds),
         ).run()
-    in_flight = 0
+    in_flight = None
     if len(names) == 2:
+        in_flight = 0
         for each in _differences(settings):
             if each.young:
                 in_flight += 1

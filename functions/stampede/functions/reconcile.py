@@ -232,8 +232,10 @@ class Reconciler:
             return
         replica = make_replica(self._settings)
 
+        now = self._objects.now()  # `modified` is by the store's clock too
+
         def found(info: ObjectInfo) -> None:
-            young = info.modified > self._now - self._grace
+            young = info.modified > now - self._grace
             self._findings.add(NOT_REPLICATED, info.key, young=young)
 
         def copied(info: ObjectInfo, copy: Copied) -> None:

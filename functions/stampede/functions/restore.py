@@ -13,7 +13,7 @@ from stampede.functions.findings import Findings
 from stampede.store.copy import Copier
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.one_site import of_one_site
-from stampede.store.orphans import Orphans
+from stampede.store.orphans import Orphans, Verdict
 from stampede.store.packs import night_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import (
@@ -85,7 +85,8 @@ class Restorer:
         runs: list[Difference] = []
         try:
             listed = differences(self._first, self._second, listing)
-            run_all(self.mend, self._wrong(listed, lost_at_first, runs), AT_ONCE, "restore")
+            wrong = self._wrong(listed, lost_at_first, runs)
+            run_all(self._mend_or_delete, wrong, AT_ONCE, "restore")
         finally:
             lost_at_first.close()
         run_all(self.mend, runs, AT_ONCE, "restore")
@@ -93,19 +94,20 @@ class Restorer:
     def _wrong(
         self, listed: Iterable[Difference], lost_at_first: LostAtFirst, runs: list[Difference]
     ) -> Iterator[Difference]:
-        """Those to mend now; runs that the first site lost are added to `runs`, for later."""
+        """Those to mend now. Runs are added to `runs`, for later: they point into packs."""
         for difference in listed:
             if difference.second is None:
                 continue
-            if difference.first is not None:
+            if difference.first is None and not lost_at_first.lost(difference.second):
+                continue
+            if run_order(difference.key)[0]:
+                runs.append(difference)
+            else:
                 yield difference
-            elif lost_at_first.lost(difference.second):
-                if self._delete_orphan(difference.key):
-                    continue
-                if run_order(difference.key)[0]:
-                    runs.append(difference)
-                else:
-                    yield difference
+
+    def _mend_or_delete(self, difference: Difference) -> None:
+        if difference.first is not None or not self._delete_orphan(difference.key):
+            self.mend(difference)
 
     def mend(self, difference: Difference) -> bool:
         """Verify both copies, and write the good one over the other; whether that mended it."""
@@ -144,7 +146,10 @@ class Restorer:
         """
         if self._orphans is None or self._at_first is None or night_of(key) is None:
             return False
-        if not self._orphans.proven(key) and not self._orphans.unneeded(key, self._at_first):
+        verdict = self._orphans.examine(key)
+        if verdict is Verdict.DAMAGED and self._orphans.unneeded(key, self._at_first):
+            verdict = Verdict.ORPHAN
+        if verdict is not Verdict.ORPHAN:
             return False
         if self._repair:
             self._second.delete(key)

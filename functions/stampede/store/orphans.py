@@ -5,8 +5,10 @@ winning rows of the table point into one of them. docs/adr/0026-orphans.md says 
 other one is safe.
 """
 
+import threading
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from hashlib import sha256
 from typing import Any
 
@@ -68,8 +70,18 @@ def agree(image: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})
 
 
+class Verdict(Enum):
+    """What a pack is."""
+
+    ORPHAN = auto()
+    NEEDED = auto()
+    DAMAGED = auto()
+
+
 class Orphans:
     """Proves that packs of one site are orphans, just before they are deleted.
+
+    Safe to share between threads.
 
     Parameters
     ----------
@@ -80,6 +92,7 @@ class Orphans:
     def __init__(self, objects: Objects, grace: timedelta) -> None:
         self._objects, self._grace = objects, grace
         self._tables: dict[str, Table] = {}
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Stop the threads."""
@@ -92,14 +105,20 @@ class Orphans:
         Winning rows of the table must point into these packs, and its runs must hold the offsets
         of the pack. All packs are read to their ends and verified. Raises `StoreDown`.
         """
+        return self.examine(key) is Verdict.ORPHAN
+
+    def examine(self, key: str) -> Verdict:
+        """As `proven`; `DAMAGED` if this pack, or one that it was compared with, cannot be read."""
         try:
-            return self._proven(key, spec_of(key))
-        except (NotFound, Damaged):
-            return False
+            return Verdict.ORPHAN if self._proven(key, spec_of(key)) else Verdict.NEEDED
+        except NotFound:
+            return Verdict.NEEDED
+        except Damaged:
+            return Verdict.DAMAGED
         except StoreDown:
             if not gives_others(self._objects, key):
                 raise
-            return False
+            return Verdict.DAMAGED
 
     def unneeded(self, key: str, elsewhere: "Orphans") -> bool:
         """Whether a pack that is damaged holds nothing that readers of either site need.
@@ -189,10 +208,12 @@ class Orphans:
 
     def _table(self, spec: PackSpec) -> Table:
         name = spec.locations.name
-        if name not in self._tables:
-            self._tables[name] = Table(self._objects, ALL_TABLES[name])
-            self._tables[name].refresh()
-        return self._tables[name]
+        with self._lock:
+            if name not in self._tables:
+                table = Table(self._objects, ALL_TABLES[name])
+                table.refresh()
+                self._tables[name] = table
+            return self._tables[name]
 
 
 def _digests(data: bytes, key: str) -> set[bytes]:

@@ -121,17 +121,19 @@ def test_deep(document, settings: Settings) -> None:
     status, found = document("--deep")
     assert status == 1
     assert [(each["key"], each["mended"]) for each in found["objects"]] == [(pack, False)]
+    assert found["in_flight"] is None
     status, found = document("--deep", "--site", "both", "--repair")
     assert status == 0
     assert {each["mended"] for each in found["objects"]} == {True}
     assert found["read"].keys() == {"store", "replica"}
+    assert found["in_flight"] == 0
     assert found["read"]["replica"]["objects"] == 6
     assert found["read"]["replica"]["bytes"] > 1000
     assert document("--deep", "--site", "both")[1]["objects"] == []
 
 
 def test_deep_while_objects_are_in_flight(document, settings: Settings) -> None:
-    """What is young is not lost; once it is old, it is."""
+    """An object that the second site lacks is in flight while it is young, and lost after that."""
     second = sum(1 for _ in open_replica(settings).list(""))
     wanted = sum(1 for _ in open_objects(settings).list("")) - second
     assert wanted > 1

@@ -20,6 +20,7 @@ from stampede.settings import Settings
 from stampede.store import kept_checkpoints
 from stampede.store.checkpoint import CHECKPOINTS
 from stampede.store.compaction import compact
+from stampede.store.copy import Copier
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
@@ -532,6 +533,33 @@ def test_each_site_is_restored_from_the_other(
         one_pass(settings, "restore", "replica")
         assert [one.get(key) for one in sites] == [good, good]
         assert one_pass(settings, "restore", "replica")[0] == {}
+
+
+def test_packs_are_restored_before_runs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else readers would see rows that point to a pack that is not there."""
+    objects, order = open_objects(settings), list[str]()
+    for number in range(6):
+        put_all(objects, range(3 * number, 3 * number + 3))
+    one_pass(settings, "replica")
+    packs, runs = keys(objects, "packs/"), keys(objects, "tables/cutouts/")
+    for key in packs:
+        objects.delete(key)
+    objects.delete(runs[0])
+    copy = Copier.copy
+
+    def slowly(self: Copier, key: str, replace: bool = False) -> object:
+        time.sleep(0.1 if key in packs else 0.0)
+        done = copy(self, key, replace)
+        order.append(key)
+        return done
+
+    monkeypatch.setattr(Copier, "copy", slowly)
+    one_pass(settings, "restore")
+    assert set(order[: len(packs)]) == set(packs)
+    assert runs[0] in order
+    assert keys(objects, "packs/") == packs
 
 
 def test_what_was_merged_or_expired_is_not_restored(settings: Settings) -> None:
