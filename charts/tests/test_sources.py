@@ -26,9 +26,8 @@ Known = tuple[dict[str, Any], list[dict[str, Any]]]
 TABLES = ("cutouts", "lightcurves")
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
-INSIDE = {
-    f"night-bursts-{each}": each for each in TABLES
-}  # sources with the function in their pods
+# Sources with the function in their pods.
+INSIDE = {f"night-bursts-{each}": each for each in TABLES}
 SASL = '"sasl": {"existingSecret": "s"}'
 
 

@@ -41,10 +41,9 @@ class Release:
         files = ("--values", values_file) if values_file else ()
         self._set |= {key.replace("__", "."): value for key, value in values.items()}
         self._set = {key: value for key, value in self._set.items() if value is not None}
-        sets = [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
         line = (
             *("upgrade", "--install", self.name, chart, "--namespace", self.name),
-            *("--values", self.values, *files, "--wait", "--timeout", "6m", *sets),
+            *("--values", self.values, *files, "--wait", "--timeout", "6m", *self._sets()),
             *(() if chart == CHART else ("--skip-schema-validation",)),
         )
         retry_if_overloaded(lambda: self.cluster.helm(*line, seconds=INSTALL_SECONDS))
@@ -53,15 +52,18 @@ class Release:
     def rendered(self, template: str, *options: str) -> list[dict[str, Any]]:
         """What a template of the chart makes of the values that are set, and of others."""
         (node,) = self.cluster.get("nodes", "default")
-        sets = [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
         line = (
             *("template", self.name, CHART, "--namespace", self.name, "--values", self.values),
             *("--kube-version", node["status"]["nodeInfo"]["kubeletVersion"]),
-            *("--set", "eventKey.value=not-of-this-cluster", *sets, *options),
+            *("--set", "eventKey.value=not-of-this-cluster", *self._sets(), *options),
             *("--show-only", f"templates/{template}.yaml"),
         )
         found = yaml.safe_load_all(self.cluster.helm(*line).output)
         return [each for each in found if each]
+
+    def _sets(self) -> list[str]:
+        """The values that are set, as options of helm."""
+        return [word for key, value in self._set.items() for word in ("--set", f"{key}={value}")]
 
     def uninstall(self, *options: str, check: bool = True) -> None:
         """Uninstall the release."""

@@ -39,7 +39,7 @@ def pods(release: Release, function: str) -> int:
     return len(release.live_pods(f"stampede/source=alerts-{function}"))
 
 
-def scale_out_and_in(release: Release, seed: int) -> None:
+def scale_out(release: Release, seed: int) -> None:
     """From one pod to several while alerts wait, never more than the maximum; all are stored."""
     until(lambda: not release.not_ready("scaledobjects.keda.sh"), 120, 1)
     assert [pods(release, function) for function in SOURCES] == [1, 1]
@@ -59,7 +59,7 @@ def scale_out_and_in(release: Release, seed: int) -> None:
 def test_sources_scale_on_lag(installed: None, release: Release) -> None:
     release.install(**autoscaling())
     try:
-        scale_out_and_in(release, SEED)
+        scale_out(release, SEED)
     finally:
         release.install(**dict.fromkeys(autoscaling()))
     until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 180, 1)
@@ -77,7 +77,7 @@ def test_functions_in_the_pods_of_sources_scale_with_them(
         with under_load(release, SEEDS):
             release.install(**values)
         until(lambda: not any(map(release.pods, SOURCES)), 180, 1)
-        scale_out_and_in(release, SEED + 1)
+        scale_out(release, SEED + 1)
         with under_load(release, SEEDS_KILLED):
             for function in SOURCES:
                 pod, *_ = release.live_pods(f"stampede/source=alerts-{function}")
