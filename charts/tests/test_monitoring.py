@@ -209,32 +209,15 @@ def test_monitors_use_existing_ports() -> None:
             assert environment(container)["STAMPEDE_METRICS_PORT"] == "9400"
 
 
-def test_the_metrics_of_a_function_in_the_pods_of_a_source_are_those_of_the_function() -> None:
-    """So the rules find it by `component`, as they find the pods of its Knative Service."""
-    monitors = objects("scaling", "PodMonitor")
-    (endpoint,) = monitors["night-functions-in-sources"]["spec"]["podMetricsEndpoints"]
-    prefix = "__meta_kubernetes_pod_label_stampede_"
-    assert endpoint["relabelings"] == [
-        {"sourceLabels": [f"{prefix}function"], "targetLabel": "component"},
-        {"sourceLabels": [f"{prefix}source"], "targetLabel": "source"},
-    ]
-    pods = {name: each["spec"]["template"] for name, each in sources("scaling").items()}
-    having = {
-        name: pod["metadata"]["labels"]["stampede/function"]
-        for name, pod in pods.items()
-        for container in containers(pod)
-        if endpoint["port"] in [port["name"] for port in container["ports"]]
-    }
-    assert having == {f"night-bursts-{each}": each for each in ("cutouts", "lightcurves")}
-    assert "alerts-functions-in-sources" not in objects("full", "PodMonitor")
-    made = rendered("scaling", "--set", "networkPolicy.enabled=true")
-    (policy,) = (
-        each["spec"]
-        for each in made
-        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "night-others"
-    )
-    ports = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
-    assert ports == [8080, 9400]
+def test_a_function_in_the_pods_of_a_source_has_its_metrics_where_a_source_has_them() -> None:
+    (endpoint,) = objects("scaling", "PodMonitor")["night-sources"]["spec"]["podMetricsEndpoints"]
+    for each in sources("scaling").values():
+        (container,) = containers(each["spec"]["template"])
+        (port,) = container["ports"]
+        assert port["name"] == endpoint["port"]
+        variables = environment(container)
+        assert int(variables.get("STAMPEDE_PORT", "8080")) == port["containerPort"]
+        assert "STAMPEDE_METRICS_PORT" not in variables
 
 
 def test_the_metrics_of_functions_have_a_port_of_their_own() -> None:

@@ -224,13 +224,11 @@ def test_each_alert_function_has_a_source_for_every_topic(case: str) -> None:
     groups: dict[tuple[str, ...], set[str]] = {}
     bound = {name: each["spec"]["sink"] for name, each in objects(case, "SinkBinding").items()}
     for each in [*sources(case).values(), *objects(case, "KafkaSource").values()]:
-        if inside := [
-            c["name"] for pod in pods(each) for c in pod["spec"].get("initContainers", ())
-        ]:
-            (function,) = inside
-        else:
-            sink = each["spec"].get("sink") or bound[each["metadata"]["name"]]
+        sink = each["spec"].get("sink") or bound.get(each["metadata"]["name"])
+        if sink:
             function = sink["ref"]["name"].removeprefix(f"{fullname(case)}-")
+        else:  # it is in the source's pods
+            (function,) = (container["name"] for pod in pods(each) for container in containers(pod))
         topics, group = topics_and_group(each)
         covered |= {(function, topic) for topic in topics}
         groups.setdefault((function, *topics), set()).add(group)

@@ -177,36 +177,75 @@ def test_extensions_of_the_values_are_set_by_either_kind() -> None:
 def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service(
     arguments: tuple[str, ...],
 ) -> None:
-    """It has another port, and is not behind Knative."""
+    """It reads Kafka itself, in the place of the source's own process."""
     made = {
         (each["kind"], each["metadata"]["name"]): each for each in rendered("scaling", *arguments)
     }
     for name, function in INSIDE.items():
         pod = made["Deployment", name]["spec"]["template"]
-        (inside,), (source,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
+        (inside,) = containers(pod)
         service = made["Service", f"night-{function}"]["spec"]["template"]["spec"]
         (behind,) = service["containers"]
-        moved = environment(behind) | {"STAMPEDE_PORT": "8081"}
-        assert environment(inside) == moved
-        same = ("name", "image", "args", "resources", "securityContext", "volumeMounts")
+        mine, other = environment(inside), environment(behind)
+        assert other.pop("STAMPEDE_METRICS_PORT") == "9400"
+        assert other.items() <= mine.items()
+        same = ("name", "image", "args", "resources", "securityContext")
         assert [inside[each] for each in same] == [behind[each] for each in same]
+        assert all(each in inside["volumeMounts"] for each in behind["volumeMounts"])
         assert all(each in pod["spec"]["volumes"] for each in service["volumes"])
-        assert environment(source)["STAMPEDE_SINK"] == "http://127.0.0.1:8081"
-        assert environment(source)["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
+        assert mine["STAMPEDE_FROM_KAFKA"] == "true"
+        assert "STAMPEDE_FROM_KAFKA" not in other
+        assert mine["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
+        assert "STAMPEDE_SINK" not in mine
         assert ("SinkBinding", name) not in made, "K_SINK would come first"
-    for name, each in sources("scaling").items():
-        assert ("initContainers" in each["spec"]["template"]["spec"]) == (name in INSIDE)
 
 
-def test_a_function_in_the_pods_of_a_source_starts_before_it_and_ends_after_it() -> None:
-    """So says Kubernetes of an init container with `restartPolicy: Always`."""
+@pytest.mark.parametrize("arguments", [(), ("--set", "oidc.mode=required")])
+def test_a_function_in_the_pods_of_a_source_reads_what_the_source_did(
+    arguments: tuple[str, ...],
+) -> None:
+    """And sends dead letters with the same proof."""
+    without = ("--set", "sources.bursts.functionInPod=false")
+    before, after = (
+        {
+            each["metadata"]["name"]: each["spec"]["template"]
+            for each in rendered("scaling", *arguments, *more)
+            if each["kind"] == "Deployment" and each["metadata"]["name"] in INSIDE
+        }
+        for more in (without, ())
+    )
     for name in INSIDE:
-        spec = sources("scaling")[name]["spec"]["template"]["spec"]
-        (inside,) = spec["initContainers"]
-        assert inside["restartPolicy"] == "Always"
-        for probe in ("startupProbe", "livenessProbe"):
-            port = inside[probe]["httpGet"]["port"]
-            assert str(port) == environment(inside)["STAMPEDE_PORT"]
+        (source,), (inside,) = containers(before[name]), containers(after[name])
+        variables = environment(source)
+        del variables["STAMPEDE_SINK"]
+        assert variables.items() <= environment(inside).items()
+        assert [inside[f"{each}Probe"] for each in ("readiness", "liveness")] == [
+            source[f"{each}Probe"] for each in ("readiness", "liveness")
+        ]
+        mounted = {each["mountPath"]: each for each in inside["volumeMounts"]}
+        assert all(mounted[each["mountPath"]] == each for each in source["volumeMounts"])
+
+
+def test_a_setting_of_a_function_comes_before_one_of_its_source() -> None:
+    given = ("--set", "functions.cutouts.settings.linger_ms=1", "--set")
+    made = rendered("scaling", *given, "sources.bursts.settings.linger_ms=2")
+    found = {
+        each["metadata"]["name"]: environment(containers(each["spec"]["template"])[0])
+        for each in made
+        if each["kind"] == "Deployment"
+    }
+    assert found["night-bursts-cutouts"]["STAMPEDE_LINGER_MS"] == "1"
+    assert found["night-bursts-lightcurves"]["STAMPEDE_LINGER_MS"] == "2"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_container_has_a_variable_twice(case: str) -> None:
+    """Kubernetes refuses it, if it comes from server-side apply."""
+    for arguments in ((), ("--set", "oidc.mode=required")):
+        for each in rendered(case, *arguments):
+            for container in (c for pod in pods(each) for c in containers(pod)):
+                names = [variable["name"] for variable in container.get("env", ())]
+                assert len(names) == len(set(names)), each["metadata"]["name"]
 
 
 def test_each_volume_of_a_source_is_mounted_and_has_a_name_of_its_own() -> None:

@@ -155,7 +155,7 @@ def test_every_setting_has_a_value() -> None:
 # Settings that other values, or a function's environment, determine.
 DETERMINED = {
     *("host", "port", "socket", "spool", "namespace", "source_name", "triggers", "subscribers"),
-    *("tokens", "metrics_port"),
+    *("tokens", "metrics_port", "from_kafka"),
     *("store", "access_key", "secret_key", "keys", "region", "ca_file"),
     *("replica", "replica_access_key", "replica_secret_key", "replica_keys"),
     *("replica_region", "replica_ca_file", "kafka_keys"),

@@ -16,8 +16,8 @@ from stampede_local.ports import free_port
 @contextmanager
 def wrong_dead_letter_sink(watched: Watched) -> Iterator[None]:
     """A source's URL for dead letters is wrong, and its topic has messages that are no alerts."""
-    env = environment.of_source(watched.settings, watched.urls, "cutouts", "cutouts")
-    env |= {"STAMPEDE_TOPICS": TOPIC, "STAMPEDE_GROUP": "other"}
+    env = environment.of_input(watched.settings, watched.urls, "cutouts", "cutouts")
+    env |= {"K_SINK": watched.urls["cutouts"], "STAMPEDE_TOPICS": TOPIC, "STAMPEDE_GROUP": "other"}
     wrong = {"STAMPEDE_DEAD_LETTER_SINK": f"{watched.urls['read']}/wrong"}
     with watched.serving("source-other", **env | wrong):
         yield

@@ -81,7 +81,7 @@ class Watched:
         before = {
             self.ports[site]: each.port for site, each in zip(SITES, self.proxies, strict=True)
         }
-        options = ("--second-site", "--topics", ",".join((*TOPICS, TOPIC)))
+        options = ("--second-site", "--sources", "--topics", ",".join((*TOPICS, TOPIC)))
         proxied = {"E2E_PROXIES": json.dumps(before), "E2E_CLOCKS": str(self.clocks)}
         self.up = StampedeUp(data, *options, **SETTINGS, **proxied)
         self.up.arguments = ("e2e.faults.up", *self.up.arguments)

@@ -21,9 +21,7 @@ _CONDITIONS = {
 _COLUMNS = (
     "{{.metadata.name}}|"
     '{{range .status.conditions}}{{if eq .status "True"}}{{.type}} {{end}}{{end}}|'
-    # A function in the pods of a source is an init container that goes on.
-    "{{range .spec.initContainers}}{{.name}} {{end}}{{range .spec.containers}}{{.name}} {{end}}|"
-    "{{range .status.initContainerStatuses}}{{with .state.running}}{{.startedAt}} {{end}}{{end}}"
+    "{{range .spec.containers}}{{.name}} {{end}}|"
     "{{range .status.containerStatuses}}{{with .state.running}}{{.startedAt}} {{end}}{{end}}"
     r'{{"\n"}}'
 )

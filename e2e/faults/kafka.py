@@ -1,4 +1,4 @@
-"""Faults of Kafka: rebalances of the sources' groups, and records that retention deletes."""
+"""Faults of Kafka: rebalances of the functions' groups, and records that retention deletes."""
 
 import random
 import subprocess
@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from e2e.faults.later import Later
 from e2e.faults.processes import Processes
 from e2e.places import ROOT
+from stampede.events import ALERT_FUNCTIONS
 from stampede.simulator.packets import SimulatedAlert
 
 TOPIC = "short-lived"
@@ -31,7 +32,7 @@ FAILED = (KafkaException, NotDeleted)  # Kafka itself may be killed or stand sti
 
 
 class Kafka:
-    """Meddles with the sources' groups and with the records of topics.
+    """Meddles with the functions' groups and with the records of topics.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Kafka:
         self.forgotten: set[int] = set()
 
     def rebalance(self) -> str:
-        """Another consumer joins a group of the sources, commits nothing, and leaves."""
+        """Another consumer joins a group of the functions, commits nothing, and leaves."""
         group = self._chance.choice(GROUPS)
         seconds = self._chance.uniform(*MEMBER_SECONDS)
         self._later.start(lambda: self._be_member(group, seconds))
@@ -83,18 +84,18 @@ class Kafka:
         return f"retention of {where.topic}/{where.partition} to {low}, which is stored"
 
     def forget_what_is_new(self) -> str | None:
-        """Retention deletes records while the sources stand still; some newer ones stay.
+        """Retention deletes records while the functions stand still; some newer ones stay.
 
-        Either source may have got some of them.
+        Either function may have got some of them.
         """
         where = TopicPartition(TOPIC, 0)
-        sources = self._processes.all("source")
+        functions = [each for name in ALERT_FUNCTIONS for each in self._processes.all(name)]
         try:
             if not self.sent:
                 self._send(KEPT)  # Stampede knows where the topic began
                 return None
-            for source in sources:
-                self._processes.suspend(source)
+            for function in functions:
+                self._processes.suspend(function)
             time.sleep(FETCH_SECONDS)
             committed = min(self._committed(group, where) for group in GROUPS)
             if committed <= 0:
@@ -108,8 +109,8 @@ class Kafka:
         except FAILED:
             return None
         finally:
-            for source in sources:
-                self._processes.resume(source)
+            for function in functions:
+                self._processes.resume(function)
         return f"retention-early of {TOPIC}/0 to {low}, before {count} records were stored"
 
     def _be_member(self, group: str, seconds: float) -> None:

@@ -20,7 +20,7 @@ class Sockets:
     Parameters
     ----------
     urls
-        URL of each process by name; sources have no door for events.
+        URL of each process by name.
     settings
         With the key of events, so that a half-sent event gets past the door.
     """
@@ -29,7 +29,7 @@ class Sockets:
         self, chance: random.Random, urls: Mapping[str, str], settings: Settings, later: Later
     ) -> None:
         self._chance, self._later = chance, later
-        self._urls = {name: url for name, url in urls.items() if not name.startswith("source")}
+        self._urls = dict(urls)
         self._key = "".join(f"{name}: {value}\r\n" for name, value in key_header(settings).items())
 
     def hold(self) -> str | None:

@@ -8,13 +8,14 @@ import pytest
 
 from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
+from stampede.events import ALERT_FUNCTIONS
 from stampede.simulator.simulator import Simulator
 from tests.support import stored_alerts
 
 COUNT = 1500
 RATE = 40  # alerts a second, so that alerts are in flight whenever a process dies
 SEED = 9
-FUNCTIONS = ("cutouts", "lightcurves", "deadletters", "compact", "read", "source")
+FUNCTIONS = ("cutouts", "lightcurves", "deadletters", "compact", "read")
 SERVERS = ("radosgw", "ceph-osd", "kafka")
 
 
@@ -22,7 +23,7 @@ SERVERS = ("radosgw", "ceph-osd", "kafka")
 def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     killed = 0
-    rounds = [*FUNCTIONS, *SERVERS, "source", "cutouts", "lightcurves"]
+    rounds = [*FUNCTIONS, *SERVERS, *ALERT_FUNCTIONS, *ALERT_FUNCTIONS]
     rng.shuffle(rounds)
     simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
     alerts = list(simulator.alerts(COUNT))

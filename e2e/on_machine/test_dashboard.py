@@ -50,7 +50,8 @@ def has_data(source: Prometheus, query: str) -> bool:
 def test_every_panel_shows_data(tmp_path: Path) -> None:
     queries = list(panels(json.loads(DASHBOARD.read_text())))
     assert len(queries) > 25
-    with StampedeUp(tmp_path / "data", "--second-site", STAMPEDE_GRACE_SECONDS="5") as up:
+    options = ("--second-site", "--sources")  # as on a cluster
+    with StampedeUp(tmp_path / "data", *options, STAMPEDE_GRACE_SECONDS="5") as up:
         system = running(up.data)
         assert system is not None
         with prometheus(tmp_path / "prometheus", configuration(system.urls)) as source:

@@ -18,7 +18,7 @@ SECONDS = 120  # timeout; RGW serves a new topic within 30 s
 TRACES = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319d"]
 SENDER = "b7ad6b7169203331"
 STEPS = [
-    ("stampede-source", "deliver alert"),
+    ("stampede-cutouts", "deliver alert"),
     ("stampede-cutouts", "cutouts takes event"),
     ("stampede-cutouts", "store batch"),
     ("stampede-notifications", "announce object"),

@@ -106,6 +106,11 @@ class Settings(BaseSettings):
         description="file with the token that senders send to functions, read again since it is "
         "renewed",
     )
+    from_kafka: bool = Field(
+        False,
+        description="whether `cutouts` and `lightcurves` take the alerts of STAMPEDE_TOPICS from "
+        "Kafka themselves, as a source does, besides those that are sent to them",
+    )
     metrics_port: int = Field(
         0, description="port of a function's `/metrics`; 0: the same as of its requests"
     )

@@ -89,6 +89,7 @@ def measure(context: Context) -> Iterator[Figure]:
                 (f"cost-{survey}",),
                 free_port(),
                 context.install,
+                sources=True,  # the page of capacity is about clusters
             )
             with System(plan, silent, reporter(context)) as live:
                 found = pids([*kafka.processes, *live.processes.values()])

@@ -1,8 +1,9 @@
 """End to end: from alerts that wait in Kafka until the ledger proves them durable in both tables.
 
 The processes are those of `stampede up`, on this machine, which also runs Kafka and Ceph. Starting
-them is not measured: some alerts are stored first, then the sources are paused while Kafka is
-filled, and the clock starts when the sources continue.
+them is not measured: some alerts are stored first, then the functions are paused while Kafka is
+filled, and the clock starts when they continue. Then the same is measured with `--sources`, the
+processes of a cluster, for comparison.
 """
 
 import os
@@ -39,9 +40,10 @@ AIM = {"lsst": Must(">=", 1000.0), "ztf": Must(">=", 2200.0)}
 HISTORY = 50  # rows
 LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts
+BY_SOURCES = 5  # the part of a round that is measured with sources too
 WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.5  # each look takes CPU time of a function
 STALLED_SECONDS = 120.0
 
 
@@ -52,6 +54,31 @@ class Moment(NamedTuple):
     stages: dict[tuple[str, str], float]
 
 
+class Round(NamedTuple):
+    """One round: `parts` are the rates of its parts, `cpu` seconds an alert by process."""
+
+    bucket: S3Objects
+    settings: Settings
+    warm: int
+    total: int
+    wall: float
+    parts: Sequence[float]
+    cpu: dict[str, float]
+    others: float
+    before: Moment
+    end: Moment
+
+    @property
+    def rate(self) -> float:
+        """Alerts stored in a second."""
+        return self.total / self.wall
+
+    @property
+    def cores(self) -> float:
+        """Cores that all processes used."""
+        return sum(self.cpu.values()) * self.rate
+
+
 def measure(context: Context) -> Iterator[Figure]:
     """Each survey alone: a round takes minutes, in a quick run seconds."""
     with servers(context, kafka=True) as running:
@@ -60,23 +87,50 @@ def measure(context: Context) -> Iterator[Figure]:
             context.progress(f"simulating {count:,} {survey.upper()} alerts")
             rows = HISTORY if context.quick else LONG_HISTORY[survey]
             alerts = load.simulated(survey, count, rows, objects=max(20, count // 5))
-            yield from one_round(context, running, survey, alerts, context.scaled(30, 1))
+            yield from one_survey(context, running, survey, alerts, context.scaled(30, 1))
+
+
+def one_survey(
+    context: Context, running: Servers, survey: str, alerts: Load, times: int
+) -> Iterator[Figure]:
+    """Store all alerts this many times, then a part of them by sources."""
+    found = one_round(context, running, survey, alerts, times)
+    yield from rates(alerts, found)
+    taken = Rival("taken by others meanwhile, the measuring itself included", found.others)
+    yield Figure(alerts.title, "cores used", found.cores, "cores", taken)
+    yield from sizes(alerts.title, found.bucket, found.total + found.warm)
+    yield from costs(alerts.title, found.rate, dict(found.cpu))
+    yield from walls(alerts.title, found.before, found.end, found.total)
+    clear(found.bucket)
+    part = max(1, times // BY_SOURCES)
+    other = one_round(context, running, f"{survey}-by-sources", alerts, part, sources=True)
+    clear(other.bucket)
+    sources = Rival("with a source for each function", 1e3 * sum(other.cpu.values()))
+    spent = 1e3 * sum(found.cpu.values())
+    yield Figure(alerts.title, "all CPU, without sources", spent, "ms/alert", sources)
 
 
 def one_round(
-    context: Context, running: Servers, name: str, alerts: Load, times: int
-) -> Iterator[Figure]:
+    context: Context,
+    running: Servers,
+    name: str,
+    alerts: Load,
+    times: int,
+    *,
+    sources: bool = False,
+) -> Round:
     """Store all alerts this many times, from a topic of its own into a bucket of its own."""
     total, topic = times * len(alerts.messages), f"bench-{name}"
     settings = running.settings(topic).model_copy(
         update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `paused`
     )
     bucket = open_bucket(settings)
-    with system(context, name, settings, (topic,)) as live:
+    with system(context, name, settings, (topic,), sources=sources) as live:
         warm = alerts.messages[: max(1, min(WARM, total // 4))]
         fill(settings, topic, warm)
         before = wait_until_stored(live, len(warm))
-        with paused([live.processes[f"source-{function}"] for function in ALERT_FUNCTIONS]):
+        readers = [f"source-{each}" if sources else each for each in ALERT_FUNCTIONS]
+        with paused([live.processes[each] for each in readers]):
             for _ in range(times):
                 fill(settings, topic, alerts.messages)
             cpu = Cpu(running.pids | pids(list(live.processes.values())))
@@ -86,30 +140,29 @@ def one_round(
             moments.append(cpu.wall)
         wait_until_complete(settings, topic)
         spent, wall = cpu.seconds(), cpu.wall
-        own, others = sum(spent.values()) / wall, cpu.others(sum(spent.values()))
-        end = look(live)
-    context.progress(f"{name}: {total / wall:,.0f}/s on {own:.2f} cores; others took {others:.2f}")
-    parts = [total / PARTS / (end - begin) for begin, end in pairwise(moments)]
-    yield from rates(alerts, bucket, settings, total, wall, parts)
-    taken = Rival("taken by others meanwhile, the measuring itself included", others)
-    yield Figure(alerts.title, "cores used", own, "cores", taken)
-    yield from sizes(alerts.title, bucket, total + len(warm))
-    yield from costs(alerts.title, total / wall, {n: s / total for n, s in spent.items()})
-    yield from walls(alerts.title, before, end, total)
-    clear(bucket)
+        found = Round(
+            bucket,
+            settings,
+            len(warm),
+            total,
+            wall,
+            [total / PARTS / (end - begin) for begin, end in pairwise(moments)],
+            {process: seconds / total for process, seconds in spent.items()},
+            cpu.others(sum(spent.values())),
+            before,
+            look(live),
+        )
+    context.progress(
+        f"{name}: {found.rate:,.0f}/s on {found.cores:.2f} cores; others took {found.others:.2f}"
+    )
+    return found
 
 
-def rates(
-    alerts: Load,
-    bucket: S3Objects,
-    settings: Settings,
-    total: int,
-    wall: float,
-    parts: Sequence[float],
-) -> Iterator[Figure]:
+def rates(alerts: Load, found: Round) -> Iterator[Figure]:
     """The rate beside those of Kafka alone, of Ceph alone and of another implementation."""
-    rate, packs = total / wall, [info.size for info in bucket.list("packs/")]
-    kafka, ceph = kafka_rate(settings, total), put_rate(bucket, packs, total)
+    rate, parts, bucket = found.rate, found.parts, found.bucket
+    packs = [info.size for info in bucket.list("packs/")]
+    kafka, ceph = kafka_rate(found.settings, found.total), put_rate(bucket, packs, found.total)
     other = per_object_rate(bucket, alerts)
     name, unit, spread = "stored in both tables", "alerts/s", (min(parts), max(parts))
     rival = Rival("an object per cutout, fastavro, 16 threads, no light curves", other)

@@ -58,10 +58,23 @@ def servers(context: Context, kafka: bool) -> Iterator[Servers]:
         yield Servers(ceph, broker)
 
 
-def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
-    """The functions, with sources if there are topics, on servers that already run."""
+def system(
+    context: Context,
+    name: str,
+    settings: Settings,
+    topics: tuple[str, ...],
+    *,
+    sources: bool = False,
+) -> System:
+    """The functions on servers that already run; `topics` and `sources` as of `SystemPlan`."""
     plan = SystemPlan(
-        context.scratch / name, settings.store, settings.kafka, topics, free_port(), install=False
+        context.scratch / name,
+        settings.store,
+        settings.kafka,
+        topics,
+        free_port(),
+        install=False,
+        sources=sources,
     )
     made = System(plan, silent, reporter(context))
     made.settings = settings

@@ -64,10 +64,9 @@ def of_ledger(settings: Settings) -> Environment:
     }
 
 
-def of_source(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:
-    """For the source that sends Kafka's alerts to the function `name`, which fills `table`."""
+def of_input(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:
+    """For what takes alerts from Kafka: the function `name`, which fills `table`, or its source."""
     return {
-        "K_SINK": urls[name],
         "STAMPEDE_DEAD_LETTER_SINK": f"{urls['deadletters']}/{table}",
         "STAMPEDE_KAFKA": settings.kafka,
         "STAMPEDE_TOPICS": settings.topics,

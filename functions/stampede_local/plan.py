@@ -14,7 +14,7 @@ class SystemPlan(NamedTuple):
     store, kafka
         Addresses of the store and of Kafka; None to start a local one.
     topics
-        Topics that the sources read; none to run without Kafka.
+        Topics to take alerts from; none to run without Kafka.
     port
         Port of `read`. The other processes take free ports.
     install
@@ -23,6 +23,9 @@ class SystemPlan(NamedTuple):
         Address of the store of a second site, to which everything is copied; None for no such site.
     second_site
         Whether to start a second local Ceph and copy everything to it.
+    sources
+        Whether each function that takes alerts has a source of its own, as on a cluster. Otherwise
+        it reads Kafka itself.
     """
 
     data: Path
@@ -33,3 +36,4 @@ class SystemPlan(NamedTuple):
     install: bool
     replica: str | None = None
     second_site: bool = False
+    sources: bool = False

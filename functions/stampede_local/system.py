@@ -35,7 +35,7 @@ from stampede_local.single import announced, only_one
 from stampede_local.supervisor import State, Supervisor
 
 SCRUB_SECONDS = 5  # of reading in each pass: this machine has other work
-FUNCTIONS = (*ALERT_FUNCTIONS, "deadletters", "compact", "read")
+FUNCTIONS = ("deadletters", "compact", "read")
 READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processes
 # The highest stage stops first: the sources of events, then the functions, then the servers.
 FUNCTION_STAGE, SOURCE_STAGE = 10, 11
@@ -108,11 +108,10 @@ class System:
         self._start_broker()
         if listening:
             self._start_notifications(listening)
-        if self.plan.topics:
-            self._start_sources()
+        self._start_alert_functions()
         for name, url in self.urls.items():
-            # A source is not ready while Kafka lacks its topics, which may come later.
-            probe = "liveness" if name.startswith(SOURCE) else "readiness"
+            # What reads Kafka is not ready while that lacks the topics, which may come later.
+            probe = "liveness" if name.removeprefix(SOURCE) in ALERT_FUNCTIONS else "readiness"
             wait_until(partial(is_ready, url, probe), self.processes[name], READY_SECONDS)
         ports.save()
         self._write_up_file()
@@ -185,10 +184,18 @@ class System:
         update = {"notifications": url_with_key(self.urls["notifications"], self.settings)}
         bucket_notifications.setup(self.settings.model_copy(update=update), silent)
 
-    def _start_sources(self) -> None:
+    def _start_alert_functions(self) -> None:
+        """Start what stores alerts: functions that read Kafka, or with a source each."""
         for name, table in ALERT_FUNCTIONS.items():
-            env = environment.of_source(self.settings, self.urls, name, table)
-            self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
+            env = environment.of_input(self.settings, self.urls, name, table)
+            if self.plan.topics and not self.plan.sources:
+                env["STAMPEDE_FROM_KAFKA"] = "true"
+                self._start_process(name, name, env, free_port(), SOURCE_STAGE)
+                continue
+            self._start_function(name)
+            if self.plan.topics:
+                env["K_SINK"] = self.urls[name]
+                self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:
         port = self.plan.port if name == "read" else free_port()

@@ -73,7 +73,6 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- if ne (include "stampede.oidc" .) "disabled" -}}
 - name: STAMPEDE_SENDER_TOKEN
   value: /etc/stampede/sender/token
-{{ include "stampede.env.tokensOnly" . }}
 {{- end }}
 {{- end }}
 

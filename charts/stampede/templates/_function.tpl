@@ -1,12 +1,14 @@
 {{/*
-The container of a function: in the pods of its Knative Service, and beside a source that has it in its own pods.
+The container of a function: in the pods of its Knative Service, or in those of a source.
 
-stampede.function.container: all but name, ports and probes: (list $ "cutouts" PORT).
+stampede.function.container: all but name, ports and probes: (list $ "cutouts"), or with what it needs to read Kafka itself:
+(list $ "cutouts" (dict "env" ENV "mounts" MOUNTS "settings" SETTINGS)).
 stampede.function.files: its volumes: (list $ "cutouts" FIELD), where FIELD is `volumes` or `volumeMounts`.
 */}}
 {{- define "stampede.function.container" -}}
 {{- $ := index . 0 -}}
 {{- $name := index . 1 -}}
+{{- $input := rest (rest .) | first | default dict -}}
 {{- $function := index $.Values.functions $name -}}
 {{- $asked := include "stampede.function.asked" . | fromYaml -}}
 image: {{ include "stampede.image" $ }}
@@ -16,9 +18,15 @@ env:
   - name: STAMPEDE_HOST
     value: 0.0.0.0
   - name: STAMPEDE_PORT
-    value: {{ index . 2 | quote }}
+    value: "8080"
+  {{- if $input }}
+  - name: STAMPEDE_FROM_KAFKA
+    value: "true"
+  {{- $input.env | nindent 2 }}
+  {{- else }}
   - name: STAMPEDE_METRICS_PORT
     value: {{ include "stampede.metricsPort" $ | quote }}
+  {{- end }}
   {{- include "stampede.env.store" (list $ $name) | nindent 2 }}
   {{- if has "replica" (include "stampede.function.stores" $name | fromYamlArray) }}
   {{- include "stampede.env.replica" $ | trim | nindent 2 }}
@@ -45,13 +53,16 @@ env:
   - name: STAMPEDE_SPOOL
     value: /spool
   {{- end }}
-  {{- include "stampede.env.settings" (list $ $function.settings $.Values.settings) | trim | nindent 2 }}
+  {{- include "stampede.env.settings" (list $ $function.settings $input.settings $.Values.settings) | trim | nindent 2 }}
 securityContext:
   {{- include "stampede.securityContext" $ | nindent 2 }}
 resources:
   {{- toYaml $function.resources | nindent 2 }}
 volumeMounts:
   {{- include "stampede.function.files" (list $ $name "volumeMounts") | nindent 2 }}
+  {{- with $input.mounts }}
+  {{- . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "stampede.function.files" -}}

@@ -16,6 +16,7 @@ __all__ = [
     "http_protocol",
     "kafka_errors",
     "kafka_gaps",
+    "kafka_input",
     "kafka_login",
     "kafka_producer",
     "kafka_topics",

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from stampede.connections import Connections, Unreachable
+from stampede.connection import Response
+from stampede.connections import Unreachable
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
 ANSWER_SECONDS = 300.0  # a Knative revision's own limit
@@ -48,12 +49,17 @@ class Answer(NamedTuple):
         return reason_of_answer(self.detail.decode(errors="replace"))
 
 
-async def post(
-    connections: Connections, url: str, headers: Mapping[str, str], body: bytes
-) -> Answer:
+class Poster(Protocol):
+    """What sends an event: `Connections`, or what passes it on within the process."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """Send an event, once. Raises what `Connections.post` raises."""
+
+
+async def post(poster: Poster, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
     """Send an event once. A failure is an answer too, and not an exception."""
     try:
-        response = await connections.post(url, headers, body)
+        response = await poster.post(url, headers, body)
     except Unreachable as error:
         return Answer(Verdict.DOWN, None, str(error).encode())
     except (OSError, TimeoutError) as error:

@@ -7,7 +7,7 @@ because it is the hot path.
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -27,8 +27,9 @@ from stampede.settings import Settings
 
 log = get_logger()
 
-Parse = Callable[[Iterable[tuple[bytes, bytes]], bytes, str], Event]
 Handle = Callable[[Event], Awaitable[StampedeError | None]]
+Headers = Iterable[tuple[bytes, bytes]]
+Parse = Callable[[Headers, bytes, str], Event]
 
 HELD_BYTES = 256 << 20
 RETRY_SECONDS = 1  # for a sender that is answered 429
@@ -119,15 +120,39 @@ class EventEndpoint:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._other_routes(scope, receive, send)
             return
+        headers, path = scope["headers"], scope["path"]
+
+        async def read(body: Body) -> bytes:
+            await self._senders.check(headers, path if self._key_in_path else None)
+            return await body.read(headers, receive)
+
+        refusal = await self._take(headers, path, read)
+        if refusal is None:
+            await respond(send, self._accepted)
+        else:
+            await respond(send, refusal.status, refusal.body)
+
+    async def take(self, headers: Headers, data: bytes) -> "Refusal | None":
+        """Handle an event of this process, which need not prove itself; None once it is durable.
+
+        It counts and is bounded as one that comes by HTTP.
+        """
+
+        async def read(body: Body) -> bytes:
+            return body.hold(headers, data)
+
+        return await self._take(headers, "/", read)
+
+    async def _take(
+        self, headers: Headers, path: str, read: "Callable[[Body], Awaitable[bytes]]"
+    ) -> "Refusal | None":
+        """Handle the event whose body `read` gets."""
         begin = time.perf_counter()
         event = None
         body = Body(self._budget, self._limit)
         try:
-            await self._senders.check(
-                scope["headers"], scope["path"] if self._key_in_path else None
-            )
-            data = await body.read(scope["headers"], receive)
-            event = self._parse(scope["headers"], data, scope["path"])
+            data = await read(body)
+            event = self._parse(headers, data, path)
             error = await self._traced(event)
         except StampedeError as raised:
             error = raised
@@ -140,10 +165,9 @@ class EventEndpoint:
         self._seconds.observe(seconds)
         if error is None:
             self._stored.inc()
-            await respond(send, self._accepted)
-        else:
-            metrics.EVENTS.labels(self._name, error.name).inc()
-            await self._refuse(send, event, error, seconds)
+            return None
+        metrics.EVENTS.labels(self._name, error.name).inc()
+        return self._refused(event, error, seconds)
 
     async def _traced(self, event: Event) -> StampedeError | None:
         """Handle an event, as a step of its trace if that is recorded."""
@@ -156,10 +180,8 @@ class EventEndpoint:
                 step.fail(error.name)
             return error
 
-    async def _refuse(
-        self, send: Send, event: Event | None, error: StampedeError, seconds: float
-    ) -> None:
-        """Log the error and answer with it; `event` is None if the request was not an event."""
+    def _refused(self, event: Event | None, error: StampedeError, seconds: float) -> "Refusal":
+        """Log the error, and make an answer of it; `event` is None if there was no event."""
         log.warning(
             "event refused",
             function=self._name,
@@ -173,7 +195,7 @@ class EventEndpoint:
             **tracing.log_fields(event.traceparent if event else None),
         )
         detail = f"{event}: {error.message}" if event else error.message
-        await respond(send, error.status, problem_json(error, detail[:DETAIL_LENGTH]))
+        return Refusal(error.status, problem_json(error, detail[:DETAIL_LENGTH]))
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -186,6 +208,18 @@ class EventEndpoint:
         return PlainTextResponse(
             f"stampede {self._name}: POST a CloudEvent here; see /metrics, /health\n"
         )
+
+
+class Refusal(NamedTuple):
+    """The answer to an event that is not stored: a status, and a problem document (RFC 9457)."""
+
+    status: int
+    body: bytes
+
+    @property
+    def retry_after(self) -> str | None:
+        """The header of that name: seconds; None if there is none."""
+        return str(RETRY_SECONDS) if self.status == Overloaded.status else None
 
 
 class Body:
@@ -206,7 +240,7 @@ class Body:
         self._limit = limit
         self._taken = 0
 
-    async def read(self, headers: Iterable[tuple[bytes, bytes]], receive: Receive) -> bytes:
+    async def read(self, headers: Headers, receive: Receive) -> bytes:
         """The complete body.
 
         Raises
@@ -233,6 +267,11 @@ class Body:
             parts.append(part)
             if not message.get("more_body"):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def hold(self, headers: Headers, data: bytes) -> bytes:
+        """Count a body that is in memory. Raises `TooLarge`, `Overloaded`."""
+        self._take(len(data), dict(headers))
+        return data
 
     def release(self) -> None:
         """Give the bytes back to the budget."""

@@ -9,9 +9,8 @@ import time
 from collections.abc import Mapping
 
 from stampede import metrics
-from stampede.connections import Connections
 from stampede.errors import Overloaded
-from stampede.events.answer import Answer, Verdict, post
+from stampede.events.answer import Answer, Poster, Verdict, post
 from stampede.events.lone_failures import LoneFailures
 from stampede.logs import get_logger
 
@@ -38,8 +37,8 @@ class Sink:
         ``sink``, ``dead letters`` or ``broker``, in logs and metrics.
     url
         Where events are sent.
-    connections
-        Used to send them.
+    poster
+        Sends them.
     stop
         Once set, an event that would have to wait is abandoned.
     backoff_seconds
@@ -55,14 +54,14 @@ class Sink:
         self,
         name: str,
         url: str,
-        connections: Connections,
+        poster: Poster,
         stop: asyncio.Event,
         backoff_seconds: float,
         longest_probe_pause: float = LONGEST_PROBE_PAUSE,
         give_up_seconds: float = GIVE_UP_SECONDS,
     ) -> None:
         self.name, self.url = name, url
-        self._connections = connections
+        self._poster = poster
         self._stop = stop
         self._backoff = backoff_seconds
         self._longest_probe_pause = longest_probe_pause
@@ -148,7 +147,7 @@ class Sink:
     async def _post(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send an event once, and learn from the answer whether the sink is up or down."""
         accepted_before = self._accepted
-        answer = await post(self._connections, self.url, headers, body)
+        answer = await post(self._poster, self.url, headers, body)
         if answer.verdict is Verdict.ACCEPTED:
             self._accepted += 1
             self._lone.accept(event)

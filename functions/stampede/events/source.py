@@ -15,7 +15,7 @@ from stampede import tracing
 from stampede.connections import Connections
 from stampede.errors import SetupError
 from stampede.events.access import access_keys
-from stampede.events.answer import ANSWER_SECONDS
+from stampede.events.answer import ANSWER_SECONDS, Poster
 from stampede.events.consumer import Consumer
 from stampede.events.delivery import Delivery
 from stampede.events.record import CloudEventHeaders, Record
@@ -36,59 +36,87 @@ CONNECT_SECONDS = 5.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Send events until `stop` is set; then wait for those in flight, and commit.
+    """Send events to the sink of the settings until `stop` is set.
+
+    Raises what `send_alerts` raises.
+    """
+    check(settings)
+    access_keys(settings)  # raises if the key cannot be sent
+    health = SourceHealth()
+    async with status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready):
+        await send_alerts(settings, settings.sink, health, stop)
+
+
+async def send_alerts(
+    settings: Settings,
+    url: str,
+    health: SourceHealth,
+    stop: asyncio.Event,
+    poster: Poster | None = None,
+) -> None:
+    """Send Kafka's alerts until `stop` is set; then wait for those in flight, and commit.
+
+    Parameters
+    ----------
+    url
+        The sink of the events.
+    health
+        Told what the Kafka client does.
+    poster
+        Sends events to the sink; None: they go by HTTP, as dead letters always do.
 
     Raises
     ------
     SetupError
         A setting is missing or wrong, or Kafka refuses.
     """
-    check(settings)
-    access_keys(settings)  # raises if the key cannot be sent
+    check_input(settings)
     event_headers = CloudEventHeaders(
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )
     async with connections(settings) as http:
         sink = Sink(
             "sink",
-            settings.sink,
-            http,
+            url,
+            poster or http,
             stop,
             settings.backoff_seconds,
             give_up_seconds=settings.give_up_seconds,
         )
         dead_letters = None
-        if url := settings.dead_letter_sink:
-            dead_letters = Sink("dead letters", url, http, stop, settings.backoff_seconds)
+        if letters := settings.dead_letter_sink:
+            dead_letters = Sink("dead letters", letters, http, stop, settings.backoff_seconds)
         delivery = Delivery(sink, dead_letters, settings.retries)
+        deliver = partial(deliver_record, event_headers, delivery)
+        await Consumer(settings, deliver, lambda: delivery.down, health).run(stop)
 
-        async def deliver(record: Record) -> None:
-            try:
-                headers = event_headers.headers(record)
-            except Exception as error:  # of what may be left out; the alert itself is in the body
-                log.warning("sent without key, time and headers", record=str(record), error=error)
-                bare = record._replace(milliseconds=None, key=None, headers=())
-                headers = event_headers.headers(bare)
-            before = tracing.of_record(record.headers) if tracing.recording() else None
-            with tracing.step("deliver alert", before, may_begin=True) as step:
-                if step:
-                    tracing.note(
-                        {
-                            "messaging.system": "kafka",
-                            "messaging.destination.name": record.topic,
-                            "messaging.destination.partition.id": str(record.partition),
-                            "messaging.kafka.offset": record.offset,
-                            "messaging.message.body.size": len(record.value),
-                        }
-                    )
-                    headers |= step.headers
-                refusal = await delivery.deliver(headers, record)
-                if step and refusal:
-                    step.fail(refusal.outcome)
 
-        health = SourceHealth()
-        async with status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready):
-            await Consumer(settings, deliver, lambda: delivery.down, health).run(stop)
+async def deliver_record(
+    event_headers: CloudEventHeaders, delivery: Delivery, record: Record
+) -> None:
+    """Deliver a record as an event, as a step of its trace if that is recorded."""
+    try:
+        headers = event_headers.headers(record)
+    except Exception as error:  # of what may be left out; the alert itself is in the body
+        log.warning("sent without key, time and headers", record=str(record), error=error)
+        bare = record._replace(milliseconds=None, key=None, headers=())
+        headers = event_headers.headers(bare)
+    before = tracing.of_record(record.headers) if tracing.recording() else None
+    with tracing.step("deliver alert", before, may_begin=True) as step:
+        if step:
+            tracing.note(
+                {
+                    "messaging.system": "kafka",
+                    "messaging.destination.name": record.topic,
+                    "messaging.destination.partition.id": str(record.partition),
+                    "messaging.kafka.offset": record.offset,
+                    "messaging.message.body.size": len(record.value),
+                }
+            )
+            headers |= step.headers
+        refusal = await delivery.deliver(headers, record)
+        if step and refusal:
+            step.fail(refusal.outcome)
 
 
 def main(settings: Settings) -> None:
@@ -98,17 +126,24 @@ def main(settings: Settings) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Raise `SetupError` if a setting is missing or cannot work."""
-    if not settings.topics.strip():
-        raise SetupError("no topics: set STAMPEDE_TOPICS to the Kafka topics to read")
+    """Raise `SetupError` if a setting of a source is missing or cannot work."""
+    check_input(settings)
     if not settings.sink:
         raise SetupError("no sink: set K_SINK to the URL that events are sent to")
-    for name, url in (
-        ("K_SINK", settings.sink),
-        ("STAMPEDE_DEAD_LETTER_SINK", settings.dead_letter_sink),
-    ):
-        if url and not url.startswith(("http://", "https://")):
-            raise SetupError(f"{name} is not an http(s) URL: {url}")
+    _check_url("K_SINK", settings.sink)
+
+
+def check_input(settings: Settings) -> None:
+    """Raise `SetupError` if a setting of what reads Kafka is missing or cannot work."""
+    if not settings.topics.strip():
+        raise SetupError("no topics: set STAMPEDE_TOPICS to the Kafka topics to read")
+    if settings.dead_letter_sink:
+        _check_url("STAMPEDE_DEAD_LETTER_SINK", settings.dead_letter_sink)
+
+
+def _check_url(name: str, url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"{name} is not an http(s) URL: {url}")
 
 
 def overrides(text: str) -> Mapping[str, str]:

@@ -5,18 +5,23 @@ import socket
 import sys
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede import tracing
+from stampede.events import ALERT_FUNCTIONS
 from stampede.events.body_protocol import body_protocol
 from stampede.events.http_protocol import bounded_protocol
 from stampede.events.status_server import status_server
 from stampede.functions.apps import make_app
 from stampede.logs import get_logger
 from stampede.settings import Settings
+
+if TYPE_CHECKING:
+    from stampede.events.kafka_input import KafkaInput
 
 log = get_logger()
 
@@ -33,6 +38,9 @@ def make_server(name: str, settings: Settings) -> "Server":
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
     app = make_app(name, settings)
+    kafka = None
+    if settings.from_kafka and name in ALERT_FUNCTIONS:
+        app = kafka = kafka_input(name, app, settings)
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
@@ -49,7 +57,15 @@ def make_server(name: str, settings: Settings) -> "Server":
         timeout_keep_alive=75,  # longer than a source keeps an idle connection
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    return Server(config, settings)
+    return Server(config, settings, kafka)
+
+
+def kafka_input(name: str, app: ASGIApp, settings: Settings) -> "KafkaInput":
+    """The app, which takes alerts from Kafka too. Raises `SetupError` if a setting is wrong."""
+    from stampede.events.event_endpoint import EventEndpoint
+    from stampede.events.kafka_input import KafkaInput
+
+    return KafkaInput(name, cast(EventEndpoint, app), settings)
 
 
 def is_loopback(settings: Settings) -> bool:
@@ -61,11 +77,21 @@ def is_loopback(settings: Settings) -> bool:
 
 
 class Server(uvicorn.Server):
-    """The server of a function, and of its metrics if they have a port of their own."""
+    """The server of a function, and of its metrics if they have a port of their own.
 
-    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+    Parameters
+    ----------
+    kafka
+        The Kafka that the function takes alerts from besides; None: none.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, settings: Settings, kafka: "KafkaInput | None" = None
+    ) -> None:
         super().__init__(config)
         self._settings = settings
+        self._kafka = kafka
+        self._failure: BaseException | None = None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until SIGTERM or Ctrl-C.
@@ -76,6 +102,8 @@ class Server(uvicorn.Server):
             # The process that opened the socket keeps listening while this one restarts.
             sockets = [socket.socket(fileno=self._settings.socket)]
         super().run(sockets)
+        if self._failure:
+            raise self._failure
         if not self.started:
             sys.exit(3)
 
@@ -85,6 +113,21 @@ class Server(uvicorn.Server):
             if port := self._settings.metrics_port:
                 await stack.enter_async_context(status_server(self._settings, port))
             await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; then take alerts from Kafka. The server ends when that ends."""
+        await super().startup(sockets)
+        if self._kafka and self.started:
+            self._kafka.start(self._end)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more of Kafka, store what is in flight, and commit; then stop to listen."""
+        if self._kafka:
+            self._failure = await self._kafka.stop()
+        await super().shutdown(sockets)
+
+    def _end(self) -> None:
+        self.should_exit = True
 
 
 def without_metrics(app: ASGIApp) -> ASGIApp:

@@ -15,10 +15,10 @@ from tests.support.served import Served
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Start functions: ``serve("cutouts", DECODE_SECONDS=1)``."""
+    """Start functions: ``serve("cutouts", DECODE_SECONDS=1)``; `probe` tells when one runs."""
     started: list[Process] = []
 
-    def start(name: str, **env: object) -> Served:
+    def start(name: str, probe: str = "readiness", **env: object) -> Served:
         port = free_port()
         settings = {"STORE": f"file://{tmp_path}/store", "PORT": port, **env}
         process = Process(
@@ -30,7 +30,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         process.start()
         started.append(process)
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: is_ready(url), process)
+        wait_until(lambda: is_ready(url, probe), process)
         return Served(process, url, Settings(store=str(settings["STORE"])))
 
     yield start

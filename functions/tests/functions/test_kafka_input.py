@@ -1,0 +1,195 @@
+"""`cutouts` and `lightcurves` that take their alerts from Kafka themselves: one process each."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from stampede.errors import SetupError
+from stampede.store.coverage import topic_key
+from stampede.store.open import open_objects
+from stampede.store.schema import CUTOUTS, PACKETS
+from stampede.store.tables import Table
+from stampede_local import oracle
+from stampede_local.kafka import LocalKafka, producer
+from stampede_local.ports import free_port
+from tests.support import made_alerts, waiting
+from tests.support.receiver import PARTITIONS, Receiver
+from tests.support.served import Served, metrics
+from tests.support.source_probes import liveness, readiness
+
+pytestmark = pytest.mark.integration
+
+eventually = partial(waiting.eventually, seconds=120)
+TABLES = {"cutouts": CUTOUTS, "lightcurves": PACKETS}  # each has all its alerts
+KEY = "a-key-of-the-senders"
+
+
+@pytest.fixture
+def reading(serve, kafka: LocalKafka, topic: str) -> Callable[..., Served]:
+    """Starts a function that reads the topic."""
+
+    def start(name: str = "cutouts", **env: object) -> Served:
+        usual = {
+            "FROM_KAFKA": True,
+            "KAFKA": kafka.bootstrap,
+            "TOPICS": topic,
+            "GROUP": topic,
+            "BACKOFF_SECONDS": 0.05,
+            "KAFKA_OPTIONS": json.dumps({"session.timeout.ms": "6000"}),
+        }
+        return serve(name, **(usual | env))
+
+    return start
+
+
+@pytest.fixture
+def send(kafka: LocalKafka, topic: str) -> Callable[[list[bytes]], None]:
+    """Sends messages to the partitions of the topic in turn."""
+
+    def go(messages: list[bytes]) -> None:
+        client = producer(kafka.bootstrap)
+        for number, message in enumerate(messages):
+            client.produce(topic, message, partition=number % PARTITIONS)
+        assert client.flush(60) == 0
+
+    return go
+
+
+def committed(kafka: LocalKafka, topic: str) -> int:
+    """How many messages the group has committed, of all partitions."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    try:
+        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        return sum(max(0, each.offset) for each in consumer.committed(places, 60))
+    finally:
+        consumer.close()
+
+
+def alerts(count: int, first: int = 1) -> list[bytes]:
+    return [made_alerts.ztf_alert(candid) for candid in range(first, first + count)]
+
+
+def stored(served: Served, messages: list[bytes], function: str = "cutouts") -> int:
+    """How many of these alerts the function has stored."""
+    reader = Table(open_objects(served.settings), TABLES[function])
+    places = reader.lookup([oracle.head(message)["alert_id"] for message in messages])
+    return len(set(places.column("alert_id").to_pylist()))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
+    reading, send, kafka: LocalKafka, topic: str, name: str
+) -> None:
+    """An alert that cannot be decoded becomes a dead letter; others are sent by HTTP meanwhile."""
+    good = alerts(30)
+    with Receiver() as letters:
+        served = reading(name, DEAD_LETTER_SINK=letters.url, SOURCE_NAME="night")
+        send([*good, b"no alert"])
+        assert served.post(7, made_alerts.ztf_alert(99)).status == 204
+        eventually(lambda: committed(kafka, topic) == 31)
+        (letter,) = letters.accepted
+    assert stored(served, [*good, made_alerts.ztf_alert(99)], name) == 31
+    assert letter.body == b"no alert"
+    assert letter.headers["ce-source"] == f"/apis/v1/namespaces/default/kafkasources/night#{topic}"
+    assert letter.headers["ce-knativeerrordest"] == f"function:{name}"
+    assert letter.headers["ce-knativeerrorcode"] == "400"
+    told = metrics(served).decode()
+    assert f'stampede_events_total{{function="{name}",outcome="stored"}} 31.0' in told
+    assert 'stampede_source_events_total{outcome="dead-lettered"} 1.0' in told
+
+
+def test_alerts_are_in_the_coverage_under_kafka_s_id_of_the_topic(
+    reading, send, kafka: LocalKafka, topic: str
+) -> None:
+    served = reading()
+    send(alerts(8))
+    eventually(lambda: committed(kafka, topic) == 8)
+    coverage = Table(open_objects(served.settings), CUTOUTS).coverage()
+    (key,) = {each for each, _ in coverage.partitions()}
+    assert key != topic_key(topic, None)
+    assert [coverage.intervals(key, each) for each in range(PARTITIONS)] == [[(0, 2)]] * PARTITIONS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_function_that_ends_while_alerts_arrive_loses_none(
+    reading, send, kafka: LocalKafka, topic: str, number: signal.Signals
+) -> None:
+    """What it committed is stored; the next process takes up the rest."""
+    messages = alerts(400)
+    served = reading(BATCH_ALERTS=20)
+    send(messages)
+    eventually(lambda: stored(served, messages) > 20)
+    os.kill(served.process.pid, number)
+    eventually(lambda: not served.process.running)
+    assert served.process.status == (0 if number == signal.SIGTERM else -9)
+    before = committed(kafka, topic)
+    assert before <= stored(served, messages)
+    if number == signal.SIGTERM:  # it stored and committed what it had taken
+        assert before == stored(served, messages)
+    reading()
+    eventually(lambda: committed(kafka, topic) == len(messages))
+    assert stored(served, messages) == len(messages)
+
+
+def test_a_function_that_is_full_loses_none(reading, send, kafka: LocalKafka, topic: str) -> None:
+    """It refuses what would be too much, for now."""
+    messages = alerts(60)
+    served = reading(QUEUE_BYTES=3 * len(messages[0]))
+    send(messages)
+    eventually(lambda: committed(kafka, topic) == len(messages))
+    assert stored(served, messages) == len(messages)
+    assert 'outcome="overloaded"' in metrics(served).decode()
+
+
+def test_a_store_that_is_down_holds_the_alerts_in_kafka(
+    reading, send, kafka: LocalKafka, topic: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "a file in place of the store"
+    served = reading(STORE=f"file://{store}")
+    store.touch()
+    send(alerts(10))
+    eventually(lambda: "sink is down" in served.process.tail(100))
+    assert committed(kafka, topic) == 0
+    store.unlink()
+    eventually(lambda: committed(kafka, topic) == 10)
+    assert stored(served, alerts(10)) == 10
+
+
+def test_alerts_of_kafka_need_no_key_and_strangers_need_one(
+    reading, send, kafka: LocalKafka, topic: str
+) -> None:
+    served = reading(EVENT_KEY=KEY)
+    send(alerts(4))
+    eventually(lambda: committed(kafka, topic) == 4)
+    assert served.post(7, made_alerts.ztf_alert(99)).status == 401
+    allowed = {"authorization": f"Bearer {KEY}"}
+    assert served.post(7, made_alerts.ztf_alert(99), **allowed).status == 204
+
+
+def test_a_function_without_kafka_is_alive_and_not_ready(reading, kafka: LocalKafka) -> None:
+    served = reading(probe="liveness", KAFKA=f"127.0.0.1:{free_port()}")
+    eventually(lambda: "no connection to Kafka" in readiness(served.process)[1])
+    assert readiness(served.process)[0] == 503
+    assert liveness(served.process)[0] == 200
+    assert served.post(7, made_alerts.ztf_alert(99)).status == 204
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"TOPICS": ""}, "no topics: set STAMPEDE_TOPICS"),
+        ({"DEAD_LETTER_SINK": "x"}, "STAMPEDE_DEAD_LETTER_SINK is not an http"),
+        ({"KAFKA_OPTIONS": '{"no.such": "x"}'}, "No such configuration property"),
+    ],
+)
+def test_a_wrong_setting_ends_the_function(reading, env: dict[str, str], expected: str) -> None:
+    with pytest.raises(SetupError, match="ended with status 2") as failure:
+        reading(**env)
+    assert expected in failure.value.message.splitlines()[-1]
