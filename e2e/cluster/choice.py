@@ -22,8 +22,8 @@ class Cluster(Protocol):
     def build(self) -> None:
         """Build all programs and images that the cluster needs."""
 
-    def up(self) -> None:
-        """Start the cluster with Knative, unless it is up."""
+    def up(self, *archives: Path) -> None:
+        """Start the cluster with Knative, unless it is up, and load these images."""
 
     def down(self, wipe: bool = False) -> None:
         """Stop the cluster; with `wipe`, delete its state too."""

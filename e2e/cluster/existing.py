@@ -24,7 +24,7 @@ class ExistingCluster:
     def build(self) -> None:
         """Do nothing: the cluster exists."""
 
-    def up(self) -> None:
+    def up(self, *archives: Path) -> None:
         """Check that the address of the ingress is set.
 
         Raises
@@ -37,6 +37,7 @@ class ExistingCluster:
                 "where does the cluster's Knative ingress take requests? "
                 "Set STAMPEDE_E2E_INGRESS=HOST:PORT"
             )
+        self.load(*archives)
 
     def down(self, wipe: bool = False) -> None:
         """Do nothing: the cluster is not ours."""

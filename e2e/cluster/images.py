@@ -8,6 +8,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,9 @@ from tools.images.archive import write_image, write_layer
 from e2e.cluster import go_modules, traefik
 from e2e.cluster.places import CLUSTER, IMAGES, REGISTRY
 from e2e.cluster.steps import step
+from stampede.at_once import run_all
 
+AT_ONCE = 2  # images that are loaded: containerd unpacks one while Docker copies another
 _SCRATCH_PREFIX = ".making-"
 
 
@@ -100,13 +103,19 @@ def load_missing(
         Loads one archive.
     """
     loaded = json.loads(loaded_file.read_text()) if loaded_file.exists() else {}
-    for archive in archives:
+    writing = threading.Lock()
+
+    def load(archive: Path) -> None:
         name, digest = name_and_digest(archive)
-        if loaded.get(name) != digest:
-            with step(f"image {name}"):
-                load_one(archive)
+        if loaded.get(name) == digest:
+            return
+        with step(f"image {name}"):
+            load_one(archive)
+        with writing:
             loaded[name] = digest
             loaded_file.write_text(json.dumps(loaded))
+
+    run_all(load, archives, AT_ONCE, "images")
 
 
 def name_and_digest(archive: Path) -> tuple[str, str]:

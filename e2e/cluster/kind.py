@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -59,14 +60,17 @@ class Kind:
         binaries.tool("kind")
         images.build_all()
 
-    def up(self) -> None:
-        """Start the cluster with Knative, unless it is up."""
+    def up(self, *archives: Path) -> None:
+        """Start the cluster with Knative, unless it is up, and load images from these archives."""
         self.build()
         if not self.running:
             with step("kind create cluster"):
                 self._create(ROOT / "e2e" / "kind.yaml")
         self.load(*images.build_all())
-        knative.install(self._kubectl, self.ingress)
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(self.load, *archives)
+            knative.install(self._kubectl, self.ingress)
+            loading.result()
 
     def down(self, wipe: bool = False) -> None:
         """Delete the cluster, always with its state."""
@@ -94,7 +98,10 @@ class Kind:
         images.load_missing(
             archives,
             CLUSTER / f"kind-{node.strip()[:12]}.json",
-            lambda archive: self._kind("load", "image-archive", f"--name={NAME}", archive),
+            lambda archive: self._kind(
+                *("load", "image-archive", f"--name={NAME}", archive),
+                log=LOGS / f"load-{archive.stem}.log",
+            ),
         )
 
     def status(self) -> str:
@@ -105,8 +112,8 @@ class Kind:
         """Create the node. Images are loaded while it gets ready, and Knative waits for it."""
         self._kind("create", "cluster", f"--config={config}", f"--kubeconfig={self.kubeconfig}")
 
-    def _kind(self, *arguments: object) -> str:
-        return run(binaries.tool("kind"), *arguments, log=_LOG, env=self._env)
+    def _kind(self, *arguments: object, log: Path = _LOG) -> str:
+        return run(binaries.tool("kind"), *arguments, log=log, env=self._env)
 
     def _docker(self, *arguments: object) -> str:
         return run("docker", *arguments, log=_LOG, env=self._env)
@@ -127,15 +134,15 @@ class BuiltKind(Kind):
         super().build()
         kind_image.build()
 
-    def up(self) -> None:
-        """Start Docker and the cluster with Knative, unless they are up."""
+    def up(self, *archives: Path) -> None:
+        """Start Docker and the cluster with Knative, unless they are up; load these images."""
         self.build()
         must_start = not docker.running()
         try:
             docker.start()
             if must_start and self.running:  # the machine, or Docker, was stopped without `down`
                 self.restart()
-            super().up()
+            super().up(*archives)
         except KeyboardInterrupt:
             if must_start:
                 self.down()

@@ -16,7 +16,7 @@ from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import IMAGES, ROOT
 from e2e.cluster.steps import exclusive_use, step
 
-NAMES = ("stampede", "stampede-bench", "stampede-ceph", "stampede-kafka")
+NAMES = ("stampede", "stampede-ceph", "stampede-kafka")
 SITE = ROOT / "manifests" / "site"
 NAMESPACES = ("stampede", "second")  # of the releases that the tests install
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}
@@ -52,8 +52,7 @@ def build(cluster: Cluster) -> list[Path]:
 def up(cluster: Cluster) -> None:
     """Build what is missing, and start the cluster with the site."""
     images = build(cluster)
-    cluster.up()
-    cluster.load(*images)
+    cluster.up(*images)
     site(Kubectl(cluster.kubectl, cluster.kubeconfig))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.commands import until
-from e2e.on_cluster.__main__ import KEYS
+from e2e.on_cluster.__main__ import KEYS, image
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT
 from stampede.store.conformance import CHECKS
@@ -44,6 +44,7 @@ def commands(directory: Path) -> list[list[str]]:
 
 def test_stress_as_a_job(release: Release, tmp_path: Path) -> None:
     kubectl = release.cluster.kubectl
+    release.cluster.backend.load(image("stampede-bench"))
     secret, apply, wait, logs, delete = commands(tmp_path)
     kubectl(*delete, "--ignore-not-found")  # left over from a killed run
     try:
