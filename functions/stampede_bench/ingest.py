@@ -43,7 +43,7 @@ PARTS = 3  # of a round, to see whether the rate lasts
 BY_SOURCES = 5  # the part of a round that is measured with sources too
 WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
-LOOK_SECONDS = 0.5  # each look takes CPU time of a function
+LOOK_SECONDS = 0.25  # each look takes CPU time of a function
 STALLED_SECONDS = 120.0
 
 

@@ -1,6 +1,6 @@
 """After an outage of the store: how fast the backlog in Kafka is stored.
 
-Ceph's gateway is killed while the sources send, and more alerts come into Kafka. None of them may
+Ceph's gateway is killed while alerts are stored, and more alerts come into Kafka. None of them may
 be lost or become a dead letter. Then the gateway starts again. The rate is compared with the 300
 alerts/s of a survey: at twice that rate, the backlog of an hour is stored in an hour.
 """

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from stampede.errors import SetupError
 
-STOP_SECONDS = 75.0  # more than `functions.server.DRAIN_SECONDS`
+# More than a function takes that reads Kafka: `events.consumer.DRAIN_SECONDS`, then
+# `functions.server.DRAIN_SECONDS`.
+STOP_SECONDS = 95.0
 
 _PARENTAL = ("setpriv", "--pdeathsig", "TERM", "--")
 

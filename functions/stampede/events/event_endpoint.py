@@ -20,7 +20,7 @@ from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError
 from stampede.events.access import Senders, senders
 from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
-from stampede.events.status_routes import status_routes
+from stampede.events.status_routes import Fault, none, status_routes
 from stampede.logs import get_logger
 from stampede.problem import problem_json
 from stampede.settings import Settings
@@ -34,6 +34,18 @@ Parse = Callable[[Headers, bytes, str], Event]
 HELD_BYTES = 256 << 20
 RETRY_SECONDS = 1  # for a sender that is answered 429
 DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
+
+
+class Reply(NamedTuple):
+    """The answer to an event: a status, and a problem document (RFC 9457) if it is not stored."""
+
+    status: int
+    body: bytes = b""
+
+    @property
+    def retry_after(self) -> str | None:
+        """The header of that name: seconds; None if there is none."""
+        return str(RETRY_SECONDS) if self.status == Overloaded.status else None
 
 
 class EventEndpoint:
@@ -60,6 +72,11 @@ class EventEndpoint:
         Makes an event of a request; raises `StampedeError`.
     accepted
         Status of the answer if `handle` returns None.
+
+    Attributes
+    ----------
+    not_alive, not_ready
+        What `/health/…` tells, as of `status_routes`.
     """
 
     def __init__(
@@ -88,9 +105,14 @@ class EventEndpoint:
         self._step = f"{name} takes event"
         self._resources = resources
         self._parse = parse
-        self._accepted = accepted
+        self._accepted = Reply(accepted)
+        self.not_alive: Fault = none
+        self.not_ready: Fault = none
+        routes = status_routes(
+            not_alive=lambda: self.not_alive(), not_ready=lambda: self.not_ready()
+        )
         self._other_routes = Starlette(
-            routes=[*status_routes(), Route("/", self._about)], lifespan=self._lifespan
+            routes=[*routes, Route("/", self._about)], lifespan=self._lifespan
         )
         # Starlette redirects a path with a slash too many to the host that the request names.
         self._other_routes.router.redirect_slashes = False
@@ -126,14 +148,10 @@ class EventEndpoint:
             await self._senders.check(headers, path if self._key_in_path else None)
             return await body.read(headers, receive)
 
-        refusal = await self._take(headers, path, read)
-        if refusal is None:
-            await respond(send, self._accepted)
-        else:
-            await respond(send, refusal.status, refusal.body)
+        await respond(send, await self._take(headers, path, read))
 
-    async def take(self, headers: Headers, data: bytes) -> "Refusal | None":
-        """Handle an event of this process, which need not prove itself; None once it is durable.
+    async def take(self, headers: Headers, data: bytes) -> Reply:
+        """The reply to an event of this process, which need not prove itself.
 
         It counts and is bounded as one that comes by HTTP.
         """
@@ -145,8 +163,8 @@ class EventEndpoint:
 
     async def _take(
         self, headers: Headers, path: str, read: "Callable[[Body], Awaitable[bytes]]"
-    ) -> "Refusal | None":
-        """Handle the event whose body `read` gets."""
+    ) -> Reply:
+        """The reply to the event whose body `read` gets."""
         begin = time.perf_counter()
         event = None
         body = Body(self._budget, self._limit)
@@ -165,7 +183,7 @@ class EventEndpoint:
         self._seconds.observe(seconds)
         if error is None:
             self._stored.inc()
-            return None
+            return self._accepted
         metrics.EVENTS.labels(self._name, error.name).inc()
         return self._refused(event, error, seconds)
 
@@ -180,8 +198,8 @@ class EventEndpoint:
                 step.fail(error.name)
             return error
 
-    def _refused(self, event: Event | None, error: StampedeError, seconds: float) -> "Refusal":
-        """Log the error, and make an answer of it; `event` is None if there was no event."""
+    def _refused(self, event: Event | None, error: StampedeError, seconds: float) -> Reply:
+        """Log the error, and make a reply of it; `event` is None if there was no event."""
         log.warning(
             "event refused",
             function=self._name,
@@ -195,7 +213,7 @@ class EventEndpoint:
             **tracing.log_fields(event.traceparent if event else None),
         )
         detail = f"{event}: {error.message}" if event else error.message
-        return Refusal(error.status, problem_json(error, detail[:DETAIL_LENGTH]))
+        return Reply(error.status, problem_json(error, detail[:DETAIL_LENGTH]))
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -208,18 +226,6 @@ class EventEndpoint:
         return PlainTextResponse(
             f"stampede {self._name}: POST a CloudEvent here; see /metrics, /health\n"
         )
-
-
-class Refusal(NamedTuple):
-    """The answer to an event that is not stored: a status, and a problem document (RFC 9457)."""
-
-    status: int
-    body: bytes
-
-    @property
-    def retry_after(self) -> str | None:
-        """The header of that name: seconds; None if there is none."""
-        return str(RETRY_SECONDS) if self.status == Overloaded.status else None
 
 
 class Body:
@@ -291,14 +297,14 @@ class Body:
             self._taken = size
 
 
-async def respond(send: Send, status: int, body: bytes = b"") -> None:
-    """Send a response. An empty body means: no reply event."""
-    headers = [(b"content-length", str(len(body)).encode())]
-    if status == Overloaded.status:
-        headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
-    if status == NotAuthorized.status:
+async def respond(send: Send, reply: Reply) -> None:
+    """Send a reply. An empty body means: no reply event."""
+    headers = [(b"content-length", str(len(reply.body)).encode())]
+    if reply.retry_after:
+        headers.append((b"retry-after", reply.retry_after.encode()))
+    if reply.status == NotAuthorized.status:
         headers.append((b"www-authenticate", b"Bearer"))
-    if body:
+    if reply.body:
         headers.append((b"content-type", b"application/problem+json"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})

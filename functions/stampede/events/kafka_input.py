@@ -7,30 +7,22 @@ same way. But they cross no connection: docs/adr/0051-one-process.md has what th
 import asyncio
 from collections.abc import Callable, Mapping
 
-from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
-
 from stampede.connection import DETAIL_BYTES, Response
-from stampede.events.event_endpoint import EventEndpoint
+from stampede.events.event_endpoint import EventEndpoint, Reply
 from stampede.events.source import check_input, send_alerts
 from stampede.events.source_health import SourceHealth
-from stampede.events.status_routes import status_routes
 from stampede.settings import Settings
-
-ACCEPTED = Response(204, None, b"")
 
 
 class KafkaInput:
-    """Passes the alerts of the settings' topics to a function, on its event loop.
-
-    It is the function's ASGI app too: its health is that of a source, all else is the function's.
+    """Passes the alerts of the settings' topics to a function, whose health becomes a source's.
 
     Parameters
     ----------
     name
         The function's.
     function
-        Takes the events.
+        Takes the events, on its event loop.
     settings
         Those of the function and of a source, without a sink.
 
@@ -46,32 +38,25 @@ class KafkaInput:
         self._function = function
         self._settings = settings
         self._health = SourceHealth()
-        self._status = Starlette(
-            routes=status_routes(not_alive=self._health.not_alive, not_ready=self._health.not_ready)
-        )
+        function.not_alive = self._health.not_alive
+        function.not_ready = self._health.not_ready
         self._stop = asyncio.Event()
-        self._task: asyncio.Task[None]  # made by `start`
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "http" and scope["path"].startswith("/health/"):
-            await self._status(scope, receive, send)
-        else:
-            await self._function(scope, receive, send)
+        self._sending: asyncio.Task[None]  # made by `start`
+        self._taking: set[asyncio.Task[Reply]] = set()
 
     def start(self, ended: Callable[[], None]) -> None:
         """Begin to take alerts; `ended` is called when that ends, for whatever reason."""
         url = f"function:{self._name}"  # where a dead letter says that it was refused
-        self._task = asyncio.create_task(
+        self._sending = asyncio.create_task(
             send_alerts(self._settings, url, self._health, self._stop, self)
         )
-        self._task.add_done_callback(lambda _: ended())
+        self._sending.add_done_callback(lambda _: ended())
 
     async def stop(self) -> BaseException | None:
         """Wait for the alerts in flight, commit, and leave Kafka; return why it had failed."""
         self._stop.set()
-        await asyncio.wait([self._task])
-        return self._task.exception()
+        await asyncio.wait([self._sending])
+        return self._sending.exception()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
         """The function's answer to an event, as if it had come by HTTP.
@@ -79,7 +64,10 @@ class KafkaInput:
         It has no time limit: the function bounds how long an event takes (`flush_seconds`).
         """
         fields = [(name.encode(), text.encode()) for name, text in headers.items()]
-        refusal = await self._function.take(fields, body)
-        if refusal is None:
-            return ACCEPTED
-        return Response(refusal.status, refusal.retry_after, refusal.body[:DETAIL_BYTES])
+        # A task of its own, because a delivery is cancelled when another takes the partition over.
+        # The function still has the event then, and must count its bytes until it is stored.
+        taking = asyncio.create_task(self._function.take(fields, body))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        reply = await asyncio.shield(taking)
+        return Response(reply.status, reply.retry_after, reply.body[:DETAIL_BYTES])

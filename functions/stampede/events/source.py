@@ -70,7 +70,6 @@ async def send_alerts(
     SetupError
         A setting is missing or wrong, or Kafka refuses.
     """
-    check_input(settings)
     event_headers = CloudEventHeaders(
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )

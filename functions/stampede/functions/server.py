@@ -40,7 +40,7 @@ def make_server(name: str, settings: Settings) -> "Server":
     app = make_app(name, settings)
     kafka = None
     if settings.from_kafka and name in ALERT_FUNCTIONS:
-        app = kafka = kafka_input(name, app, settings)
+        kafka = kafka_input(name, app, settings)
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
@@ -61,7 +61,7 @@ def make_server(name: str, settings: Settings) -> "Server":
 
 
 def kafka_input(name: str, app: ASGIApp, settings: Settings) -> "KafkaInput":
-    """The app, which takes alerts from Kafka too. Raises `SetupError` if a setting is wrong."""
+    """Lets the app take alerts from Kafka too. Raises `SetupError` if a setting is wrong."""
     from stampede.events.event_endpoint import EventEndpoint
     from stampede.events.kafka_input import KafkaInput
 
@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
     Parameters
     ----------
     kafka
-        The Kafka that the function takes alerts from besides; None: none.
+        Takes alerts from Kafka too; None if the function does not.
     """
 
     def __init__(
@@ -101,9 +101,11 @@ class Server(uvicorn.Server):
         if self._settings.socket is not None:
             # The process that opened the socket keeps listening while this one restarts.
             sockets = [socket.socket(fileno=self._settings.socket)]
-        super().run(sockets)
-        if self._failure:
-            raise self._failure
+        try:
+            super().run(sockets)
+        finally:  # a signal ends the process within
+            if self._failure:
+                raise self._failure
         if not self.started:
             sys.exit(3)
 
@@ -117,13 +119,15 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then take alerts from Kafka. The server ends when that ends."""
         await super().startup(sockets)
-        if self._kafka and self.started:
+        if self._kafka:
             self._kafka.start(self._end)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more of Kafka, store what is in flight, and commit; then stop to listen."""
         if self._kafka:
             self._failure = await self._kafka.stop()
+            if self._failure:
+                log.error("takes no more alerts from Kafka", error=self._failure)
         await super().shutdown(sockets)
 
     def _end(self) -> None:

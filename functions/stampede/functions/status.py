@@ -78,8 +78,9 @@ class Status:
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
             of_table = [entry for entry in entries if entry.table == table]
-            source = self._numbers(f"source-{function}")
-            lag = [value for _, value in source.get("stampede_source_lag_events", [])]
+            # What reads Kafka: the function's source, or itself.
+            reader = self._numbers(f"source-{function}") or self._numbers(function)
+            lag = [value for _, value in reader.get("stampede_source_lag_events", [])]
             flows.append(
                 Flow(
                     function,

@@ -52,15 +52,17 @@ def status(*arguments: str):
     return CliRunner().invoke(app, ["status", *arguments], catch_exceptions=False)
 
 
-def test_all_is_well(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("cutouts", "source-cutouts"), ("cutouts", "read")])
+def test_all_is_well(store: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]) -> None:
+    """With a source and without: then the function itself tells the lag."""
     with process(200) as url:
-        urls = {"cutouts": url, "source-cutouts": url}
+        urls = dict.fromkeys(names, url)
         monkeypatch.setenv("STAMPEDE_FUNCTIONS", json.dumps(urls))
         result, shown = status("--json"), status()
     assert result.exit_code == shown.exit_code == 0
     document = json.loads(result.stdout)
     assert document["well"] is True
-    assert document["processes"] == {"cutouts": "running", "source-cutouts": "running"}
+    assert document["processes"] == dict.fromkeys(names, "running")
     cutouts = document["functions"][0]
     assert cutouts["function"] == "cutouts"
     assert (cutouts["stored"], cutouts["missing"], cutouts["lag"]) == (0, 0, 7)

@@ -8,10 +8,14 @@ from functools import partial
 from pathlib import Path
 
 import confluent_kafka
+import psutil
 import pytest
 from confluent_kafka import TopicPartition
 
 from stampede.errors import SetupError
+from stampede.events import kafka_input
+from stampede.functions.server import make_server
+from stampede.settings import Settings
 from stampede.store.coverage import topic_key
 from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, PACKETS
@@ -72,6 +76,14 @@ def committed(kafka: LocalKafka, topic: str) -> int:
         consumer.close()
 
 
+def value(served: Served, name: str) -> float:
+    """The value of a metric."""
+    (line,) = (
+        line for line in metrics(served).decode().splitlines() if line.startswith(f"{name} ")
+    )
+    return float(line.rpartition(" ")[2])
+
+
 def alerts(count: int, first: int = 1) -> list[bytes]:
     return [made_alerts.ztf_alert(candid) for candid in range(first, first + count)]
 
@@ -122,7 +134,7 @@ def test_a_function_that_ends_while_alerts_arrive_loses_none(
     reading, send, kafka: LocalKafka, topic: str, number: signal.Signals
 ) -> None:
     """What it committed is stored; the next process takes up the rest."""
-    messages = alerts(400)
+    messages = alerts(1000)
     served = reading(BATCH_ALERTS=20)
     send(messages)
     eventually(lambda: stored(served, messages) > 20)
@@ -130,6 +142,7 @@ def test_a_function_that_ends_while_alerts_arrive_loses_none(
     eventually(lambda: not served.process.running)
     assert served.process.status == (0 if number == signal.SIGTERM else -9)
     before = committed(kafka, topic)
+    assert before < len(messages), "it had nothing more to do"
     assert before <= stored(served, messages)
     if number == signal.SIGTERM:  # it stored and committed what it had taken
         assert before == stored(served, messages)
@@ -146,6 +159,34 @@ def test_a_function_that_is_full_loses_none(reading, send, kafka: LocalKafka, to
     eventually(lambda: committed(kafka, topic) == len(messages))
     assert stored(served, messages) == len(messages)
     assert 'outcome="overloaded"' in metrics(served).decode()
+
+
+def test_alerts_count_until_they_are_stored_though_another_takes_their_partition(
+    reading, send, kafka: LocalKafka, topic: str
+) -> None:
+    """Their deliveries are cancelled then, but the function has them still."""
+    messages = alerts(40)
+    served = reading()
+    eventually(lambda: readiness(served.process)[0] == 200)
+    workers = psutil.Process(served.process.pid).children()
+    for worker in workers:
+        worker.suspend()
+    send(messages)
+    size = sum(map(len, messages))
+    eventually(lambda: value(served, 'stampede_held_bytes{function="cutouts"}') == size)
+    other = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    other.subscribe([topic])
+    try:
+        eventually(lambda: bool(other.poll(0.1) or other.assignment()))
+        eventually(lambda: value(served, "stampede_source_in_flight_events") < len(messages))
+        assert value(served, 'stampede_held_bytes{function="cutouts"}') >= size
+    finally:
+        other.close()
+        for worker in workers:
+            worker.resume()
+    eventually(lambda: committed(kafka, topic) == len(messages))
+    assert stored(served, messages) == len(messages)
+    eventually(lambda: value(served, 'stampede_held_bytes{function="cutouts"}') == 0)
 
 
 def test_a_store_that_is_down_holds_the_alerts_in_kafka(
@@ -193,3 +234,23 @@ def test_a_wrong_setting_ends_the_function(reading, env: dict[str, str], expecte
     with pytest.raises(SetupError, match="ended with status 2") as failure:
         reading(**env)
     assert expected in failure.value.message.splitlines()[-1]
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+def test_a_kafka_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, signalled: bool) -> None:
+    """Also if a signal stops the function at the same time: then the status says it."""
+    settings = Settings(port=free_port(), store="file:///none", from_kafka=True, topics="alerts")
+
+    async def fails(*_: object) -> None:
+        if signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise SetupError("Kafka refuses")
+
+    monkeypatch.setattr(kafka_input, "send_alerts", fails)
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        with pytest.raises(SetupError, match="Kafka refuses"):
+            make_server("cutouts", settings).run()
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(number, handler)
