@@ -31,7 +31,7 @@ stampede.env.token: the token of a pod that sends events.
 stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), where FIELD is `volumes` or `volumeMounts`.
 */}}
 {{- define "stampede.env.key" -}}
-{{- if include "stampede.takesEvents" . -}}
+{{- if include "stampede.hasEventKey" . -}}
 {{- $secret := include "stampede.eventKeySecret" . -}}
 - name: STAMPEDE_EVENT_KEY
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: event-key}}

@@ -164,9 +164,9 @@ Labels and annotations that are given as values: (list $ $function "podLabels").
 checksum/keys: {{ printf "%s %s" (.Values.eventKey).value (.Values.eventKey).second | sha256sum | trunc 16 | quote }}
 {{- end }}
 
-{{/* Whether functions of this release take events. */}}
-{{- define "stampede.takesEvents" -}}
-{{- if and .Values.eventKey.enabled (without (include "stampede.functions" . | fromYamlArray) "read" "bulk") }}yes{{ end -}}
+{{/* Whether this release has a key of events: a function takes them, and the values do not turn the key off. */}}
+{{- define "stampede.hasEventKey" -}}
+{{- if .Values.eventKey.enabled }}{{ range include "stampede.functions" . | fromYamlArray }}{{ include "stampede.function.takesEvents" . }}{{ end }}{{ end -}}
 {{- end }}
 
 {{/* Whether tokens prove senders to functions: `disabled`, `accepted` or `required`. */}}
@@ -191,7 +191,7 @@ audience: {{ include "stampede.audience" . | quote }}
 
 {{/* Whether senders that cannot set headers have the key as an attribute. */}}
 {{- define "stampede.keyAsAttribute" -}}
-{{- if and (include "stampede.takesEvents" .) (ne (include "stampede.oidc" .) "required") }}yes{{ end -}}
+{{- if and (include "stampede.hasEventKey" .) (ne (include "stampede.oidc" .) "required") }}yes{{ end -}}
 {{- end }}
 
 {{/* The Secret with the key of events. */}}
