@@ -40,7 +40,7 @@ AIM = {"lsst": Must(">=", 1000.0), "ztf": Must(">=", 2200.0)}
 HISTORY = 50  # rows
 LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts
-BY_SOURCES = 5  # the part of a round that is measured with sources too
+BY_SOURCES = 5  # a fifth of a round is stored once more, with sources
 WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
 LOOK_SECONDS = 0.25  # each look takes CPU time of a function

@@ -187,19 +187,20 @@ class System:
         bucket_notifications.setup(self.settings.model_copy(update=update), silent)
 
     def _start_alert_functions(self) -> None:
-        """Start what stores alerts: functions that read Kafka, or with a source each."""
+        """Start the functions that store alerts. They read Kafka, or each has a source."""
         for name, table in ALERT_FUNCTIONS.items():
             env = environment.of_input(self.settings, self.urls, name, table)
-            if self.plan.topics and not self.plan.sources:
+            if not self.plan.topics:
+                self._start_function(name)
+            elif self.plan.sources:
+                self._start_function(name)
+                env["K_SINK"] = self.urls[name]
+                self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
+            else:
                 env["STAMPEDE_FROM_KAFKA"] = "true"
                 if "in_flight" not in self.settings.model_fields_set:
                     env["STAMPEDE_IN_FLIGHT"] = str(IN_FLIGHT)
                 self._start_process(name, name, env, free_port(), SOURCE_STAGE)
-                continue
-            self._start_function(name)
-            if self.plan.topics:
-                env["K_SINK"] = self.urls[name]
-                self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:
         port = self.plan.port if name == "read" else free_port()

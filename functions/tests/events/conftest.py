@@ -2,15 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-import confluent_kafka
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from stampede_local.process import Process
+from tests.support import kafka_messages
 from tests.support.receiver import PARTITIONS, Place, Receiver
 
 
@@ -74,15 +75,4 @@ def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
 @pytest.fixture
 def committed(kafka: LocalKafka, topic: str) -> Callable[[], dict[int, int]]:
     """The offsets that the group has committed, per partition."""
-
-    def go() -> dict[int, int]:
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": kafka.bootstrap, "group.id": topic}
-        )
-        try:
-            wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-            return {each.partition: max(0, each.offset) for each in consumer.committed(wanted, 60)}
-        finally:
-            consumer.close()
-
-    return go
+    return partial(kafka_messages.committed, kafka.bootstrap, topic, topic, PARTITIONS)

@@ -11,7 +11,6 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 import pytest
-from confluent_kafka import TopicPartition
 
 from stampede.errors import SetupError
 from stampede.events import kafka_input
@@ -22,9 +21,9 @@ from stampede.store.open import open_objects
 from stampede.store.schema import CUTOUTS, PACKETS
 from stampede.store.tables import Table
 from stampede_local import oracle
-from stampede_local.kafka import LocalKafka, producer
+from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-from tests.support import made_alerts, waiting
+from tests.support import kafka_messages, made_alerts, waiting
 from tests.support.receiver import PARTITIONS, Receiver
 from tests.support.served import Served, metrics
 from tests.support.source_probes import liveness, readiness
@@ -58,23 +57,12 @@ def reading(serve, kafka: LocalKafka, topic: str) -> Callable[..., Served]:
 def send(kafka: LocalKafka, topic: str) -> Callable[[list[bytes]], None]:
     """Sends messages to the partitions of the topic in turn."""
 
-    def go(messages: list[bytes]) -> None:
-        client = producer(kafka.bootstrap)
-        for number, message in enumerate(messages):
-            client.produce(topic, message, partition=number % PARTITIONS)
-        assert client.flush(60) == 0
-
-    return go
+    return partial(kafka_messages.produce, kafka.bootstrap, topic, partitions=PARTITIONS)
 
 
 def committed(kafka: LocalKafka, topic: str) -> int:
     """How many messages the group has committed, of all partitions."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
-    try:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        return sum(max(0, each.offset) for each in consumer.committed(places, 60))
-    finally:
-        consumer.close()
+    return sum(kafka_messages.committed(kafka.bootstrap, topic, topic, PARTITIONS).values())
 
 
 def value(served: Served, name: str) -> float:

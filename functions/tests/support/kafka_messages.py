@@ -2,15 +2,25 @@
 
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 
-def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """Send values to partition 0."""
+def produce(bootstrap: str, topic: str, values: list[bytes], partitions: int = 1) -> None:
+    """Send values to so many partitions in turn."""
     producer = Producer({"bootstrap.servers": bootstrap})
-    for value in values:
-        producer.produce(topic, value, partition=0)
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % partitions)
     assert producer.flush(150) == 0
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """The offsets that a group has committed, per partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return {each.partition: max(0, each.offset) for each in consumer.committed(wanted, 60)}
+    finally:
+        consumer.close()
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
