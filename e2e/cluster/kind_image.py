@@ -12,12 +12,13 @@ from pathlib import Path
 import yaml
 
 from e2e.cluster import binaries, go_modules, images
-from e2e.cluster.places import HERE, INGRESS_PORT, REGISTRY, ROOT
+from e2e.cluster.places import HERE, IMAGES, INGRESS_PORT, REGISTRY, ROOT
 from e2e.cluster.steps import Failed, step
 
 _FILES = HERE / "kind_node"
 KIND = "sigs.k8s.io/kind"
 KUBE_ROUTER = "github.com/cloudnativelabs/kube-router/v2"
+ARCHIVES = Path("/images")  # where the node sees the directory `IMAGES`
 
 
 def name() -> str:
@@ -62,6 +63,9 @@ def cluster_config(path: Path, address: str) -> str:
     node["image"] = name()
     node["extraPortMappings"] = [
         {"containerPort": INGRESS_PORT, "hostPort": INGRESS_PORT, "listenAddress": address}
+    ]
+    node["extraMounts"] = [
+        {"hostPath": str(IMAGES), "containerPath": str(ARCHIVES), "readOnly": True}
     ]
     return yaml.safe_dump(config)
 

@@ -47,7 +47,8 @@ def exclusive_use() -> Iterator[None]:
 
 def log_progress(line: str) -> None:
     """Print a line of progress, with the seconds since the start of this process."""
-    print(f"{time.monotonic() - _BEGIN:7.1f} s  {line}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{time.monotonic() - _BEGIN:7.1f} s  {line}\n")  # whole, whatever the thread
+    sys.stderr.flush()
 
 
 @contextmanager

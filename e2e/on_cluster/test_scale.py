@@ -26,7 +26,7 @@ SOURCE = "app.kubernetes.io/component=source,stampede/source"
 SOURCES = ("cutouts", "lightcurves")
 MIN_SCALE = "functions.compact.scaling.min-scale"
 SEED = 61
-COUNT = 2000
+COUNT = 1000
 LARGE = 33_334  # alerts: 100,002 cutouts
 FIRST = 9_000_000_000  # their first id
 # Store cutouts of `LARGE` alerts, 5 KB each, 500 alerts per pack. The images are random bytes.

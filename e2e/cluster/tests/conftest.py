@@ -13,6 +13,7 @@ from e2e.cluster import (
     go_modules,
     images,
     kind,
+    kind_image,
     knative,
     kubectl,
     machine,
@@ -20,7 +21,8 @@ from e2e.cluster import (
 )
 
 _MODULES = (
-    *(binaries, debian, docker, go_modules, images, kind, knative, kubectl, machine, steps),
+    *(binaries, debian, docker, go_modules, images, kind, kind_image, knative, kubectl),
+    *(machine, steps),
 )
 _PLACES = {"CLUSTER": "", "LOGS": "log", "IMAGES": "images", "PROGRAMS": "bin"}
 _PLACES |= {

@@ -34,6 +34,8 @@ def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None
     kubeadm, *_ = map(yaml.safe_load, config["kubeadmConfigPatches"])
     repositories = [kubeadm, kubeadm["dns"], kubeadm["etcd"]["local"]]
     assert {each["imageRepository"] for each in repositories} == {images.REGISTRY}
+    (mount,) = node["extraMounts"]
+    assert images.archive_path(images.PAUSE_IMAGE).parent == Path(mount["hostPath"])
     assert f"#{images.PAUSE_IMAGE}#" in (HERE / "kind_node" / "Dockerfile").read_text()
 
 
