@@ -203,7 +203,7 @@ class Settings(BaseSettings):
         # With 1,000 the connections cost CPU: 3.0 ms an alert in all processes, not 2.2
         # (`stampede bench ingest`). With fewer than 300, packs are small.
         300,
-        description="most events that are sent and not yet answered",
+        description="most events that are sent and not yet answered; 600 if a function reads Kafka",
     )
     in_flight_bytes: int = Field(256 * MIB, description="most bytes of those events")
     retries: int = Field(10, description="retries of an event before it becomes a dead letter")

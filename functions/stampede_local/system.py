@@ -40,8 +40,6 @@ READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processe
 # The highest stage stops first: the sources of events, then the functions, then the servers.
 FUNCTION_STAGE, SOURCE_STAGE = 10, 11
 SOURCE = "source-"  # what names of sources begin with
-# Alerts without connections: more in flight make larger batches (docs/adr/0051-one-process.md).
-IN_FLIGHT = 600
 
 
 class System:
@@ -198,8 +196,6 @@ class System:
                 self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
             else:
                 env["STAMPEDE_FROM_KAFKA"] = "true"
-                if "in_flight" not in self.settings.model_fields_set:
-                    env["STAMPEDE_IN_FLIGHT"] = str(IN_FLIGHT)
                 self._start_process(name, name, env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:

@@ -13,6 +13,10 @@ from stampede.events.source import check_input, send_alerts
 from stampede.events.source_health import SourceHealth
 from stampede.settings import Settings
 
+# Unless the settings say so. More than a source has, since they need no connections: larger batches
+# use both cores, and ZTF's alerts are stored a quarter faster (docs/adr/0051-one-process.md).
+IN_FLIGHT = 600
+
 
 class KafkaInput:
     """Passes the alerts of the settings' topics to a function, whose health becomes a source's.
@@ -36,6 +40,8 @@ class KafkaInput:
         check_input(settings)
         self._name = name
         self._function = function
+        if "in_flight" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"in_flight": IN_FLIGHT})
         self._settings = settings
         self._health = SourceHealth()
         function.not_alive = self._health.not_alive

@@ -106,6 +106,17 @@ def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
     assert 'stampede_source_events_total{outcome="dead-lettered"} 1.0' in told
 
 
+@pytest.mark.parametrize(("settings", "most"), [({}, 600), ({"IN_FLIGHT": 200}, 200)])
+def test_more_alerts_are_in_flight_than_a_source_has_unless_the_settings_say_so(
+    reading, send, settings: dict[str, object], most: int
+) -> None:
+    served = reading(LINGER_MS=3000, BATCH_ALERTS=2000, **settings)
+    send(alerts(900))
+    in_flight = partial(value, served, "stampede_source_in_flight_events")
+    eventually(lambda: in_flight() == most)
+    eventually(lambda: stored(served, alerts(900)) == 900)
+
+
 def test_alerts_are_in_the_coverage_under_kafka_s_id_of_the_topic(
     reading, send, kafka: LocalKafka, topic: str
 ) -> None:
