@@ -42,7 +42,7 @@ READ = "framing, image tokens and decode"
 def measure(context: Context) -> Iterator[Figure]:
     """The stages of both functions on every load."""
     count = context.scaled(300, 200, least=3)
-    rounds = context.scaled(7, 3, least=1)
+    rounds = context.scaled(5, 3, least=1)
     yield from each_load(context, loads(context, count), "decoding", stages, rounds)
 
 

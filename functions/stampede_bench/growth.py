@@ -75,18 +75,22 @@ def measure(context: Context) -> Iterator[Figure]:
                     bucket, spec, alerts, settings.fanout, settings.run_rows, real
                 )
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
-                    count = context.scaled(1000, 100, least=10)
+                    count = context.scaled(400, 100, least=10)
+                    context.progress("  look-ups")
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)
+        context.progress("first answers")
         yield from starts(context, settings, alerts)
         settings = running.settings("bench-growth-large")
         alerts = context.scaled(10**9, 10**9, least=10**7)
         rows = context.scaled(settings.run_rows, settings.run_rows, least=50_000)
         for spec in (CUTOUTS, DETECTIONS):
             context.progress(f"{spec.name} of {alerts:,} alerts")
-            count = context.scaled(300, 60, least=10)
+            count = context.scaled(150, 60, least=10)
             yield from large(settings, spec, alerts, rows, count)
+    context.progress("appending and merging, level by level")
     yield from rewritten(context)
+    context.progress("one merge by several compactors")
     yield from shared(context)
 
 

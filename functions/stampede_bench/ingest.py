@@ -2,8 +2,7 @@
 
 The processes are those of `stampede up`, on this machine, which also runs Kafka and Ceph. Starting
 them is not measured: some alerts are stored first, then the functions are paused while Kafka is
-filled, and the clock starts when they continue. Then the same is measured with `--sources`, the
-processes of a cluster, for comparison.
+filled, and the clock starts when they continue.
 """
 
 import os
@@ -40,7 +39,6 @@ AIM = {"lsst": Must(">=", 1000.0), "ztf": Must(">=", 2200.0)}
 HISTORY = 50  # rows
 LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts
-BY_SOURCES = 5  # a fifth of a round is stored once more, with sources
 WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
 LOOK_SECONDS = 0.25  # each look takes CPU time of a function
@@ -87,13 +85,13 @@ def measure(context: Context) -> Iterator[Figure]:
             context.progress(f"simulating {count:,} {survey.upper()} alerts")
             rows = HISTORY if context.quick else LONG_HISTORY[survey]
             alerts = load.simulated(survey, count, rows, objects=max(20, count // 5))
-            yield from one_survey(context, running, survey, alerts, context.scaled(30, 1))
+            yield from one_survey(context, running, survey, alerts, context.scaled(20, 1))
 
 
 def one_survey(
     context: Context, running: Servers, survey: str, alerts: Load, times: int
 ) -> Iterator[Figure]:
-    """Store all alerts this many times, then a part of them by sources."""
+    """Store all alerts this many times, and compare."""
     found = one_round(context, running, survey, alerts, times)
     yield from rates(alerts, found)
     taken = Rival("taken by others meanwhile, the measuring itself included", found.others)
@@ -102,35 +100,20 @@ def one_survey(
     yield from costs(alerts.title, found.rate, dict(found.cpu))
     yield from walls(alerts.title, found.before, found.end, found.total)
     clear(found.bucket)
-    part = max(1, times // BY_SOURCES)
-    other = one_round(context, running, f"{survey}-by-sources", alerts, part, sources=True)
-    clear(other.bucket)
-    sources = Rival("with a source for each function", 1e3 * sum(other.cpu.values()))
-    spent = 1e3 * sum(found.cpu.values())
-    yield Figure(alerts.title, "all CPU, without sources", spent, "ms/alert", sources)
 
 
-def one_round(
-    context: Context,
-    running: Servers,
-    name: str,
-    alerts: Load,
-    times: int,
-    *,
-    sources: bool = False,
-) -> Round:
+def one_round(context: Context, running: Servers, name: str, alerts: Load, times: int) -> Round:
     """Store all alerts this many times, from a topic of its own into a bucket of its own."""
     total, topic = times * len(alerts.messages), f"bench-{name}"
     settings = running.settings(topic).model_copy(
         update={"group": topic, "kafka_options": {"session.timeout.ms": "300000"}}  # see `paused`
     )
     bucket = open_bucket(settings)
-    with system(context, name, settings, (topic,), sources=sources) as live:
+    with system(context, name, settings, (topic,)) as live:
         warm = alerts.messages[: max(1, min(WARM, total // 4))]
         fill(settings, topic, warm)
         before = wait_until_stored(live, len(warm))
-        readers = [f"source-{each}" if sources else each for each in ALERT_FUNCTIONS]
-        with paused([live.processes[each] for each in readers]):
+        with paused([live.processes[each] for each in ALERT_FUNCTIONS]):
             for _ in range(times):
                 fill(settings, topic, alerts.messages)
             cpu = Cpu(running.pids | pids(list(live.processes.values())))

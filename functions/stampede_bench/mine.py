@@ -26,7 +26,7 @@ from stampede_client import images
 FAST = Must(">=", 20_000.0)
 NIGHT = 61_000
 DISTINCT = 300  # alerts; all packs repeat them under other ids
-ROUNDS = 3
+ROUNDS = 2
 
 
 def measure(context: Context) -> Iterator[Figure]:

@@ -42,7 +42,7 @@ def measure(context: Context) -> Iterator[Figure]:
     """Rounds of packs and plain PUTs in turn, for each survey."""
     with servers(context, kafka=False) as running:
         bucket = open_bucket(running.settings("bench-limit"))
-        rounds, count = context.scaled(9, 3), context.scaled(16, 6, least=2)
+        rounds, count = context.scaled(5, 3), context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
         for files in (stamps(), exposures()):
             list(one_round(bucket, files, -1, 2, pids))  # warm up: Ceph makes its first files

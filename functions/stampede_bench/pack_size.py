@@ -23,7 +23,7 @@ AT_ONCE = 2
 
 def measure(context: Context) -> Iterator[Figure]:
     """Every size, and the size that the default settings give."""
-    most, least = context.scaled(200, 60, least=2), context.scaled(10, 5, least=2)
+    most, least = context.scaled(120, 60, least=2), context.scaled(8, 5, least=2)
     enough = context.scaled(300, 100) * 10**6
     found: dict[int, tuple[float, float]] = {}
     with servers(context, kafka=False) as running:

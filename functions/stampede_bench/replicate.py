@@ -73,7 +73,7 @@ def measure(context: Context) -> Iterator[Figure]:
             first, second = (
                 open_bucket(site.settings("http", site.port)) for site in (source, target)
             )
-            keys = fill(first, context.scaled(120, 30))
+            keys = fill(first, context.scaled(90, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
                 far_settings = {
@@ -88,7 +88,7 @@ def measure(context: Context) -> Iterator[Figure]:
                 yield from over_rounds(
                     [
                         list(one_round(context, subject, settings, keys, second, number % 2 == 1))
-                        for number in range(context.scaled(3, 1))
+                        for number in range(context.scaled(2, 1))
                     ]
                 )
             clear(first)

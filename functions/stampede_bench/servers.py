@@ -58,15 +58,8 @@ def servers(context: Context, kafka: bool) -> Iterator[Servers]:
         yield Servers(ceph, broker)
 
 
-def system(
-    context: Context,
-    name: str,
-    settings: Settings,
-    topics: tuple[str, ...],
-    *,
-    sources: bool = False,
-) -> System:
-    """The functions on servers that already run; `topics` and `sources` as of `SystemPlan`."""
+def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
+    """The functions on servers that already run; `topics` as of `SystemPlan`."""
     plan = SystemPlan(
         context.scratch / name,
         settings.store,
@@ -74,7 +67,6 @@ def system(
         topics,
         free_port(),
         install=False,
-        sources=sources,
     )
     made = System(plan, silent, reporter(context))
     made.settings = settings

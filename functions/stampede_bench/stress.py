@@ -3,9 +3,10 @@
     STAMPEDE_STORE=https://s3.example.org/bucket STAMPEDE_ACCESS_KEY=… STAMPEDE_SECRET_KEY=… \\
         stampede bench stress
 
-All objects are stored under prefixes of their own and deleted afterwards. Without
-``STAMPEDE_STORE`` a Ceph is started here. The requests are those of the functions, including two
-retries after a failure. In Kubernetes the same benchmark is a Job: manifests/stress.yaml.
+All objects are stored under a prefix of their own and deleted afterwards. Without
+``STAMPEDE_STORE`` a Ceph is started here, and removed as a whole. The requests are those of the
+functions, including two retries after a failure. In Kubernetes the same benchmark is a Job:
+manifests/stress.yaml.
 """
 
 import multiprocessing
@@ -50,29 +51,33 @@ class RequestTimes(NamedTuple):
 
 def measure(context: Context) -> Iterator[Figure]:
     """The conformance checks, then more and more clients, then many objects."""
-    with endpoint(context) as settings:
-        bucket, prefix = open_bucket(settings), f"stress-{uuid.uuid4().hex}/"
+    prefix = f"stress-{uuid.uuid4().hex}/"
+    with endpoint(context, prefix) as settings:
+        bucket = open_bucket(settings)
         bucket.ensure_bucket()
         context.progress(f"{settings.store}, under {prefix}")
         cores = len(os.sched_getaffinity(0))  # one Python process uses one core
         processes = ProcessPoolExecutor(cores, multiprocessing.get_context("spawn"))
-        try:
+        with processes:
             yield from works(context, bucket, prefix)
-            with processes:
-                make = Requests(settings, processes, cores, 3.0 if context.quick else 60.0)
-                yield from clients(context, make, prefix)
-                yield from many(context, make, prefix)
-        finally:
-            context.progress("deleting what was stored")
-            clear(bucket, prefix)
+            make = Requests(settings, processes, cores, 3.0 if context.quick else 60.0)
+            yield from clients(context, make, prefix)
+            yield from many(context, make, prefix)
 
 
 @contextmanager
-def endpoint(context: Context) -> Iterator[Settings]:
-    """The settings of the endpoint to measure: the one that is set, or a Ceph started here."""
+def endpoint(context: Context, prefix: str) -> Iterator[Settings]:
+    """The settings of the endpoint to measure: the one that is set, or a Ceph started here.
+
+    Nothing is left under the prefix.
+    """
     settings = Settings()
     if "store" in settings.model_fields_set:
-        yield settings
+        try:
+            yield settings
+        finally:
+            context.progress("deleting what was stored")
+            clear(open_bucket(settings), prefix)
         return
     try:
         from stampede_bench.servers import servers
@@ -94,7 +99,7 @@ def clients(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]
     """PUTs, then GETs of the same objects, by more and more clients at once."""
     alone: dict[str, RequestTimes] = {}
     for number in CLIENTS:
-        count = max(number, context.scaled(5000, 600, least=4))
+        count = max(number, context.scaled(3000, 600, least=4))
         keys = [f"{prefix}{number}/{item:06}" for item in range(count)]
         for method in ("PUT", "GET"):
             times = make(method, keys, number)

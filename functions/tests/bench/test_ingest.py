@@ -15,6 +15,3 @@ def test_ingest_counts_every_alert_and_every_process(measure) -> None:
         }
         assert cpu.pop("CPU of all") == pytest.approx(sum(cpu.values()))
         assert found[subject, "CPU of cutouts workers"].value > 0
-        compared = found[subject, "all CPU, without sources"]
-        assert compared.value == pytest.approx(sum(cpu.values()))
-        assert 0 < compared.value < 2 * compared.rival.value
