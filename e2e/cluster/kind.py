@@ -175,6 +175,9 @@ class BuiltKind(Kind):
         super()._create(ours)
 
     def _load_one(self, archive: Path, log: Path) -> None:
-        """As kind does, but containerd reads the file itself: no copy goes through Docker."""
-        file = kind_image.ARCHIVES / archive.relative_to(IMAGES)
-        self._docker("exec", _CONTAINER, *_IMPORT, file, log=log)
+        """As kind does, but containerd reads a file that the node sees, past Docker."""
+        if archive.is_relative_to(IMAGES):
+            file = kind_image.ARCHIVES / archive.relative_to(IMAGES)
+            self._docker("exec", _CONTAINER, *_IMPORT, file, log=log)
+        else:
+            super()._load_one(archive, log)

@@ -192,6 +192,7 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
                 place,
                 {
                     "kept": Knative(release, 1),
+                    "one": Knative(release, 1, 1),
                     "zero": Knative(release),
                     "pod": in_pod(1, scaled=False),
                     "keda-kept": in_pod(1),

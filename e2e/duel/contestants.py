@@ -22,11 +22,11 @@ SOURCE = "duel"  # the one with the function in its pods
 
 
 class Knative:
-    """The release as it is: a source of one pod, and a Knative Service of at least `least` pods."""
+    """The release as it is: a source of one pod, and `least` to `most` pods of a function."""
 
-    def __init__(self, release: Release, least: int = 0) -> None:
-        self._release, self._least = release, least
-        self.title = CONTESTANTS["kept" if least else "zero"]
+    def __init__(self, release: Release, least: int = 0, most: int = MOST) -> None:
+        self._release, self._least, self._most = release, least, most
+        self.title = CONTESTANTS["zero" if not least else "one" if least == most else "kept"]
 
     def group_of(self, function: str) -> str:
         """Name of the consumer group."""
@@ -55,7 +55,7 @@ class Knative:
 
     def prepare(self) -> None:
         """Set the least and the greatest number of pods."""
-        self._annotate(f"min-scale={self._least}", f"max-scale={MOST}")
+        self._annotate(f"min-scale={self._least}", f"max-scale={self._most}")
 
     def limit(self, most: int) -> None:
         """Set the greatest number of pods of a function."""

@@ -15,6 +15,7 @@ CONTESTS = {
 }
 CONTESTANTS = {
     "kept": "Knative with min-scale 1",
+    "one": "Knative with one pod",
     "zero": "Knative with min-scale 0",
     "pod": "functionInPod, one pod",
     "keda-kept": "functionInPod, scaled by KEDA from one pod",
@@ -66,7 +67,8 @@ class Plan(NamedTuple):
         once = [(contest, who) for contest in self.contests for who in self.contestants]
         again = [step for step in once if step[0] == "burst"]
         steps = once + (self.rounds - 1) * again
-        never = {("starts", who) for who in ("kept", "pod", "keda-kept")}  # their pods never start
+        kept = ("kept", "one", "pod", "keda-kept")  # their pods never start
+        never = {("starts", who) for who in kept} | {("scale-in", "one")}
         return [step for step in steps if step not in never]
 
     @property

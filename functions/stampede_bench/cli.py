@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -41,6 +42,8 @@ def bench(
     a figure misses its bound.
     """
     configure_logs()
+    # As Ctrl-C: paused processes go on, servers end, and what they stored is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from stampede_bench import report
     from stampede_bench.figures import Context, Figure
     from stampede_bench.machine import machine, versions

@@ -1,14 +1,16 @@
 """The kind cluster, and the node image that is built here."""
 
+import io
 import json
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from e2e.cluster import Failed, docker, images, kind_image, machine
+from e2e.cluster import Failed, binaries, docker, images, kind, kind_image, machine
 from e2e.cluster.kind import BuiltKind, Kind
 from e2e.cluster.places import HERE, INGRESS_PORT, ROOT
 
@@ -37,6 +39,31 @@ def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None
     (mount,) = node["extraMounts"]
     assert images.archive_path(images.PAUSE_IMAGE).parent == Path(mount["hostPath"])
     assert f"#{images.PAUSE_IMAGE}#" in (HERE / "kind_node" / "Dockerfile").read_text()
+
+
+def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    lines: list[str] = []
+
+    def run(*command: object, **_: object) -> str:
+        lines.append(" ".join(map(str, command)))
+        return "0123456789abcdef"
+
+    def archive(path: Path) -> Path:
+        path.parent.mkdir(exist_ok=True)
+        with tarfile.open(path, "w") as tar:
+            data = json.dumps([{"RepoTags": [path.stem], "Config": path.stem}]).encode()
+            member = tarfile.TarInfo("manifest.json")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+        return path
+
+    monkeypatch.setattr(kind, "run", run)
+    monkeypatch.setattr(binaries, "tool", lambda name: Path(name))
+    BuiltKind().load(archive(place / "images" / "seen.tar"), archive(place / "sent.tar"))
+    assert any(line.endswith(f" {kind_image.ARCHIVES}/seen.tar") for line in lines)
+    assert f"kind load image-archive --name={kind.NAME} {place / 'sent.tar'}" in lines
 
 
 def test_runc_gets_no_capability_that_the_machine_may_lack(tmp_path: Path) -> None:

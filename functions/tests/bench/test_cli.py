@@ -1,7 +1,12 @@
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -27,6 +32,29 @@ def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None
         # A difference of two times may be slightly negative.
         assert figure["value"] > (-0.1 if figure["name"] == "normalise" else 0)
     assert "## decode" in (tmp_path / "bench.md").read_text()
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("ceph_packages")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_benchmark_that_is_ended_leaves_no_process_and_no_file(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Also if a server is paused at the time, as those are that a benchmark pauses."""
+    command = [sys.executable, "-m", "stampede_bench", "stress", "--quick", "--out", tmp_path]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stderr
+        for line in running.stderr:
+            if "under stress-" in line:
+                break
+        started = psutil.Process(running.pid).children(recursive=True)
+        assert started
+        running.send_signal(number)
+        running.stderr.read()
+    assert running.returncode == 130
+    assert not [each for each in started if each.is_running()]
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_failed_benchmark_leaves_the_figures_of_the_others(tmp_path: Path, monkeypatch) -> None:
