@@ -18,7 +18,7 @@ from stampede.store.tables import Table
 from stampede_bench.visit_sender import PARTITIONS, Sent
 
 SPECS = (CUTOUTS, DETECTIONS, PACKETS)
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 2.0  # a look lists all tables; the times are the store's, whenever it comes
 STALLED_SECONDS = 120.0
 
 
