@@ -50,7 +50,7 @@ Run both commands on your machine, and the page is about yours.
   eighth of the runs of the one below, so all levels take 8/7 of the requests of the first.
 - **Ceph and Kafka** keep one copy here. Three copies, or erasure coding, take more.
 - **Requests** are those of full batches, as a visit or a backlog brings them. Of a trickle each pod
-  makes a batch every {linger} ms or more (`linger_ms`). Listings, and all that `read`, `scrub`,
+  makes a batch every {linger} ms or more (`most_linger_ms`). Listings, and all that `read`, `scrub`,
   `reconcile` and deletions ask for, are not counted: they go by time, by readers and by nights.
 - **A night** has {hours} hours at the rate of its column. Choose disks by the mean rate of the
   survey, and pods by the rate at which a burst is to be stored.
@@ -67,7 +67,7 @@ def page(kept: Mapping) -> str:
         load=machine["load_before"],
         busy=BUSY,
         rewritten=REWRITTEN,
-        linger=Settings.model_fields["linger_ms"].default,
+        linger=Settings.model_fields["most_linger_ms"].default,
         hours=NIGHT_HOURS,
     )
     for subject, figures in kept["figures"].items():

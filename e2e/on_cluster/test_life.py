@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.cluster.existing import ExistingCluster
+from e2e.commands import until
 from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
 from e2e.on_cluster.release import Release
 
@@ -31,6 +32,26 @@ def test_pods_die_while_alerts_arrive(release: Release) -> None:
                 killed += 1
         sending.result()
     assert_all_of_it_is_stored(release, 52, 750)
+
+
+@pytest.mark.long
+def test_services_stay_when_kube_proxy_compares_all_its_rules(release: Release) -> None:
+    """As it does once an hour, and when it starts. Then pods find Kafka and the store by name."""
+    if isinstance(release.cluster.backend, ExistingCluster):
+        pytest.skip("this cluster's kube-proxy is not ours")
+    proxy = ("--namespace", "kube-system", "delete", "pod", "--selector", "k8s-app=kube-proxy")
+    find = "import socket; socket.create_connection(('kafka.site.svc', 9092), 5).close()"
+    for _ in range(2):  # a rule that was taken away the first time comes back the second time
+        release.cluster.kubectl(*proxy, "--wait")
+        until(lambda: proxy_is_ready(release), 120, 1)
+        time.sleep(5)  # the first comparison comes a second after the start
+        release.python(find)
+
+
+def proxy_is_ready(release: Release) -> bool:
+    """Whether there is one pod of kube-proxy, and it is ready."""
+    (daemons,) = release.cluster.get("daemonsets", "kube-system", "kube-proxy")
+    return daemons["status"].get("numberReady") == 1
 
 
 @pytest.mark.long

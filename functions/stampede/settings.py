@@ -120,7 +120,10 @@ class Settings(BaseSettings):
         ge=1,
         description="most bytes of alerts in one batch, and in one pack before they are compressed",
     )
-    linger_ms: int = Field(50, description="how long a batch waits for more alerts")
+    linger_ms: int = Field(50, description="how long a batch waits at least for another alert")
+    most_linger_ms: int = Field(
+        1000, description="how long an alert waits at most for others that keep coming"
+    )
     queue_bytes: int = Field(
         256 * MIB, description="bytes of requests held before a function answers 429"
     )

@@ -1,24 +1,64 @@
 """Group commit: while one batch is being stored, the next one fills.
 
-Under light load a batch is what arrives within the linger, so an alert waits little; under
-heavy load it is what arrived while the last batch was stored, so packs are large. The size of a
-batch needs no tuning.
+A lone alert waits for the linger alone. While alerts keep coming, a batch waits up to a second for
+more of them, because ten small batches cost several times the CPU and requests of a large one.
+Under heavy load it is what arrived while the last batch was stored. So packs are large, and the
+size of a batch needs no tuning (docs/adr/0052-batches-of-a-stream.md).
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from stampede import tracing
 from stampede.errors import StampedeError
 from stampede.events.event import Event
 
+QUIET_GAPS = 4  # a stream has paused if nothing came for as many of its usual gaps
+SMOOTHED = 8  # gaps that the usual one is the mean of, about
+LOOK_SECONDS = 0.05  # a batch that is full waits no longer than this
+
 Outcome = StampedeError | None
 """The result for one event: None if it is durable, otherwise the error to answer with."""
 
 StoreBatch = Callable[[Sequence[Event]], Awaitable[Sequence[Outcome]]]
-Waiting = tuple[Event, asyncio.Future[Outcome]]
+
+
+class Waiting(NamedTuple):
+    """An event, what its sender waits for, and when it came (the event loop's time)."""
+
+    event: Event
+    outcome: asyncio.Future[Outcome]
+    came: float
+
+
+class Pace:
+    """How fast events come.
+
+    Parameters
+    ----------
+    longest
+        Seconds; a longer pause between two events counts as this long.
+
+    Attributes
+    ----------
+    last
+        When the last event came (s).
+    gap
+        Seconds between events: the mean of the last ones, or the last gap if that was longer.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = self._mean = self.gap = longest
+        self.last = -math.inf
+
+    def note(self, now: float) -> None:
+        """Note an event that came `now` (s)."""
+        gap = min(now - self.last, self._longest)
+        self._mean += (gap - self._mean) / SMOOTHED
+        self.gap, self.last = max(gap, self._mean), now
 
 
 class Batcher:
@@ -36,7 +76,9 @@ class Batcher:
     most_events, most_bytes
         Bounds of one batch; a single event may exceed the bytes.
     linger
-        Seconds a batch waits for more events.
+        Seconds that a batch waits at least for another event.
+    most_linger
+        Seconds that an event waits at most while others keep coming.
     """
 
     def __init__(
@@ -47,14 +89,17 @@ class Batcher:
         most_events: int,
         most_bytes: int,
         linger: float,
+        most_linger: float,
     ) -> None:
         self._store_batch = store_batch
         self._concurrency = concurrency
         self._most_events = most_events
         self._most_bytes = most_bytes
         self._linger = linger
+        self._most_linger = most_linger
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
+        self._pace = Pace(most_linger)
         self._changed = asyncio.Event()  # an event came, or the batcher closes
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -74,9 +119,11 @@ class Batcher:
         Nothing here bounds the events that wait: `EventEndpoint` counts their bytes before it reads
         them, until they are answered.
         """
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((event, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outcome] = loop.create_future()
+        self._waiting.append(Waiting(event, future, loop.time()))
         self._waiting_bytes += len(event.data)
+        self._pace.note(loop.time())
         self._changed.set()
         return await future
 
@@ -87,10 +134,22 @@ class Batcher:
                 await self._changed.wait()
             if not self._waiting:
                 return  # closing
-            if not self._full() and not self._closing:
-                await asyncio.sleep(self._linger)
+            await self._fill()
             if batch := self._next_batch():
                 await self._store(batch)
+
+    async def _fill(self) -> None:
+        """Wait for more events, while they keep coming and none has waited for too long."""
+        now = asyncio.get_running_loop().time
+        while self._waiting and not (self._full() or self._closing):
+            quiet = QUIET_GAPS * self._pace.gap
+            if quiet > self._most_linger:  # few others would come in time
+                quiet = 0.0
+            until = self._pace.last + max(self._linger, quiet)
+            left = min(until, self._waiting[0].came + self._most_linger) - now()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, LOOK_SECONDS))
 
     def _full(self) -> bool:
         return len(self._waiting) >= self._most_events or self._waiting_bytes >= self._most_bytes
@@ -99,7 +158,7 @@ class Batcher:
         batch: list[Waiting] = []
         batch_bytes = 0
         while self._waiting and len(batch) < self._most_events:
-            size = len(self._waiting[0][0].data)
+            size = len(self._waiting[0].event.data)
             if batch and batch_bytes + size > self._most_bytes:
                 break
             batch_bytes += size
@@ -110,15 +169,15 @@ class Batcher:
     async def _store(self, batch: list[Waiting]) -> None:
         outcomes: Sequence[Outcome]
         try:
-            outcomes = await self._traced([event for event, _ in batch])
+            outcomes = await self._traced([each.event for each in batch])
             if len(outcomes) != len(batch):
                 raise StampedeError(f"{len(outcomes)} outcomes of {len(batch)} events")
         except Exception as error:
             failure = error if isinstance(error, StampedeError) else StampedeError(repr(error))
             outcomes = [failure] * len(batch)
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if not future.done():  # the sender may have gone away
-                future.set_result(outcome)
+        for each, outcome in zip(batch, outcomes, strict=True):
+            if not each.outcome.done():  # the sender may have gone away
+                each.outcome.set_result(outcome)
 
     async def _traced(self, events: Sequence[Event]) -> Sequence[Outcome]:
         """Store events; a step of the traces of all of them, in the first one's."""

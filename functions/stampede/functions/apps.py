@@ -188,4 +188,5 @@ def make_batcher(settings: Settings, store_batch: "StoreBatch", concurrency: int
         most_events=settings.batch_alerts,
         most_bytes=settings.batch_bytes,
         linger=settings.linger_ms / 1000,
+        most_linger=settings.most_linger_ms / 1000,
     )

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 
 from stampede.errors import StampedeError, StoreDown, Undecodable
-from stampede.events.batching import Batcher, Outcome
+from stampede.events.batching import Batcher, Outcome, Pace
 from stampede.events.event import Event
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ class StoreBatch:
 def make_batcher(store_batch, **changes) -> Batcher:
     defaults = {
         **{"concurrency": 1, "most_events": 100, "most_bytes": 10_000},
-        "linger": 0.01,
+        **{"linger": 0.01, "most_linger": 60.0},
     }
     return Batcher(store_batch, **{**defaults, **changes})
 
@@ -77,6 +77,70 @@ async def test_a_lone_event_waits_no_longer_than_the_linger() -> None:
         begin = asyncio.get_running_loop().time()
         await batcher.add(event(1))
         assert 0.05 <= asyncio.get_running_loop().time() - begin < 0.5
+
+
+@pytest.mark.parametrize(
+    ("gap", "number", "most"),
+    [
+        (0.005, 200, 8),  # shorter than the linger: 20 batches with the linger alone
+        (0.08, 20, 8),  # longer: 20 batches with the linger alone; the first few are needed to know
+    ],
+)
+async def test_a_batch_of_a_stream_waits_for_more_but_no_event_for_too_long(
+    gap: float, number: int, most: int
+) -> None:
+    store_batch, loop, waited = StoreBatch(), asyncio.get_running_loop(), list[float]()
+
+    async def add(number: int) -> None:
+        begin = loop.time()
+        await batcher.add(event(number))
+        waited.append(loop.time() - begin)
+
+    async with running(store_batch, concurrency=2, linger=0.05, most_linger=0.6) as batcher:
+        for _ in range(12):  # so many gaps are known
+            await batcher.add(event(0))
+        store_batch.batches.clear()
+        added = []
+        for each in range(number):
+            added.append(asyncio.create_task(add(each)))
+            await asyncio.sleep(gap)
+        await asyncio.gather(*added)
+    assert len(store_batch.batches) <= most
+    assert max(waited) < 1.2
+
+
+async def test_an_event_after_a_pause_waits_for_the_linger_alone() -> None:
+    store_batch, loop = StoreBatch(), asyncio.get_running_loop()
+    async with running(store_batch, linger=0.05, most_linger=2.0) as batcher:
+        await asyncio.gather(*(batcher.add(event(number)) for number in range(50)))
+        await asyncio.sleep(0.6)
+        begin = loop.time()
+        await batcher.add(event(50))
+        assert loop.time() - begin < 0.5
+    assert store_batch.batches == [[*range(50)], [50]]
+
+
+async def test_events_that_all_wait_for_one_batch_are_stored_after_the_linger() -> None:
+    """So a source whose events in flight all wait here does not wait for the most."""
+    loop = asyncio.get_running_loop()
+    async with running(StoreBatch(), linger=0.05, most_linger=10.0) as batcher:
+        for _ in range(5):
+            begin = loop.time()
+            await asyncio.gather(*(batcher.add(event(number)) for number in range(50)))
+            assert loop.time() - begin < 2.0
+
+
+def test_the_pace_follows_events_and_a_pause_shows_at_once() -> None:
+    pace, now = Pace(longest=1.0), 100.0
+    pace.note(now)
+    assert pace.gap == 1.0  # nothing is known yet
+    for _ in range(40):
+        now += 0.01
+        pace.note(now)
+    assert pace.gap == pytest.approx(0.01, rel=0.6)
+    now += 60.0
+    pace.note(now)
+    assert pace.gap == 1.0
 
 
 async def test_a_full_batch_does_not_linger() -> None:
