@@ -121,9 +121,10 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append(Waiting(event, future, loop.time()))
+        now = loop.time()
+        self._waiting.append(Waiting(event, future, now))
         self._waiting_bytes += len(event.data)
-        self._pace.note(loop.time())
+        self._pace.note(now)
         self._changed.set()
         return await future
 
