@@ -21,7 +21,7 @@ from e2e.cluster.places import CLUSTER, IMAGES, REGISTRY
 from e2e.cluster.steps import step
 from stampede.at_once import run_all
 
-AT_ONCE = 2  # images that are loaded: containerd unpacks one while Docker copies another
+AT_ONCE = 2  # images that are loaded: one is unpacked while another is read
 _SCRATCH_PREFIX = ".making-"
 
 

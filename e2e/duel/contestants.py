@@ -14,7 +14,7 @@ from e2e.on_cluster.release import Release
 
 FUNCTIONS = ("cutouts", "lightcurves")
 MOST = 3  # pods of a function
-LAG = 300  # alerts for which KEDA adds a pod: what a source has in flight
+LAG = 600  # alerts for which KEDA adds a pod: what a function that reads Kafka has in flight
 POLL_SECONDS = 2  # KEDA's default is 30
 IDLE_SECONDS = 15  # until KEDA scales to zero; as this cluster's Knative
 STOPPED_SECONDS = REST_SECONDS = 180.0

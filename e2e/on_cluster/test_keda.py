@@ -70,7 +70,7 @@ def test_functions_in_the_pods_of_sources_scale_with_them(
 ) -> None:
     """No pod of Knative takes part. To this and back while alerts arrive, nothing is lost.
 
-    Nor is it when their pods are killed: their partitions stand still for 45 s.
+    Nor is it when their pods are killed: their partitions stand still for 15 s (values.yaml).
     """
     values = autoscaling(function_in_pod=True)
     try:

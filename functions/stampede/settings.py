@@ -120,7 +120,7 @@ class Settings(BaseSettings):
         ge=1,
         description="most bytes of alerts in one batch, and in one pack before they are compressed",
     )
-    linger_ms: int = Field(50, description="how long a batch waits at least for another alert")
+    linger_ms: int = Field(50, description="how long a batch waits after its last alert, at least")
     most_linger_ms: int = Field(
         1000, description="how long an alert waits at most for others that keep coming"
     )

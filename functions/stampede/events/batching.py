@@ -37,28 +37,31 @@ class Waiting(NamedTuple):
 class Pace:
     """How fast events come.
 
-    Parameters
-    ----------
-    longest
-        Seconds; a longer pause between two events counts as this long.
-
     Attributes
     ----------
     last
         When the last event came (s).
     gap
         Seconds between events: the mean of the last ones, or the last gap if that was longer.
+        Infinite after a lone event.
     """
 
-    def __init__(self, longest: float) -> None:
-        self._longest = self._mean = self.gap = longest
+    def __init__(self) -> None:
         self.last = -math.inf
+        self.gap = self._mean = math.inf
 
-    def note(self, now: float) -> None:
-        """Note an event that came `now` (s)."""
-        gap = min(now - self.last, self._longest)
-        self._mean += (gap - self._mean) / SMOOTHED
-        self.gap, self.last = max(gap, self._mean), now
+    def note(self, now: float, lone: bool) -> None:
+        """Note an event that came `now` (s), a lone one if no other waits or is being stored.
+
+        A sender that has one event in flight sends only lone ones, however fast.
+        """
+        gap, self.last = now - self.last, now
+        if lone:
+            self.gap = self._mean = math.inf
+            return
+        known = math.isfinite(self._mean)
+        self._mean = self._mean + (gap - self._mean) / SMOOTHED if known else gap
+        self.gap = max(gap, self._mean)
 
 
 class Batcher:
@@ -76,9 +79,9 @@ class Batcher:
     most_events, most_bytes
         Bounds of one batch; a single event may exceed the bytes.
     linger
-        Seconds that a batch waits at least for another event.
+        Seconds that a batch waits after its last event, at least.
     most_linger
-        Seconds that an event waits at most while others keep coming.
+        Seconds that an event waits at most while others keep coming. Not less than `linger`.
     """
 
     def __init__(
@@ -96,10 +99,11 @@ class Batcher:
         self._most_events = most_events
         self._most_bytes = most_bytes
         self._linger = linger
-        self._most_linger = most_linger
+        self._most_linger = max(linger, most_linger)
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._pace = Pace(most_linger)
+        self._pace = Pace()
+        self._unanswered = 0  # events that wait or are being stored
         self._changed = asyncio.Event()  # an event came, or the batcher closes
         self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -124,9 +128,13 @@ class Batcher:
         now = loop.time()
         self._waiting.append(Waiting(event, future, now))
         self._waiting_bytes += len(event.data)
-        self._pace.note(now)
+        self._pace.note(now, lone=not self._unanswered)
+        self._unanswered += 1
         self._changed.set()
-        return await future
+        try:
+            return await future
+        finally:
+            self._unanswered -= 1
 
     async def _store_batches(self) -> None:
         while True:

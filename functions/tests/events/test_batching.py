@@ -1,6 +1,7 @@
 """Group commit, with a store that the test controls."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -18,9 +19,10 @@ def event(number: int, size: int = 10) -> Event:
 
 
 class StoreBatch:
-    """Records every batch; waits while `gate` is closed; the outcomes are those of `answer`."""
+    """Records every batch; takes `seconds`; waits while `gate` is closed; answers by `answer`."""
 
-    def __init__(self, answer=lambda each: None) -> None:
+    def __init__(self, answer=lambda each: None, seconds: float = 0.0) -> None:
+        self.seconds = seconds
         self.batches: list[list[int]] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -32,6 +34,7 @@ class StoreBatch:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
+            await asyncio.sleep(self.seconds)
             await self.gate.wait()
         finally:
             self.at_once -= 1
@@ -80,33 +83,46 @@ async def test_a_lone_event_waits_no_longer_than_the_linger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "number", "most"),
-    [
-        (0.005, 200, 8),  # shorter than the linger: 20 batches with the linger alone
-        (0.08, 20, 8),  # longer: 20 batches with the linger alone; the first few are needed to know
-    ],
+    ("gap", "number"),
+    [(0.005, 300), (0.08, 20)],  # seconds, shorter and longer than the linger
 )
 async def test_a_batch_of_a_stream_waits_for_more_but_no_event_for_too_long(
-    gap: float, number: int, most: int
+    gap: float, number: int
 ) -> None:
-    store_batch, loop, waited = StoreBatch(), asyncio.get_running_loop(), list[float]()
+    """With the linger alone there would be about 15 batches, and 20."""
+    store_batch, loop, waited = StoreBatch(seconds=0.1), asyncio.get_running_loop(), list[float]()
 
     async def add(number: int) -> None:
         begin = loop.time()
         await batcher.add(event(number))
         waited.append(loop.time() - begin)
 
-    async with running(store_batch, concurrency=2, linger=0.05, most_linger=0.6) as batcher:
-        for _ in range(12):  # so many gaps are known
-            await batcher.add(event(0))
-        store_batch.batches.clear()
+    async with running(store_batch, concurrency=2, linger=0.05, most_linger=2.0) as batcher:
         added = []
         for each in range(number):
             added.append(asyncio.create_task(add(each)))
             await asyncio.sleep(gap)
         await asyncio.gather(*added)
-    assert len(store_batch.batches) <= most
-    assert max(waited) < 1.2
+    assert len(store_batch.batches) <= 8
+    assert max(waited) < 3.0
+
+
+async def test_a_sender_with_one_event_in_flight_waits_for_the_linger_alone() -> None:
+    loop = asyncio.get_running_loop()
+    async with running(StoreBatch(seconds=0.02), linger=0.02, most_linger=10.0) as batcher:
+        begin = loop.time()
+        for number in range(30):
+            await batcher.add(event(number))
+        assert loop.time() - begin < 6.0
+
+
+async def test_the_most_is_never_less_than_the_linger() -> None:
+    store_batch = StoreBatch()
+    async with running(store_batch, linger=0.3, most_linger=0.0) as batcher:
+        first = asyncio.create_task(batcher.add(event(0)))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(first, batcher.add(event(1)))
+    assert store_batch.batches == [[0, 1]]
 
 
 async def test_an_event_after_a_pause_waits_for_the_linger_alone() -> None:
@@ -130,17 +146,22 @@ async def test_events_that_all_wait_for_one_batch_are_stored_after_the_linger() 
             assert loop.time() - begin < 2.0
 
 
-def test_the_pace_follows_events_and_a_pause_shows_at_once() -> None:
-    pace, now = Pace(longest=1.0), 100.0
-    pace.note(now)
-    assert pace.gap == 1.0  # nothing is known yet
+def test_the_pace_follows_events_that_meet_others() -> None:
+    pace, now = Pace(), 100.0
+    pace.note(now, lone=True)
+    assert pace.gap == math.inf  # nothing is known yet
     for _ in range(40):
         now += 0.01
-        pace.note(now)
-    assert pace.gap == pytest.approx(0.01, rel=0.6)
-    now += 60.0
-    pace.note(now)
-    assert pace.gap == 1.0
+        pace.note(now, lone=False)
+    assert pace.gap == pytest.approx(0.01)
+    now += 0.5
+    pace.note(now, lone=False)
+    assert pace.gap == pytest.approx(0.5)  # a pause shows at once
+    now += 0.01
+    pace.note(now, lone=False)
+    assert 0.01 < pace.gap < 0.1
+    pace.note(now + 60.0, lone=True)
+    assert pace.gap == math.inf
 
 
 async def test_a_full_batch_does_not_linger() -> None:

@@ -110,7 +110,7 @@ def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
 def test_more_alerts_are_in_flight_than_a_source_has_unless_the_settings_say_so(
     reading, send, settings: dict[str, object], most: int
 ) -> None:
-    served = reading(LINGER_MS=3000, BATCH_ALERTS=2000, **settings)
+    served = reading(LINGER_MS=5000, BATCH_ALERTS=2000, **settings)
     send(alerts(900))
     in_flight = partial(value, served, "stampede_source_in_flight_events")
     eventually(lambda: in_flight() == most)
