@@ -50,9 +50,10 @@ Run both commands on your machine, and the page is about yours.
   eighth of the runs of the one below, so all levels take 8/7 of the requests of the first.
 - **Ceph and Kafka** keep one copy here. Three copies, or erasure coding, take more.
 - **Requests** are those of full batches, as a visit or a backlog brings them. Of a slower stream
-  each pod makes about a batch every {linger} ms (`most_linger_ms`). If fewer than four alerts
-  come in that time, each is a batch. Listings, and all that `read`, `scrub`, `reconcile` and
-  deletions ask for, are not counted: they go by time, by readers and by nights.
+  each pod makes about a batch every {linger} ms (`most_linger_ms`). An alert that comes
+  while no other waits or is being stored is a batch of its own. Listings, and all that `read`,
+  `scrub`, `reconcile` and deletions ask for, are not counted: they go by time, by readers and by
+  nights.
 - **A night** has {hours} hours at the rate of its column. Choose disks by the mean rate of the
   survey, and pods by the rate at which a burst is to be stored.
 """

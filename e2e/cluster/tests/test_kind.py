@@ -1,10 +1,8 @@
 """The kind cluster, and the node image that is built here."""
 
-import io
 import json
 import os
 import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -50,20 +48,17 @@ def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
         lines.append(" ".join(map(str, command)))
         return "0123456789abcdef"
 
-    def archive(path: Path) -> Path:
-        path.parent.mkdir(exist_ok=True)
-        with tarfile.open(path, "w") as tar:
-            data = json.dumps([{"RepoTags": [path.stem], "Config": path.stem}]).encode()
-            member = tarfile.TarInfo("manifest.json")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-        return path
+    def archive(name: str) -> Path:
+        (place / name).write_bytes(name.encode())
+        images.write_program_image(place / name, image := f"{images.REGISTRY}/{name}:1")
+        return images.archive_path(image)
 
+    seen, sent = archive("seen"), archive("sent").rename(place / "sent.tar")
     monkeypatch.setattr(kind, "run", run)
     monkeypatch.setattr(binaries, "tool", lambda name: Path(name))
-    BuiltKind().load(archive(place / "images" / "seen.tar"), archive(place / "sent.tar"))
-    assert any(line.endswith(f" {kind_image.ARCHIVES}/seen.tar") for line in lines)
-    assert f"kind load image-archive --name={kind.NAME} {place / 'sent.tar'}" in lines
+    BuiltKind().load(seen, sent)
+    assert any(line.endswith(f" {kind_image.ARCHIVES}/{seen.name}") for line in lines)
+    assert f"kind load image-archive --name={kind.NAME} {sent}" in lines
 
 
 def test_runc_gets_no_capability_that_the_machine_may_lack(tmp_path: Path) -> None:
