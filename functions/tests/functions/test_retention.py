@@ -39,7 +39,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def fill(settings: Settings) -> None:
-    for number, days in enumerate((34, 33, 32, 31, 30, 0)):
+    for number, days in enumerate((34, 33, 32, 31, 29, 0)):
         for site in (open_objects(settings), open_replica(settings)):
             pack = put_all(site, range(2 * number, 2 * number + 2), TODAY - days)
         Thumbnails(settings).make(pack.key)
@@ -75,10 +75,10 @@ def test_a_wrong_clock_deletes_nothing(settings: Settings, tmp_path: Path, years
     assert "nothing is deleted by its age" in text
     assert "clocks differ" in text
     for site in (open_objects(settings), open_replica(settings)):
-        assert nights(site) == [0, 30, 31, 32, 33, 34]
+        assert nights(site) == [0, 29, 31, 32, 33, 34]
     status, text = reconcile(settings, tmp_path, 300)
     assert "clocks differ" not in text
-    assert nights(open_objects(settings)) == [0, 30, 31]
+    assert nights(open_objects(settings)) == [0, 29, 31]
 
 
 @pytest.mark.integration
@@ -89,9 +89,9 @@ def test_a_wrong_clock_deletes_nothing_from_ceph(sites: Settings, tmp_path: Path
     status, text = reconcile(made, tmp_path, 3 * 365.25 * 86400)
     assert status != 0
     assert "clocks differ" in text
-    assert nights(open_objects(made)) == [0, 30, 31, 32, 33, 34]
+    assert nights(open_objects(made)) == [0, 29, 31, 32, 33, 34]
     reconcile(made, tmp_path, 0)
-    assert nights(open_objects(made)) == nights(open_replica(made)) == [0, 30, 31]
+    assert nights(open_objects(made)) == nights(open_replica(made)) == [0, 29, 31]
 
 
 def test_the_function_refuses_and_shows_the_difference(
@@ -114,7 +114,7 @@ def test_the_function_refuses_and_shows_the_difference(
 def test_a_pass_deletes_a_few_nights_the_earliest_first(settings: Settings) -> None:
     few = settings.model_copy(update={"retention_nights": 1})
     objects, second = open_objects(settings), open_replica(settings)
-    for left in ([0, 30, 31, 32, 33], [0, 30, 31, 32], [0, 30, 31], [0, 30]):
+    for left in ([0, 29, 31, 32, 33], [0, 29, 31, 32], [0, 29, 31], [0, 29]):
         found = []
         Reconciler(few, found.append).run()
         assert nights(objects) == nights(second) == nights(objects, "thumbnails") == left
@@ -126,7 +126,7 @@ def test_a_pass_deletes_a_few_nights_the_earliest_first(settings: Settings) -> N
 def test_a_dry_run_names_all_nights(settings: Settings) -> None:
     few = settings.model_copy(update={"retention_nights": 1})
     assert Reconciler(few).run(repair=False) == {"expired": 12}
-    assert nights(open_objects(settings)) == [0, 30, 31, 32, 33, 34]
+    assert nights(open_objects(settings)) == [0, 29, 31, 32, 33, 34]
 
 
 def test_only_nights_that_are_due_are_listed_and_nothing_else_ends_the_search(
@@ -138,7 +138,7 @@ def test_only_nights_that_are_due_are_listed_and_nothing_else_ends_the_search(
         watched.inner.put(key, b"no pack")
     few = settings.model_copy(update={"retention_nights": 1})
     Reconciler(few).run()
-    assert nights_with_packs(watched.inner) == [0, 30, 31, 32, 33]
+    assert nights_with_packs(watched.inner) == [0, 29, 31, 32, 33]
     listed = {key for what, key in watched.calls if what == "list"}
     days = {TODAY - int(key.split("/")[1]) for key in listed if key.count("/") == 2}
     # One more, to say that there is one.
@@ -155,7 +155,7 @@ def test_a_night_before_mjd_0_is_the_earliest(settings: Settings) -> None:
         Reconciler(few).run()
         with pytest.raises(NotFound):
             objects.head(key)
-    assert nights(objects) == [0, 30, 31, 32, 33, 34]
+    assert nights(objects) == [0, 29, 31, 32, 33, 34]
 
 
 def test_retention_comes_before_what_may_take_long(
@@ -172,4 +172,4 @@ def test_retention_comes_before_what_may_take_long(
     monkeypatch.setattr("stampede.functions.restore.Restorer.restore", abort)
     with pytest.raises(Aborted):
         Reconciler(settings.model_copy(update={"reconcile": "restore,retention"})).run()
-    assert nights(open_objects(settings)) == [0, 30, 31]
+    assert nights(open_objects(settings)) == [0, 29, 31]

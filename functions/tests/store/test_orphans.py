@@ -1,6 +1,7 @@
 """Orphans: only a pack whose every row is held elsewhere, byte for byte, is proven to be one."""
 
 import random
+import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
@@ -250,6 +251,7 @@ def deleted_in_a_race(seed: int) -> int:
     """Deliver and delete between any two requests of a deletion; how many packs were deleted."""
     dice, objects = random.Random(seed), MemoryObjects()
     stored, left, deleted = set[int](), 12, 0
+    one_at_a_time = threading.Lock()  # requests come from several threads
 
     def deliver() -> None:
         start = dice.randrange(6)
@@ -273,9 +275,10 @@ def deleted_in_a_race(seed: int) -> int:
 
     def between(_: int) -> None:
         nonlocal left
-        if left and dice.random() < 0.15:
-            left -= 1
-            dice.choice([deliver, lambda: delete(objects)])()
+        with one_at_a_time:
+            if left and dice.random() < 0.15:
+                left -= 1
+                dice.choice([deliver, lambda: delete(objects)])()
 
     for _ in range(5):
         deliver()
