@@ -1,4 +1,9 @@
-"""Run the README's commands for a cluster. The fixture of all tests runs its installation."""
+"""Run the README's commands for a cluster. The fixture of all tests runs its installation.
+
+The alerts of its simulation come when `cutouts` has no pod, so that this scales from and to zero.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,7 +21,11 @@ FIXTURES = ("make e2e-up", "export KUBECONFIG", "helm install", "helm uninstall"
 
 def test_readme(release: Release) -> None:
     cluster = release.cluster
-    assert "1,000 alerts" in readme.run(cluster, f"{TOOLBOX}stampede simulate").output
+    until(lambda: not release.pods("cutouts"), 180, 1)
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(readme.run, cluster, f"{TOOLBOX}stampede simulate")
+        until(lambda: len(release.pods("cutouts")) >= 2, 120, 0.5)
+        assert "1,000 alerts" in sending.result().output
     release.wait_until_stored()
     assert "nothing is missing" in readme.run(cluster, f"{TOOLBOX}stampede audit").output
     assert "Succeeded" in readme.run(cluster, "helm test").output
@@ -26,5 +35,6 @@ def test_readme(release: Release) -> None:
         assert get_json(f"{release.url(name)}/v1/ledger")
     readme.run(cluster, "helm upgrade")
     until(lambda: not release.not_ready("services.serving.knative.dev"), 240, 1)
+    until(lambda: not release.pods("cutouts"), 180, 1)
     rest = set(readme.COMMANDS) - readme.ran
     assert all(command.startswith(FIXTURES) for command in rest), rest

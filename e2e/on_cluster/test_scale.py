@@ -1,4 +1,4 @@
-"""Functions scale from and to zero; at the second site, large queries do not slow small ones."""
+"""Sources and functions scale; at the second site, large queries do not slow small ones."""
 
 import json
 import time
@@ -20,13 +20,12 @@ from stampede.simulator.simulator import Simulator
 from stampede_bench.figures import percentile
 from tests.support import stored_alerts
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 SOURCE = "app.kubernetes.io/component=source,stampede/source"
 SOURCES = ("cutouts", "lightcurves")
 MIN_SCALE = "functions.compact.scaling.min-scale"
 SEED = 61
-COUNT = 1000
 LARGE = 33_334  # alerts: 100,002 cutouts
 FIRST = 9_000_000_000  # their first id
 # Store cutouts of `LARGE` alerts, 5 KB each, 500 alerts per pack. The images are random bytes.
@@ -55,7 +54,6 @@ for start in range(0, {LARGE}, 500):
 """
 
 
-@pytest.mark.long
 def test_compact_sleeps_between_its_events(release: Release) -> None:
     """With the chart's own scaling: an event comes each minute, and its pod goes each time."""
     release.install(**{MIN_SCALE: 0})
@@ -73,18 +71,6 @@ def test_compact_sleeps_between_its_events(release: Release) -> None:
         release.install(**{MIN_SCALE: 1})
 
 
-def test_cutouts_scales_from_and_to_zero(release: Release) -> None:
-    until(lambda: not release.pods("cutouts"), 180, 1)
-    with ThreadPoolExecutor(1) as pool:
-        line = ("simulate", "--alerts", COUNT, "--seed", SEED)
-        sending = pool.submit(release.stampede, *line, seconds=300)
-        until(lambda: len(release.pods("cutouts")) >= 2, 120, 0.5)
-        sending.result()
-    release.wait_until_stored(seconds=300)
-    until(lambda: not release.pods("cutouts"), 180, 1)
-
-
-@pytest.mark.long
 def test_sources_scale_and_change_while_alerts_arrive(release: Release) -> None:
     """1 -> 4 -> 1 pods of each source, with one more setting and without: no alert is lost."""
 
@@ -144,7 +130,6 @@ def known(release: Release) -> list:
     return alerts
 
 
-@pytest.mark.long
 def test_the_second_site_gives_the_same_answers(second: Release, known: list) -> None:
     ids, expected = [alert.alert_id for alert in known], stored_alerts.cutouts_of(known)
     stored = {}
@@ -157,7 +142,6 @@ def test_the_second_site_gives_the_same_answers(second: Release, known: list) ->
     assert stored == expected
 
 
-@pytest.mark.long
 def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> None:
     """`bulk` scales out to send 100,000 items, and back to zero; `read` keeps answering."""
     second.python(FILL, seconds=400)
@@ -198,7 +182,6 @@ def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> N
     until(lambda: not second.pods("bulk"), 180, 1)
 
 
-@pytest.mark.long
 def test_uninstall_leaves_only_the_data(second: Release, release: Release) -> None:
     second.uninstall()
     until(lambda: not second.remaining(), 180, 2)

@@ -47,6 +47,9 @@ class KafkaTopics:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            # A fetch at the end of a partition waits this long, 500 ms by default, and the next
+            # partition is read after it: `stampede audit` reads samples of each.
+            "fetch.wait.max.ms": 10,
         }
         self._options = options | KafkaLogin(settings).options | fixed
         self._reading: PartitionId | None = None
