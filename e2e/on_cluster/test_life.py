@@ -24,14 +24,14 @@ SERVERS = ("ceph", "second-ceph", "kafka")
 def test_pods_die_while_alerts_arrive(release: Release) -> None:
     rng, killed = random.Random(52), 0
     with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(simulate, release, 52, 500, 25)
+        sending = pool.submit(simulate, release, 52, 750, 25)
         while killed < DEATHS or not sending.done():
             time.sleep(rng.uniform(1, 4))
             if pods := release.live_pods(VICTIMS):  # there is always a pod of the source
                 release.kill(rng.choice(pods)["metadata"]["name"])
                 killed += 1
         sending.result()
-    assert_all_of_it_is_stored(release, 52, 500)
+    assert_all_of_it_is_stored(release, 52, 750)
 
 
 @pytest.mark.long

@@ -1,6 +1,6 @@
 """Run the README's commands for a cluster. The fixture of all tests runs its installation.
 
-The alerts of its simulation come when `cutouts` has no pod, so that this scales from and to zero.
+`cutouts` has no pod when the simulated alerts come: it scales from zero, and to zero after them.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +33,8 @@ def test_readme(release: Release) -> None:
     for name in ("read", "bulk"):
         assert release.url(name) in listed
         assert get_json(f"{release.url(name)}/v1/ledger")
+    until(lambda: not release.pods("cutouts"), 180, 1)
     readme.run(cluster, "helm upgrade")
     until(lambda: not release.not_ready("services.serving.knative.dev"), 240, 1)
-    until(lambda: not release.pods("cutouts"), 180, 1)
     rest = set(readme.COMMANDS) - readme.ran
     assert all(command.startswith(FIXTURES) for command in rest), rest

@@ -14,7 +14,7 @@ __all__ = ["run", "second_ceph", "sites"]  # fixtures
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "keep-less.md"
 COMMANDS = re.findall(r"^\$ ((?:STAMPEDE_\w+=\w+ )*)stampede (.+)$", PAGE.read_text(), re.MULTILINE)
 LINE = re.compile(r"^expired: (\S+) \(not repaired\)$", re.MULTILINE)
-# In days; none is due or not by whether the test runs past midnight.
+# Of the nights, in days. If the test runs past midnight, the same nights are due.
 AGES = (80, 70, 61, 59, 31, 29)
 IMAGES, PACKETS = {29}, {29, 31, 59}  # what is left of them
 NOT_NIGHTLY = ("packs/", "packets/", "thumbnails/", "checkpoints/", "state/", "reconcile/")

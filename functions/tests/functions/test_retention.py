@@ -39,6 +39,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def fill(settings: Settings) -> None:
+    # If a test runs past midnight, the same nights are due: the night of 30 days would be one more.
     for number, days in enumerate((34, 33, 32, 31, 29, 0)):
         for site in (open_objects(settings), open_replica(settings)):
             pack = put_all(site, range(2 * number, 2 * number + 2), TODAY - days)
