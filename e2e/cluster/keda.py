@@ -20,6 +20,7 @@ from e2e.cluster.steps import step
 
 MODULE, VERSION = "github.com/kedacore/keda/v2", "v2.21.0"
 NAMESPACE = "keda"
+API = "v1beta1.external.metrics.k8s.io"
 _FIRST = ("CustomResourceDefinition", "Namespace")
 _SCALERS = ("scaler.go", "kafka_scaler.go")
 _OTHER_CASES = re.compile(r'(\tcase "(?!kafka")[^\n]*:\n)((?!\tcase|\tdefault)[^\n]*\n)+')
@@ -50,6 +51,15 @@ def up(cluster: Cluster) -> Kubectl:
     kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig)
     install(kubectl)
     return kubectl
+
+
+def down(cluster: Cluster) -> None:
+    """Remove what `up` installed, also in part, but for cluster-wide definitions and roles."""
+    kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig)
+    # First: no namespace of the cluster can be deleted while an APIService has no server.
+    kubectl("delete", "apiservice", API, "--ignore-not-found")
+    gone = ("--ignore-not-found", "--timeout=120s")
+    kubectl("delete", "namespace", NAMESPACE, *gone, "--request-timeout=150s")
 
 
 def build() -> list[Path]:
@@ -85,7 +95,7 @@ def install(kubectl: Kubectl) -> None:
             chosen = [each for each in objects if (each["kind"] in _FIRST) == first]
             kubectl(*APPLY, "-", stdin=yaml.safe_dump_all(chosen))
         kubectl("--namespace", NAMESPACE, *_WAIT, "deployments", "--all")
-        kubectl(*_WAIT, "apiservice", "v1beta1.external.metrics.k8s.io")
+        kubectl(*_WAIT, "apiservice", API)
 
 
 def _is_needed(each: dict[str, Any]) -> bool:

@@ -23,7 +23,8 @@ def simulated_alerts(seed: int, count: int) -> tuple[Simulator, list]:
 def simulate(release: Release, seed: int, count: int, rate: int = 0) -> None:
     """Send alerts, and wait until they are in Kafka.
 
-    They are sent once more if a change of the release ends the toolbox's pod meanwhile.
+    They are sent once more if a change of the release ends the toolbox's pod meanwhile. A seed is
+    of one test alone: two of them would send different points of the same objects.
     """
     line = ("simulate", "--alerts", count, "--seed", seed, "--rate", rate)
     seconds = 120 + (count / rate if rate else 0)

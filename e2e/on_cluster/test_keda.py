@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster import keda
+from e2e.cluster.kubectl import Kubectl
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.load import simulate, under_load
@@ -13,19 +14,19 @@ from e2e.on_cluster.release import Release
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 SOURCES = ("cutouts", "lightcurves")
-SEED, COUNT = 91, 3000
+SEED, COUNT = 2090, 3000
 SEEDS, SEEDS_BACK = range(2000, 2030), range(2030, 2060)
 SEEDS_KILLED = range(2060, 2090)
 MOST, LAG = 3, 100
 
 
-@pytest.fixture
-def installed(cluster: Cluster) -> Iterator[None]:
-    """KEDA, while a test uses it."""
-    kubectl = keda.up(cluster.backend)
-    yield
-    kubectl("delete", "namespace", keda.NAMESPACE, "--wait=false")
-    kubectl("delete", "apiservice", "v1beta1.external.metrics.k8s.io")
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Iterator[Kubectl]:
+    """KEDA, while these tests use it: nothing can be made in a namespace that is being deleted."""
+    try:
+        yield keda.up(cluster.backend)
+    finally:
+        keda.down(cluster.backend)
 
 
 def autoscaling(function_in_pod: bool = False) -> dict[str, object]:
@@ -56,7 +57,7 @@ def scale_out(release: Release, seed: int) -> None:
     assert most <= MOST
 
 
-def test_sources_scale_on_lag(installed: None, release: Release) -> None:
+def test_sources_scale_on_lag(installed: Kubectl, release: Release) -> None:
     release.install(**autoscaling())
     try:
         scale_out(release, SEED)
@@ -66,7 +67,7 @@ def test_sources_scale_on_lag(installed: None, release: Release) -> None:
 
 
 def test_functions_in_the_pods_of_sources_scale_with_them(
-    installed: None, release: Release
+    installed: Kubectl, release: Release
 ) -> None:
     """No pod of Knative takes part. To this and back while alerts arrive, nothing is lost.
 

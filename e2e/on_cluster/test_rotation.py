@@ -98,7 +98,7 @@ def test_the_keys_of_the_store_are_exchanged(release: Release) -> None:
     pods, made = pods_that_stay(release), revisions(release)
     with reads(release, 89):
         try:
-            with under_load(release, range(90, 140)):
+            with under_load(release, range(900, 950)):
                 before = at_work(release)
                 page.exchange()
                 stayed = before & at_work(release)  # a pod that started meanwhile has the new keys
