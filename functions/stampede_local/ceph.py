@@ -182,6 +182,10 @@ class LocalCeph:
             command[0],
             [*command, "-c", str(self._config), "-f"],
             self.directory / "log" / f"{command[0]}.log",
+            # Otherwise a part of its address is its pid, which in a container is often that of
+            # the daemon before. To the monitor a restarted OSD is then the old one, so it is never
+            # announced as up, sends no beacon, and half an hour later counts as down.
+            env={"CEPH_USE_RANDOM_NONCE": "1"},
         )
 
     @property

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import uuid
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_it_keeps_its_data_and_leaves_no_process(tmp_path: Path) -> None:
         client = minio_of(again)
         assert get(client, "first") == b"1" * 20_000
         assert get(client, "second") == b"2" * 20_000
+
+
+def test_the_monitor_tells_a_restarted_osd_from_the_old_one(tmp_path: Path) -> None:
+    """Also if both have the same pid, as in a container."""
+    server = LocalCeph(tmp_path / "a", free_port(2), gigabytes=2)
+    for _ in range(2):
+        with server:
+            pid = server.osd.pid
+        boots = re.findall(r"osd\.0 v2:127\.0\.0\.1:\d+/(\d+) boot", server.monitor.log.read_text())
+        assert int(boots[-1]) != pid
+    assert len({*boots}) == len(boots) == 2
 
 
 def test_its_keys_are_its_own_and_only_this_user_reads_them(tmp_path: Path) -> None:
