@@ -7,7 +7,6 @@ import pytest
 
 from e2e.background import background
 from e2e.cluster import keda
-from e2e.cluster.kubectl import Kubectl
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.load import simulate, under_load
@@ -25,10 +24,11 @@ MOST, LAG = 3, 50
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster) -> Iterator[Kubectl]:
+def installed(cluster: Cluster) -> Iterator[None]:
     """KEDA, while these tests use it: nothing can be made in a namespace that is being deleted."""
     try:
-        yield keda.up(cluster.backend)
+        keda.up(cluster.backend)
+        yield
     finally:
         keda.down(cluster.backend)
 
@@ -67,7 +67,7 @@ def scale_out(release: Release, seeds: Sequence[int]) -> None:
     assert most <= MOST
 
 
-def test_sources_scale_on_lag(installed: Kubectl, release: Release) -> None:
+def test_sources_scale_on_lag(installed: None, release: Release) -> None:
     release.install(**autoscaling())
     try:
         scale_out(release, SEEDS_OUT)
@@ -77,7 +77,7 @@ def test_sources_scale_on_lag(installed: Kubectl, release: Release) -> None:
 
 
 def test_functions_in_the_pods_of_sources_scale_with_them(
-    installed: Kubectl, release: Release
+    installed: None, release: Release
 ) -> None:
     """No pod of Knative takes part. To this and back while alerts arrive, nothing is lost.
 

@@ -91,7 +91,10 @@ def reading(settings: Settings, made: Load, count: int) -> Iterator[Figure]:
 
 
 def unpacking(bucket: str, filesystem: S3FileSystem) -> float:
-    """Seconds until all files of the night are in memory unpacked, in as many threads."""
+    """Seconds until all files of the night are in memory unpacked, in as many threads.
+
+    Without the tails that alerts share: `images` reads those too, to compare each file's CRC-32.
+    """
 
     def unpacked(path: str) -> list[bytes]:
         pack = pq.read_table(path, columns=["fits"], filesystem=filesystem, use_threads=False)
