@@ -77,23 +77,32 @@ def reads(release: Release, seed: int) -> Iterator[None]:
 
 
 @contextmanager
+def sending(
+    release: Release, seeds: Sequence[int], count: int = PART, rate: int = 0
+) -> Iterator[list[int]]:
+    """Send alerts of one seed after the other, until the ``with`` block ends; the seeds sent."""
+    sent = list[int]()
+
+    def send(stop: threading.Event) -> None:
+        for seed in seeds:
+            if stop.is_set():
+                return
+            simulate(release, seed, count, rate)
+            sent.append(seed)
+
+    with background(send):
+        yield sent
+
+
+@contextmanager
 def under_load(release: Release, seeds: Sequence[int]) -> Iterator[None]:
     """Send parts, each of its seed, and read, until the ``with`` block ends.
 
     Then all that was sent is stored at both sites, and no read failed.
     """
     first, *rest = seeds
-    sent = list[int]()
-
-    def send(stop: threading.Event) -> None:
-        for seed in rest:
-            if stop.is_set():
-                return
-            simulate(release, seed, PART, 5)
-            sent.append(seed)
-
     with reads(release, first):
-        with background(send):
+        with sending(release, rest, rate=5) as sent:
             yield
         release.wait_until_stored(seconds=400)
     assert sent

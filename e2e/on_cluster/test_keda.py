@@ -1,15 +1,13 @@
 """A real KEDA scales the chart's sources on the lag of their consumer groups."""
 
-import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
 
-from e2e.background import background
 from e2e.cluster import keda
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
-from e2e.on_cluster.load import simulate, under_load
+from e2e.on_cluster.load import sending, under_load
 from e2e.on_cluster.release import Release
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -50,18 +48,12 @@ def scale_out(release: Release, seeds: Sequence[int]) -> None:
     until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 400, 1)
     most = 0
 
-    def send(stop: threading.Event) -> None:
-        for seed in seeds:
-            if stop.is_set():
-                return
-            simulate(release, seed, COUNT)
-
     def scaled() -> bool:
         nonlocal most
         most = max(most, *(pods(release, function) for function in SOURCES))
         return most > 1
 
-    with background(send):  # the autoscaler looks every 15 s
+    with sending(release, seeds, COUNT):  # the autoscaler looks every 15 s
         until(scaled, 180, 0.5)
     release.wait_until_stored(seconds=400)
     assert most <= MOST

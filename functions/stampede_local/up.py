@@ -29,6 +29,7 @@ from stampede_local.system import System
 
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0
+WAIT_SECONDS = 0.2  # for a view; then it is seen whether to stop
 PING_SECONDS = {
     "compact": 20.0,
     "reconcile": 60.0,
@@ -87,7 +88,8 @@ def watch(
     A thread of its own reads the status: if the store is away, reading takes long, and `stop`
     should not wait for that. An error is a line on the console and does not end the watch.
     """
-    views: queue.SimpleQueue[View] = queue.SimpleQueue()
+    # SimpleQueue.get of Python 3.11 waits for ever if a signal is handled as its timeout passes.
+    views: queue.Queue[View] = queue.Queue()
 
     def read() -> None:
         status = Status(system.settings, system.urls, system.supervisor.states)
@@ -103,7 +105,7 @@ def watch(
     threading.Thread(target=read, name="watch", daemon=True).start()
     while not stop.is_set():
         with suppress(queue.Empty):
-            yield views.get(timeout=0.2)
+            yield views.get(timeout=WAIT_SECONDS)
 
 
 class Stop(threading.Event):

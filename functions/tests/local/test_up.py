@@ -4,7 +4,9 @@ import io
 import os
 import signal
 import threading
+import time
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -32,17 +34,42 @@ def test_a_bad_object_does_not_end_the_watch(tmp_path, key: str, data: bytes) ->
     path = tmp_path / "bucket" / key
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    system = SimpleNamespace(
-        settings=Settings(store=f"file://{tmp_path}/bucket"),
-        urls={},
-        supervisor=SimpleNamespace(states=dict),
-    )
     stop, output = threading.Event(), io.StringIO()
-    views = watch(system, Console(file=output), 0.01, stop)
+    views = watch(system_on(tmp_path / "bucket"), Console(file=output), 0.01, stop)
     for _ in range(3):
         assert {flow.function for flow in next(views).flows} == {"cutouts", "lightcurves"}
     stop.set()
     assert output.getvalue() == ""
+
+
+def system_on(bucket: Path) -> SimpleNamespace:
+    """A system without processes, whose store is a directory."""
+    return SimpleNamespace(
+        settings=Settings(store=f"file://{bucket}"),
+        urls={},
+        supervisor=SimpleNamespace(states=dict),
+    )
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_ends_the_watch_on_a_busy_machine(tmp_path) -> None:
+    """Handling the signal takes until the watch looks again, and longer."""
+    stop = threading.Event()
+
+    def handle(*_: object) -> None:
+        time.sleep(2 * up.WAIT_SECONDS)
+        stop.set()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        views = watch(system_on(tmp_path), Console(file=io.StringIO()), 600, stop)
+        next(views)
+        signalled = threading.Timer(up.WAIT_SECONDS / 2, os.kill, (os.getpid(), signal.SIGUSR1))
+        signalled.start()
+        assert not list(views)
+        signalled.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 class System:
