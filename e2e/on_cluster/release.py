@@ -165,15 +165,16 @@ class Release:
     def wait_until_stored(self, *arguments: str, seconds: float = 400) -> CommandResult:
         """Wait until `stampede audit` finds nothing missing or in flight.
 
-        A source waits up to 300 s for an answer.
+        A source waits up to 300 s for an answer. Pods that have scaled out may slow an audit down.
         """
         deadline = time.monotonic() + seconds
-        while True:
-            audit = self.stampede("audit", *arguments, check=False)
+        while (left := deadline - time.monotonic()) > 0:
+            audit = self.stampede("audit", *arguments, check=False, seconds=max(left, 120))
             if not audit.status and "in flight" not in audit.output:
                 break
-            assert time.monotonic() < deadline, f"{self.report()}\n{audit.output[-1000:]}"
             time.sleep(2)
+        else:
+            raise AssertionError(f"{self.report()}\n{audit.output[-1000:]}")
         assert "nothing is missing" in audit.output, audit.output[-500:]
         return audit
 
