@@ -20,13 +20,13 @@ def simulated_alerts(seed: int, count: int) -> tuple[Simulator, list]:
     return simulator, list(simulator.alerts(count))
 
 
-def simulate(release: Release, seed: int, count: int, rate: int = 0) -> None:
-    """Send alerts, and wait until they are in Kafka.
+def simulate(release: Release, seed: int, count: int, rate: int = 0, *options: object) -> None:
+    """Send alerts, and wait until they are in Kafka. The options are more of `stampede simulate`.
 
     They are sent once more if a change of the release ends the toolbox's pod meanwhile. A seed is
     of one test alone: two of them would send different points of the same objects.
     """
-    line = ("simulate", "--alerts", count, "--seed", seed, "--rate", rate)
+    line = ("simulate", "--alerts", count, "--seed", seed, "--rate", rate, *options)
     seconds = 120 + (count / rate if rate else 0)
 
     def sent() -> bool:
@@ -78,16 +78,19 @@ def reads(release: Release, seed: int) -> Iterator[None]:
 
 @contextmanager
 def sending(
-    release: Release, seeds: Sequence[int], count: int = PART, rate: int = 0
+    release: Release, seeds: Sequence[int], count: int = PART, rate: int = 0, *options: object
 ) -> Iterator[list[int]]:
-    """Send alerts of one seed after the other, until the ``with`` block ends; the seeds sent."""
+    """Send alerts of one seed after the other, until the ``with`` block ends; the seeds sent.
+
+    For each seed as `simulate` does.
+    """
     sent = list[int]()
 
     def send(stop: threading.Event) -> None:
         for seed in seeds:
             if stop.is_set():
                 return
-            simulate(release, seed, count, rate)
+            simulate(release, seed, count, rate, *options)
             sent.append(seed)
 
     with background(send):
