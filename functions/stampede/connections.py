@@ -8,11 +8,13 @@ What neither needs is left out: redirects, cookies, decompression, pipelining, s
 import asyncio
 import ssl
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
+from stampede.addresses import Addresses
 from stampede.connection import DETAIL_BYTES, Connection, Response
 
 
@@ -61,6 +63,7 @@ class Connections:
         self._answer_seconds = answer_seconds
         self._headers = headers or dict
         self._trust = trust
+        self._addresses = Addresses()
         self._idle: dict[_Host, list[Connection]] = defaultdict(list)  # last used last
         self._busy: set[Connection] = set()
         self._limits: dict[_Host, asyncio.Semaphore] = {}
@@ -140,20 +143,37 @@ class Connections:
         return None
 
     async def _connect(self, host: "_Host") -> Connection:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(loop),
-                    host.name,
-                    host.port,
-                    ssl=(self._trust or _trust()) if host.secure else None,
-                )
+                connection = await self._connect_to_one(host, await self._addresses.of(host.name))
         except TimeoutError:
+            self._addresses.forget(host.name)
             raise Unreachable(f"{host} did not answer in {self._connect_seconds:g} s") from None
         except OSError as error:
+            self._addresses.forget(host.name)
             raise Unreachable(f"cannot connect to {host}: {error}") from error
         self.made += 1
+        return connection
+
+    async def _connect_to_one(self, host: "_Host", addresses: Sequence[str]) -> Connection:
+        """Connect to the first address that accepts."""
+        loop = asyncio.get_running_loop()
+        *others, last = addresses
+        for address in others:
+            with suppress(OSError):
+                return await self._open(loop, host, address)
+        return await self._open(loop, host, last)
+
+    async def _open(
+        self, loop: asyncio.AbstractEventLoop, host: "_Host", address: str
+    ) -> Connection:
+        _, connection = await loop.create_connection(
+            lambda: Connection(loop),
+            address,
+            host.port,
+            ssl=(self._trust or _trust()) if host.secure else None,
+            server_hostname=host.name if host.secure else None,
+        )
         return connection
 
 
