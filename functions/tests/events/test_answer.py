@@ -18,6 +18,7 @@ from stampede.problem import problem_json
         (413, Verdict.REFUSED),
         (422, Verdict.REFUSED),
         (429, Verdict.DOWN),
+        (499, Verdict.UNCLEAR),
         (500, Verdict.FAILED),
         (502, Verdict.UNCLEAR),
         (503, Verdict.DOWN),
