@@ -7,6 +7,7 @@ by their timeout, were opened again, and asked again.
 """
 
 import asyncio
+import random
 import socket
 from contextlib import suppress
 from ipaddress import ip_address
@@ -21,14 +22,22 @@ class Addresses:
         self._lookups: dict[str, asyncio.Task[list[str]]] = {}
 
     async def of(self, host: str) -> list[str]:
-        """IP addresses of a host, the one to try first in front. Raises `OSError`."""
+        """IP addresses of a host, in the order in which to try them. Raises `OSError`.
+
+        Those of the family that the system prefers come first, in another order each time: the
+        servers behind one name share the connections.
+        """
         with suppress(ValueError):
             return [str(ip_address(host))]
         lookup = self._lookups.get(host)
         if lookup is None:
             lookup = self._lookups[host] = asyncio.create_task(look_up(host))
             lookup.add_done_callback(lambda done: self._remember(host, done))
-        return await asyncio.shield(lookup)  # others wait for it too
+        addresses = await asyncio.shield(lookup)  # others wait for it too
+        family = ip_address(addresses[0]).version
+        preferred = [each for each in addresses if ip_address(each).version == family]
+        others = [each for each in addresses if each not in preferred]
+        return [*random.sample(preferred, len(preferred)), *others]
 
     def forget(self, host: str) -> None:
         """Look a host up again, because nothing answers at its addresses."""

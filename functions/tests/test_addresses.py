@@ -96,6 +96,15 @@ async def test_an_address_that_refuses_is_passed_over(names: Names) -> None:
     server.close()
 
 
+async def test_the_servers_of_a_name_share_connections(names: Names) -> None:
+    names.addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"]
+    hosts = Addresses()
+    orders = {tuple(await hosts.of("gateway")) for _ in range(100)}
+    assert len(orders) == 6
+    assert {order[-1] for order in orders} == {"fd00::1"}
+    assert names.asked == 1
+
+
 async def test_a_name_that_is_not_known(names: Names) -> None:
     names.addresses = []
     hosts = Addresses()
