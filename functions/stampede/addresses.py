@@ -35,9 +35,9 @@ class Addresses:
             lookup.add_done_callback(lambda done: self._remember(host, done))
         addresses = await asyncio.shield(lookup)  # others wait for it too
         family = ip_address(addresses[0]).version
-        preferred = [each for each in addresses if ip_address(each).version == family]
-        others = [each for each in addresses if each not in preferred]
-        return [*random.sample(preferred, len(preferred)), *others]
+        return sorted(
+            addresses, key=lambda each: (ip_address(each).version != family, random.random())
+        )
 
     def forget(self, host: str) -> None:
         """Look a host up again, because nothing answers at its addresses."""

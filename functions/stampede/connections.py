@@ -157,16 +157,14 @@ class Connections:
 
     async def _connect_to_one(self, host: "_Host", addresses: Sequence[str]) -> Connection:
         """Connect to the first address that accepts."""
-        loop = asyncio.get_running_loop()
         *others, last = addresses
         for address in others:
             with suppress(OSError):
-                return await self._open(loop, host, address)
-        return await self._open(loop, host, last)
+                return await self._open(host, address)
+        return await self._open(host, last)
 
-    async def _open(
-        self, loop: asyncio.AbstractEventLoop, host: "_Host", address: str
-    ) -> Connection:
+    async def _open(self, host: "_Host", address: str) -> Connection:
+        loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: Connection(loop),
             address,

@@ -29,7 +29,7 @@ from stampede_local.system import System
 
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0
-WAIT_SECONDS = 0.2  # for a view; then it is seen whether to stop
+WAIT_SECONDS = 0.2  # for a view, before looking whether to stop
 PING_SECONDS = {
     "compact": 20.0,
     "reconcile": 60.0,

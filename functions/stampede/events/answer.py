@@ -80,7 +80,7 @@ def judge(status: int) -> Verdict:
     # A wrong key, as a wrong address, must not turn a topic into dead letters.
     if status in (401, 403, 404, 429, 503):
         return Verdict.DOWN
-    # 499 is an ingress's that lost the function while a request was under way; no function says it.
+    # An ingress answers 499 if it loses the function during a request. No function answers it.
     if status in (499, 502, 504):
         return Verdict.UNCLEAR
     if status >= 500 or status in (408, 409):
