@@ -27,6 +27,8 @@ class Layouts:
     def cut(self, file: memoryview) -> int:
         """Where the last HDU of a file begins, in bytes; the file's length if it has no tail."""
         size = len(file)
+        if not size or file[0] != _FIRST[0]:  # a gzip file: most of a pack of ZTF's stamps
+            return size
         axes = file[_COUNT] - 48 if size > BLOCK else 0
         layout = (size, bytes(file[: _AXES + CARD * (1 + axes if 0 <= axes <= 9 else 1)]))
         cut = self._cuts.get(layout)

@@ -6,7 +6,7 @@ cutouts of a message, and another a tail. PNGs are compressed already: each is a
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from isal import isal_zlib
 from stampede import compute as pc
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
+from stampede.alerts.container import Bytes
 from stampede.errors import Damaged
 from stampede.images.fits import is_gzip
 from stampede.images.fits_tail import split
@@ -37,6 +38,7 @@ _FITS, _TAIL, _PNG = (
     *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
     THUMBNAIL.field("png"),
 )
+A = TypeVar("A")
 _MOST_PAGE = 1 << 30  # bytes of a page, decompressed
 _PREFIX = 4  # bytes of the length before each value
 
@@ -115,29 +117,50 @@ def cutout_places(
     pages, tails
         Where each page and each of the distinct tails lies in the pack.
     """
-    numbers = iter(cutouts.numbers.to_pylist())
-    rows: list[tuple[int | None, ...]] = []
-    for page, heads in zip(pages, _by_page(cutouts.heads, cutouts.pages), strict=True):
-        for head, start in zip(heads, _starts(heads), strict=True):
-            number = next(numbers)
-            if head is None:
-                rows.append((None,) * 7)
-                continue
-            tail = cutouts.tails[number]
-            crc32 = isal_zlib.crc32(tail, isal_zlib.crc32(head))
-            where = tails[number] if len(tail) else (None, None)
-            rows.append((*page, start, len(head) + len(tail), *where, crc32))
-    names = "page_offset", "page_length", "start", "length", "tail_offset", "tail_length", "crc32"
-    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
-    return {name: pa.array(list(column)) for name, column in zip(names, columns, strict=True)}
+    heads, number = cutouts.heads, pc.fill_null(cutouts.numbers, 0).to_numpy()
+    absent, sizes = _absent(heads), _sizes(heads)
+    tail_sizes = _sizes(cutouts.tails or [b""])[number]
+    no_tail = absent | (tail_sizes == 0)
+    checksums = [0 if head is None else isal_zlib.crc32(head) for head in heads]
+    for row in np.flatnonzero(~no_tail).tolist():
+        checksums[row] = isal_zlib.crc32(cutouts.tails[number[row]], checksums[row])
+    page = np.repeat(_ranges(pages), np.array(cutouts.pages, np.int64), axis=0)
+    tail = _ranges(tails or [Range(0, 0)])[number]
+    return {
+        "page_offset": pa.array(page[:, 0], mask=absent),
+        "page_length": pa.array(page[:, 1], mask=absent),
+        "start": pa.array(_starts(cutouts), mask=absent),
+        "length": pa.array(sizes + tail_sizes, mask=absent),
+        "tail_offset": pa.array(tail[:, 0], mask=no_tail),
+        "tail_length": pa.array(tail[:, 1], mask=no_tail),
+        "crc32": pa.array(np.array(checksums, np.int64), mask=absent),
+    }
 
 
-def _starts(heads: Sequence[memoryview | None]) -> Iterator[int]:
+def _starts(cutouts: Cutouts) -> np.ndarray:
     """Where each head begins in its page, decompressed; of a null where the next one does."""
-    at = len(levels([head is not None for head in heads], _FITS)) + _PREFIX
-    for head in heads:
-        yield at
-        at += len(head) + _PREFIX if head is not None else 0
+    absent = _absent(cutouts.heads)
+    stored = np.where(absent, 0, _sizes(cutouts.heads) + _PREFIX)
+    before = np.cumsum(stored) - stored
+    # Of a page it only matters how many rows it has.
+    known = {rows: len(levels([True] * rows, _FITS)) + _PREFIX for rows in {*cutouts.pages}}
+    counts = np.array(cutouts.pages, np.int64)
+    starts = np.array([known[rows] for rows in cutouts.pages], np.int64)
+    return before + np.repeat(starts - before[np.cumsum(counts) - counts], counts)
+
+
+def _absent(values: Sequence[memoryview | None]) -> np.ndarray:
+    return np.array([value is None for value in values], bool)
+
+
+def _sizes(values: Sequence[Bytes | None]) -> np.ndarray:
+    """The length of each; 0 of None."""
+    return np.array([0 if value is None else len(value) for value in values], np.int64)
+
+
+def _ranges(ranges: Sequence[Range]) -> np.ndarray:
+    """A row of offset and length for each."""
+    return np.array(ranges, np.int64).reshape(-1, 2)
 
 
 def tail_frames(body: memoryview, offset: int) -> list[Range]:
@@ -172,9 +195,10 @@ def stored_cutouts(
             sizes.append(values)
     entries = [view for view in viewed(tail.dictionary) if view is not None]
     cutouts = Cutouts(heads, entries, tail.indices, sizes)
-    for page, some in zip(pages, _by_page(heads, sizes), strict=True):
+    starts = _by_page(_starts(cutouts).tolist(), sizes)
+    for page, some, begin in zip(pages, _by_page(heads, sizes), starts, strict=True):
         content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
-        for head, start in zip(some, _starts(some), strict=True):
+        for head, start in zip(some, begin, strict=True):
             if head is not None and not _equal(content[start : start + len(head)], head):
                 raise Damaged("an image does not lie where the format says")
     tails = [
@@ -225,12 +249,10 @@ def _pages(file: pq.FileMetaData, name: str, data: memoryview) -> Iterator[tuple
         at += header[3]
 
 
-def _by_page(
-    heads: Sequence[memoryview | None], pages: Sequence[int]
-) -> Iterator[Sequence[memoryview | None]]:
+def _by_page(values: Sequence[A], pages: Sequence[int]) -> Iterator[Sequence[A]]:
     at = 0
     for rows in pages:
-        yield heads[at : at + rows]
+        yield values[at : at + rows]
         at += rows
 
 
