@@ -14,9 +14,10 @@ def is_temporary(answer: Answer) -> bool:
     """Whether the same request may succeed later.
 
     A 502 with a problem document is the server's own word that bytes are damaged; one without
-    comes from a proxy that did not reach the server.
+    comes from a proxy that did not reach the server. An ingress answers 499 if it loses the server
+    during a request.
     """
-    return answer.status in (429, 503, 504) or (answer.status == 502 and not problem_of(answer))
+    return answer.status in (429, 499, 503, 504) or (answer.status == 502 and not problem_of(answer))
 
 
 def wait(attempt: int, retry_after: str | None, now: float, jitter: float) -> float | None:

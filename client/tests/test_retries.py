@@ -63,6 +63,7 @@ TEMPORARY = {
     "busy": problem(429, "too-many-requests", "too many"),
     "store down": problem(503, "store-down", "the store does not answer"),
     "a proxy": (502, {"Content-Type": "text/html"}, b"<h1>Bad gateway</h1>"),
+    "an ingress that lost the server": (499, {}, b""),
     "a cut connection": CUT,
 }
 

@@ -34,10 +34,9 @@ from stampede.store.schema import CUTOUT_PACKS, PackSpec
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
 _KEY = re.compile(r"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{32}\.parquet")
 
-# Threads that pack at once would pass Python's lock to and fro at each of 1,800 checksums. A pack of
-# 900 gzipped stamps took four threads 39 ms of CPU and 1,160 changes of thread, two threads 34 and
-# 280; one after the other it takes 23 and 30. Only SHA-256, 9 of the 23, leaves the lock to others
-# for long, so it runs beside.
+# Threads that pack at once would pass the lock of Python to and fro at each of 1,800 checksums.
+# Then a pack of 900 gzipped stamps takes 39 ms of CPU and 1,160 changes of thread (four threads),
+# or 34 and 280 (two); in turn it takes 23 and 30. SHA-256, 9 of the 23, runs beside: it is one call.
 _WRITING = threading.Lock()
 
 
