@@ -17,7 +17,9 @@ def is_temporary(answer: Answer) -> bool:
     comes from a proxy that did not reach the server. An ingress answers 499 if it loses the server
     during a request.
     """
-    return answer.status in (429, 499, 503, 504) or (answer.status == 502 and not problem_of(answer))
+    if answer.status == 502:
+        return not problem_of(answer)
+    return answer.status in (429, 499, 503, 504)
 
 
 def wait(attempt: int, retry_after: str | None, now: float, jitter: float) -> float | None:

@@ -36,7 +36,7 @@ _KEY = re.compile(r"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{32}\.parquet")
 
 # Threads that pack at once would pass the lock of Python to and fro at each of 1,800 checksums.
 # Then a pack of 900 gzipped stamps takes 39 ms of CPU and 1,160 changes of thread (four threads),
-# or 34 and 280 (two); in turn it takes 23 and 30. SHA-256, 9 of the 23, runs beside: it is one call.
+# or 34 and 280 (two). In turn it takes 23 and 30. SHA-256, 9 of the 23, runs beside.
 _WRITING = threading.Lock()
 
 
