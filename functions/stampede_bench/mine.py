@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from isal import igzip
 from pyarrow.fs import FileSelector, S3FileSystem
 
+from stampede.at_once import run_all
 from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -35,6 +36,7 @@ MUST, AIM = Must(">=", 0.5, ratio=True), Must(">=", 20_000.0)
 NIGHT = 61_000
 DISTINCT = 300  # alerts; all packs repeat them under other ids
 ROUNDS = 2
+AT_ONCE = 4  # packs
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -58,12 +60,15 @@ def fill(objects: Objects, made: Load, count: int) -> None:
         rows.column_names.index("mjd"), "mjd", pa.array(np.full(rows.num_rows, float(NIGHT)))
     )
     ids, table = rows["alert_id"].to_numpy(), Table(objects, CUTOUTS, threads=1)
-    for number in range(-(-count // rows.num_rows)):
+
+    def store(number: int) -> None:
         coverage = Coverage.of({("bench", 0): [number]})
         some = rows.set_column(0, "alert_id", pa.array(ids + number * 10**9))
         pack = write_pack(some.slice(0, count - number * rows.num_rows), coverage)
         objects.put(pack.key, memoryview(pack.data), pack.sha256)
         table.append(pack.locations, coverage)
+
+    run_all(store, range(-(-count // rows.num_rows)), AT_ONCE, "fill")
     table.close()
 
 

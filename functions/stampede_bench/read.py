@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.at_once import run_all
 from stampede.ingest.send import alert_sinks, ingest
 from stampede.read.lookup import Lookup
 from stampede.settings import Settings
@@ -53,7 +54,7 @@ BULK_IDS, MANY_IDS = 1000, 100_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes
-PACK = 500  # alerts
+PACK, AT_ONCE = 500, 4  # alerts in a pack, packs at a time
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -195,7 +196,8 @@ def fill(bucket: S3Objects, alerts: int) -> None:
     noise = random.Random(1)
     images = [gzip.compress(noise.randbytes(IMAGE), 1, mtime=0) for _ in range(97)]
     table = Table(bucket, CUTOUTS)
-    for start in range(0, alerts, PACK):
+
+    def store(start: int) -> None:
         rows = [
             {
                 "alert_id": FIRST_ID + number,
@@ -214,6 +216,8 @@ def fill(bucket: S3Objects, alerts: int) -> None:
         pack = write_pack(pa.Table.from_pylist(rows, CUTOUT), Coverage())
         bucket.put(pack.key, memoryview(pack.data))
         table.append(pack.locations, Coverage())
+
+    run_all(store, range(0, alerts, PACK), AT_ONCE, "fill")
     table.close()
 
 
