@@ -54,7 +54,7 @@ BULK_IDS, MANY_IDS = 1000, 100_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes
-PACK, AT_ONCE = 500, 4  # alerts in a pack, packs at a time
+PACK, PACKS_AT_ONCE = 500, 4  # alerts in a pack; packs
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -217,7 +217,7 @@ def fill(bucket: S3Objects, alerts: int) -> None:
         bucket.put(pack.key, memoryview(pack.data))
         table.append(pack.locations, Coverage())
 
-    run_all(store, range(0, alerts, PACK), AT_ONCE, "fill")
+    run_all(store, range(0, alerts, PACK), PACKS_AT_ONCE, "fill")
     table.close()
 
 
@@ -239,16 +239,17 @@ def beside_bulk(
     others = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
     def large() -> None:
-        while not done.is_set():
+        """At least one, and no further one once the small queries are answered."""
+        while True:
             rates.append(len(many) / others.submit(bulk, url, many).result())
+            if done.is_set():
+                return
 
     with others, ThreadPoolExecutor(2) as pool:
         list(others.map(abs, range(2)))  # starts them
         queries = [pool.submit(large) for _ in range(2)]
         try:
             beside = requests(url, [cutout(alert_id) for alert_id in small], 1)
-            while not rates:
-                time.sleep(0.01)
         finally:
             done.set()
         for query in queries:
