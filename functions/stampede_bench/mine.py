@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from isal import igzip
 from pyarrow.fs import FileSelector, S3FileSystem
 
-from stampede.at_once import run_all
 from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -27,6 +26,7 @@ from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.decode import batch_decoder
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.images import seconds
 from stampede_bench.load import Load
 from stampede_bench.servers import servers
 from stampede_client import images
@@ -68,7 +68,7 @@ def fill(objects: Objects, made: Load, count: int) -> None:
         objects.put(pack.key, memoryview(pack.data), pack.sha256)
         table.append(pack.locations, coverage)
 
-    run_all(store, range(-(-count // rows.num_rows)), AT_ONCE, "fill")
+    seconds(store, range(-(-count // rows.num_rows)), AT_ONCE)
     table.close()
 
 

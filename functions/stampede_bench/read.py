@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.at_once import run_all
 from stampede.ingest.send import alert_sinks, ingest
 from stampede.read.lookup import Lookup
 from stampede.settings import Settings
@@ -34,6 +33,7 @@ from stampede_bench.crowd import crowd
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.first_answer import first_answers
 from stampede_bench.http_load import Timed, bulk, requests, timed
+from stampede_bench.images import seconds
 from stampede_bench.load import Load
 from stampede_bench.servers import Servers, pids, servers, system
 from stampede_local.system import System
@@ -217,7 +217,7 @@ def fill(bucket: S3Objects, alerts: int) -> None:
         bucket.put(pack.key, memoryview(pack.data))
         table.append(pack.locations, Coverage())
 
-    run_all(store, range(0, alerts, PACK), PACKS_AT_ONCE, "fill")
+    seconds(store, range(0, alerts, PACK), PACKS_AT_ONCE)
     table.close()
 
 

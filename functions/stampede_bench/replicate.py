@@ -8,10 +8,12 @@ The link does not limit bandwidth. On a real link of 150 ms, one TCP connection 
 window: with Linux's defaults (``tcp_wmem``, ``tcp_rmem``) about 25 to 40 MB/s. Each concurrent copy
 has a connection of its own.
 
-Connections are kept for weeks, so the rate is that of connections at work. It is counted from when
-a quarter of the objects are copied until the last one begins. Before, each connection shakes hands
-and finds out how fast it may send, which takes ten round trips. After, fewer and fewer connections
-have something to copy. The rate with both is told beside it.
+Connections are kept for weeks, so the rate is that of connections at work. The first turn of each
+distance is not counted: there each connection shakes hands and finds out how fast it may send,
+which takes ten round trips. Later turns keep the connections. Both distances take turns, seconds
+apart, because a shared host may be half as fast a minute later. A turn is counted from when a
+quarter of its objects are copied, since none is complete at first, until the last one begins. Then
+fewer and fewer connections have something to copy. The rate with both ends is told beside it.
 """
 
 import asyncio
@@ -39,6 +41,7 @@ MUST = Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
+TURNS = 3  # of each distance, after the first
 START = 4  # one part in so many is copied before the rate is counted
 GIGABYTES = 8
 GC_SECONDS = 3  # free the memory of one round, a gigabyte, before the next rounds
@@ -53,7 +56,7 @@ class Copied(NamedTuple):
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Several rounds of each direction and scheme. Each round begins with the other distance."""
+    """Several rounds of each direction and scheme."""
     installer.ensure(installer.CEPH, context.install, context.progress)
     with ExitStack() as stack:
         near, far = (
@@ -73,7 +76,7 @@ def measure(context: Context) -> Iterator[Figure]:
             first, second = (
                 open_bucket(site.settings("http", site.port)) for site in (source, target)
             )
-            keys = fill(first, context.scaled(90, 30))
+            keys = fill(first, context.scaled(70, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
                 far_settings = {
@@ -85,30 +88,37 @@ def measure(context: Context) -> Iterator[Figure]:
                     for trip, there in far_settings.items()
                 }
                 subject = f"{direction}, {scheme.upper()}"
-                yield from over_rounds(
-                    [
-                        list(one_round(context, subject, settings, keys, second, number % 2 == 1))
-                        for number in range(context.scaled(2, 1))
-                    ]
-                )
+                yield from over_rounds(list(rounds(context, subject, settings, keys, second)))
             clear(first)
 
 
-def one_round(
+def rounds(
     context: Context,
     subject: str,
     settings: dict[int, Settings],
     keys: Sequence[str],
     target: S3Objects,
-    far_first: bool,
-) -> Iterator[Figure]:
-    """Copy everything at each round trip, with the settings of `replicate` for it."""
-    order = sorted(settings, reverse=far_first)
-    found = {trip: copied(settings[trip], keys, target) for trip in order}
-    rates = {trip: found[trip] for trip in settings}
-    reached = ", ".join(f"{each.rate:.0f} MB/s at {trip} ms" for trip, each in rates.items())
-    context.progress(f"{subject}: {reached}")
-    yield from figures(subject, rates)
+) -> Iterator[list[Figure]]:
+    """Copy everything at each round trip, in turn, with the settings of `replicate` for it.
+
+    Each round begins with the other distance.
+    """
+    with ExitStack() as stack:
+        functions = {trip: Replicate(settings[trip]) for trip in settings}
+        for function in functions.values():
+            stack.callback(function.close)
+        for number in range(1 + context.scaled(TURNS, 2)):
+            some = keys if number else keys[: max(START, len(keys) // 2)]
+            order = sorted(settings, reverse=number % 2 == 1)
+            found = {
+                trip: copied(functions[trip], 2 * settings[trip].copies, some, target)
+                for trip in order
+            }
+            rates = {trip: found[trip] for trip in settings}
+            if number:
+                reached = [f"{each.rate:.0f} MB/s at {trip} ms" for trip, each in rates.items()]
+                context.progress(f"{subject}: {', '.join(reached)}")
+                yield list(figures(subject, rates))
 
 
 def figures(subject: str, rates: dict[int, Copied]) -> Iterator[Figure]:
@@ -137,9 +147,8 @@ def fill(bucket: S3Objects, packs: int) -> list[str]:
     return keys
 
 
-def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> Copied:
-    """Copy all keys, then empty `target`."""
-    function = Replicate(settings)
+def copied(function: Replicate, at_once: int, keys: Sequence[str], target: S3Objects) -> Copied:
+    """Copy all keys, `at_once` at a time, then empty `target`."""
     begun: list[float] = []
     done: list[tuple[float, str]] = []
 
@@ -152,13 +161,12 @@ def copied(settings: Settings, keys: Sequence[str], target: S3Objects) -> Copied
                 await deliver(function, key)
                 done.append((time.monotonic(), key))
 
-        await asyncio.gather(*(work() for _ in range(2 * settings.copies)))
+        await asyncio.gather(*(work() for _ in range(at_once)))
 
     begin, spent = time.monotonic(), time.process_time()
     asyncio.run(run())
     seconds = time.monotonic() - begin
     cores = (time.process_time() - spent) / seconds
-    function.close()
     found = list(target.list(""))
     sizes = {info.key: info.size for info in found}
     if sizes.keys() != set(keys):
