@@ -286,9 +286,9 @@ def latency(
 
 def cpu_of(subject: str, cpu: Cpu, count: int) -> Iterator[Figure]:
     """CPU time of a request, by process."""
-    for process, seconds in cpu.seconds().items():
+    for process, spent in cpu.seconds().items():
         if process != "ceph-mon":
-            yield Figure(subject, f"CPU of {process}", 1e3 * seconds / count, "ms")
+            yield Figure(subject, f"CPU of {process}", 1e3 * spent / count, "ms")
 
 
 def cutout(alert_id: int) -> str:
