@@ -150,6 +150,7 @@ def _starts(cutouts: Cutouts) -> np.ndarray:
 
 
 def _absent(values: Sequence[memoryview | None]) -> np.ndarray:
+    """Which values are None."""
     return np.array([value is None for value in values], bool)
 
 
@@ -195,6 +196,8 @@ def stored_cutouts(
             sizes.append(values)
     entries = [view for view in viewed(tail.dictionary) if view is not None]
     cutouts = Cutouts(heads, entries, tail.indices, sizes)
+    if (~_absent(heads) & tail.is_null().to_numpy(zero_copy_only=False)).any():
+        raise Damaged("an image has no number of its tail")
     starts = _by_page(_starts(cutouts).tolist(), sizes)
     for page, some, begin in zip(pages, _by_page(heads, sizes), starts, strict=True):
         content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))

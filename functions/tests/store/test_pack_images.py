@@ -6,12 +6,15 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
 from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.errors import Damaged
 from stampede.images.fits import gzip_file
+from stampede.store import pack_images, packs
 from stampede.store.coverage import Coverage
 from stampede.store.packs import Pack, read_pack, write_pack
 from stampede_local import oracle
@@ -87,6 +90,18 @@ def test_every_file_comes_back_as_it_was_sent(names: tuple[str, ...], tmp_path: 
     for reader, found in read_back(pack, tmp_path / "pack.parquet").items():
         assert found == sent, reader
     assert read_pack(pack.data)[0].locations.equals(pack.locations)
+
+
+def test_an_image_without_a_number_of_its_tail_is_refused(monkeypatch) -> None:
+    def without(files: pa.Array, messages: np.ndarray) -> pack_images.Cutouts:
+        found = pack_images.cut(files, messages)
+        return found._replace(numbers=pa.array([None, *found.numbers.to_pylist()[1:]], pa.int32()))
+
+    rows = [cutout(1, kind, fits=lsst(source(30))) for kind in sorted(KINDS)]
+    monkeypatch.setattr(packs, "cut", without)
+    pack = write_pack(table(rows, CUTOUT), Coverage())
+    with pytest.raises(Damaged, match="tail"):
+        read_pack(pack.data)
 
 
 def test_a_tail_that_alerts_share_is_stored_once() -> None:
