@@ -206,9 +206,13 @@ class Settings(BaseSettings):
         # With 1,000 the connections cost CPU: 3.0 ms an alert in all processes, not 2.2
         # (`stampede bench ingest`). With fewer than 300, packs are small.
         300,
-        description="most events that are sent and not yet answered; 600 if a function reads Kafka",
+        description="most events that are sent and not yet answered; 1,200 if a function reads "
+        "Kafka, and at most half of them are one batch",
     )
-    in_flight_bytes: int = Field(256 * MIB, description="most bytes of those events")
+    in_flight_bytes: int = Field(
+        256 * MIB,
+        description="most bytes of those events; two batches if a function reads Kafka",
+    )
     retries: int = Field(10, description="retries of an event before it becomes a dead letter")
     give_up_seconds: float = Field(
         300.0,

@@ -13,9 +13,28 @@ from stampede.events.source import check_input, send_alerts
 from stampede.events.source_health import SourceHealth
 from stampede.settings import Settings
 
-# Unless the settings say so. More than a source has, since they need no connections: larger batches
-# use both cores, and ZTF's alerts are stored a quarter faster (docs/adr/0051-one-process.md).
-IN_FLIGHT = 600
+# Unless the settings say so. More than a source has, since they need no connections: two batches
+# of ZTF's alerts, so that one fills while the other is stored (docs/adr/0051-one-process.md).
+IN_FLIGHT = 1200
+
+
+def settings_to_read(settings: Settings) -> Settings:
+    """The settings of a function that reads Kafka itself.
+
+    A batch has at most half of what may be in flight. The other half are read and checked while
+    it is stored, so the next batch is complete when that ends.
+    """
+    told = settings.model_fields_set
+    alerts = settings.in_flight if "in_flight" in told else IN_FLIGHT
+    size = settings.in_flight_bytes if "in_flight_bytes" in told else 2 * settings.batch_bytes
+    return settings.model_copy(
+        update={
+            "in_flight": alerts,
+            "in_flight_bytes": size,
+            "batch_alerts": max(1, min(settings.batch_alerts, alerts // 2)),
+            "batch_bytes": max(1, min(settings.batch_bytes, size // 2)),
+        }
+    )
 
 
 class KafkaInput:
@@ -28,7 +47,7 @@ class KafkaInput:
     function
         Takes the events, on its event loop.
     settings
-        Those of the function and of a source, without a sink.
+        Those of the function and of a source, without a sink, as of `settings_to_read`.
 
     Raises
     ------
@@ -40,8 +59,6 @@ class KafkaInput:
         check_input(settings)
         self._name = name
         self._function = function
-        if "in_flight" not in settings.model_fields_set:
-            settings = settings.model_copy(update={"in_flight": IN_FLIGHT})
         self._settings = settings
         self._health = SourceHealth()
         function.not_alive = self._health.not_alive

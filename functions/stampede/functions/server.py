@@ -37,10 +37,10 @@ def make_server(name: str, settings: Settings) -> "Server":
     if name != "read" and not closed and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
-    app = make_app(name, settings)
-    kafka = None
     if settings.from_kafka and name in ALERT_FUNCTIONS:
-        kafka = kafka_input(name, app, settings)
+        app, kafka = app_reading_kafka(name, settings)
+    else:
+        app, kafka = make_app(name, settings), None
     # `read` counts the bytes of a query as they come.
     protocol = bounded_protocol if name == "read" else body_protocol
     config = uvicorn.Config(
@@ -60,12 +60,14 @@ def make_server(name: str, settings: Settings) -> "Server":
     return Server(config, settings, kafka)
 
 
-def kafka_input(name: str, app: ASGIApp, settings: Settings) -> "KafkaInput":
-    """Lets the app take alerts from Kafka too. Raises `SetupError` if a setting is wrong."""
+def app_reading_kafka(name: str, settings: Settings) -> "tuple[ASGIApp, KafkaInput]":
+    """The app, and what gives it Kafka's alerts. Raises `SetupError` if a setting is wrong."""
     from stampede.events.event_endpoint import EventEndpoint
-    from stampede.events.kafka_input import KafkaInput
+    from stampede.events.kafka_input import KafkaInput, settings_to_read
 
-    return KafkaInput(name, cast(EventEndpoint, app), settings)
+    settings = settings_to_read(settings)
+    app = make_app(name, settings)
+    return app, KafkaInput(name, cast(EventEndpoint, app), settings)
 
 
 def is_loopback(settings: Settings) -> bool:

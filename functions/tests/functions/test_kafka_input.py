@@ -12,6 +12,7 @@ import confluent_kafka
 import psutil
 import pytest
 
+from stampede.alerts.columns import KINDS
 from stampede.errors import SetupError
 from stampede.events import kafka_input
 from stampede.functions.server import make_server
@@ -106,15 +107,26 @@ def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
     assert 'stampede_source_events_total{outcome="dead-lettered"} 1.0' in told
 
 
-@pytest.mark.parametrize(("settings", "most"), [({}, 600), ({"IN_FLIGHT": 200}, 200)])
-def test_more_alerts_are_in_flight_than_a_source_has_unless_the_settings_say_so(
+@pytest.mark.parametrize(("settings", "most"), [({}, 1200), ({"IN_FLIGHT": 200}, 200)])
+def test_half_of_the_alerts_in_flight_wait_while_the_others_are_stored(
     reading, send, settings: dict[str, object], most: int
 ) -> None:
+    """There are more than a source has, unless the settings say how many."""
+    count = 5 * most // 4
     served = reading(LINGER_MS=5000, BATCH_ALERTS=2000, **settings)
-    send(alerts(900))
+    eventually(lambda: readiness(served.process)[0] == 200)
+    workers = psutil.Process(served.process.pid).children()
+    for worker in workers:
+        worker.suspend()
+    send(alerts(count))
     in_flight = partial(value, served, "stampede_source_in_flight_events")
     eventually(lambda: in_flight() == most)
-    eventually(lambda: stored(served, alerts(900)) == 900)
+    for worker in workers:
+        worker.resume()
+    eventually(lambda: stored(served, alerts(count)) == count)
+    table = Table(open_objects(served.settings), CUTOUTS)
+    table.refresh()
+    assert max(part.rows for part in table.runs()) == len(KINDS) * most // 2
 
 
 def test_alerts_are_in_the_coverage_under_kafka_s_id_of_the_topic(
@@ -135,7 +147,7 @@ def test_a_function_that_ends_while_alerts_arrive_loses_none(
 ) -> None:
     """What it committed is stored; the next process takes up the rest."""
     messages = alerts(1000)
-    served = reading(BATCH_ALERTS=20)
+    served = reading(BATCH_ALERTS=20, IN_FLIGHT=300)
     send(messages)
     eventually(lambda: stored(served, messages) > 20)
     os.kill(served.process.pid, number)
