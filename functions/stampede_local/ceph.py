@@ -54,7 +54,7 @@ class LocalCeph:
     port
         The endpoint's port; the next one is the monitor's. The OSD takes free ports from 6800 up.
     store
-        ``bluestore`` keeps the data on disk; the first start takes 8 s. ``memstore`` keeps it in
+        ``bluestore`` keeps the data on disk; the first start takes 2 s. ``memstore`` keeps it in
         memory; every start is empty and takes 2 s.
     gigabytes
         Capacity.
