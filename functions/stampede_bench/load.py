@@ -126,6 +126,7 @@ def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[Simulate
     simulator = Simulator(
         objects=objects,
         nights=nights,
+        first_night=2 * rows // 5,  # none has so many rows earlier
         lsst_share=float(lsst),
         solar_system=0.0,
         null_cutouts=0.0,

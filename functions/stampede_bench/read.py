@@ -50,7 +50,7 @@ CROWD = 1000  # clients at once
 NONE = Must("<=", 0.0)
 COLD = Must("<=", 500.0)
 AT_ONCE = (1, 8)
-BULK_IDS, MANY_IDS = 1000, 100_000
+BULK_IDS, MANY_IDS = 1000, 50_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes

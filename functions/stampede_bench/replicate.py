@@ -108,7 +108,7 @@ def rounds(
         for function in functions.values():
             stack.callback(function.close)
         for number in range(1 + context.scaled(TURNS, 2)):
-            some = keys if number else keys[: max(START, len(keys) // 2)]
+            some = keys if number else keys[: max(START, len(keys) // 4)]
             order = sorted(settings, reverse=number % 2 == 1)
             found = {
                 trip: copied(functions[trip], 2 * settings[trip].copies, some, target)

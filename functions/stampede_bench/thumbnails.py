@@ -32,7 +32,7 @@ MUST, AIM = Must("<=", 1 / 3, ratio=True), Must("<=", 0.6)
 
 def measure(context: Context) -> Iterator[Figure]:
     """A pack of each survey's alerts: simulated ones, and real ones if there are any."""
-    count, rounds = context.scaled(300, 100, least=3), context.scaled(7, 3)
+    count, rounds = context.scaled(300, 100, least=3), context.scaled(5, 3)
     loads = [load.simulated(survey, count, 10) for survey in ("lsst", "ztf")]
     if context.real:
         loads += load.real(context.real, count)

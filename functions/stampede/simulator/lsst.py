@@ -170,15 +170,17 @@ class RubinObject:
         )
         return encoded[:-3]
 
-    def alert(self, i: int) -> SimulatedAlert | None:
-        """The alert of exposure `i`, or None without a detection. Call it for each in order."""
-        detected = bool(self.measurements.detected[i])
+    def alert(self, i: int, sent: bool = True) -> SimulatedAlert | None:
+        """The alert of exposure `i`, or None without a detection, or if it is not `sent`.
+
+        Call it for each exposure in order: each is in the history of the next alerts.
+        """
         known = bool(self.sources)
         new_forced = []
         if known and not self.moves:
             new_forced = [self.point(i, forced=True)]
             self.forced.append(self.forced_source(new_forced[0]))
-        if not detected:
+        if not self.measurements.detected[i]:
             self.points += new_forced
             return None
         own = self.point(i, forced=False)
@@ -186,15 +188,20 @@ class RubinObject:
         if not known:
             self.first = own.mjd
             self.prefix = b"" if self.moves else self.object_prefix
+        history = () if self.moves else (*self.points, *new_forced)
+        alert = self.detection(own, source, history) if sent else None
+        self.sources.append(source)
+        self.points += [*new_forced, own]
+        return alert
+
+    def detection(self, own: Point, source: bytes, history: tuple[Point, ...]) -> SimulatedAlert:
+        """The alert of a detection; `source` is its diaSource."""
         parts = [FRAME, varint(own.source_id), SOME, blob("simulated"), NULL, source]
         parts += self.solar_system_parts(own) if self.moves else self.object_parts(own)
-        history = () if self.moves else (*self.points, *new_forced)
         fits = self.cutouts(own)
         for kind in KINDS:
             image = fits[kind]
             parts += [NULL] if image is None else [SOME, varint(len(image)), image]
-        self.sources.append(source)
-        self.points += [*new_forced, own]
         return SimulatedAlert(
             survey="lsst",
             body=b"".join(parts),

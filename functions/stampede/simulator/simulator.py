@@ -13,6 +13,7 @@ from stampede.simulator import lsst, ztf
 from stampede.simulator.faults import FAULTS, with_fault
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.sky import (
+    FIRST_NIGHT,
     LSST,
     MOST_NIGHTS,
     SHAPES,
@@ -47,6 +48,8 @@ class Simulator:
         Rubin's mean is 53 (10,000 alerts a visit, 189 detectors).
     nights
         Number of nights for which a field is observed; histories grow with it.
+    first_night
+        Night of a field's first alert, counted from 0. Earlier observations are only in histories.
     lsst_share
         Share of Rubin's messages; the rest are ZTF's.
     solar_system
@@ -71,6 +74,7 @@ class Simulator:
         *,
         objects: int = 100,
         nights: int = 60,
+        first_night: int = 0,
         lsst_share: float = 0.5,
         solar_system: float = 0.05,
         null_cutouts: float = 0.01,
@@ -82,6 +86,8 @@ class Simulator:
     ) -> None:
         if not 1 <= nights <= MOST_NIGHTS:
             raise ValueError(f"nights must be 1 to {MOST_NIGHTS}, not {nights}")
+        if not 0 <= first_night < nights:
+            raise ValueError(f"first_night must be 0 to {nights - 1}, not {first_night}")
         if objects < 1:
             raise ValueError(f"objects must be 1 or more, not {objects}")
         if codec not in ztf.CODECS:
@@ -101,10 +107,10 @@ class Simulator:
         self._rng = np.random.default_rng([seed, 0])
         rubin = partial(lsst.RubinObject, null_cutouts=null_cutouts)
         zwicky = partial(ztf.ZtfObject, null_cutouts=null_cutouts, codec=codec)
-        kinds = tuple(SHAPES)
-        self._objects = stream(LSST, kinds, seed, objects, nights, rubin)
-        self._movers = stream(LSST, ("mover",), seed, objects, nights, rubin)
-        self._ztf = stream(ZTF, kinds, seed, objects, nights, zwicky)
+        kinds, alerting = tuple(SHAPES), range(first_night, nights)
+        self._objects = stream(LSST, kinds, seed, objects, alerting, rubin)
+        self._movers = stream(LSST, ("mover",), seed, objects, alerting, rubin)
+        self._ztf = stream(ZTF, kinds, seed, objects, alerting, zwicky)
         self._recent: deque[SimulatedAlert] = deque(maxlen=RECENT)
         self._faulty = 0
         self._curves: dict[str, dict[tuple, Point]] | None = {} if keep_light_curves else None
@@ -157,9 +163,10 @@ class Simulator:
 
 
 def stream(
-    survey: Survey, kinds: tuple[str, ...], seed: int, objects: int, nights: int, make: MakeObject
+    survey: Survey, kinds: tuple[str, ...], seed: int, objects: int, sent: range, make: MakeObject
 ) -> Iterator[SimulatedAlert]:
-    """An endless stream of a survey's alerts: field after field, each in order of time."""
+    """An endless stream of a survey's alerts of these nights: field after field, each in order."""
+    nights = sent.stop
     for field in count():
         # The number of kinds is in the seed, so that fields of movers differ from other fields.
         rng = np.random.default_rng([seed, survey.number, len(kinds), field])
@@ -168,7 +175,8 @@ def stream(
             make(seed, field * objects + i, measure(survey, kind, visits, nights, rng), visits, rng)
             for i, kind in enumerate(rng.choice(kinds, objects).tolist())
         ]
-        for i in range(len(visits)):
+        for i, visit in enumerate(visits):
+            late = visit.mjd >= FIRST_NIGHT + sent.start
             for one in observed:
-                if (alert := one.alert(i)) is not None:
+                if (alert := one.alert(i, late)) is not None:
                     yield alert

@@ -174,9 +174,14 @@ class ZtfObject:
         record = {"nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO, "rbversion": "simulated"}
         return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)
 
-    def alert(self, i: int) -> SimulatedAlert | None:
-        """The alert of exposure `i`, or None without a detection. Call it for each in order."""
-        alert = self.detection(i) if self.measurements.detected[i] else None
+    def alert(self, i: int, sent: bool = True) -> SimulatedAlert | None:
+        """The alert of exposure `i`, or None without a detection, or if it is not `sent`.
+
+        Call it for each exposure in order: each is in the history of the next alerts.
+        """
+        detected = bool(self.measurements.detected[i])
+        self.detections += detected
+        alert = self.detection(i) if detected and sent else None
         self.candidates.append(self.candidate_row(i))
         self.forced.append(self.forced_row(i))
         return alert
@@ -184,7 +189,6 @@ class ZtfObject:
     def detection(self, i: int) -> SimulatedAlert:
         """The alert of a detection, with the history of the 30 days before it."""
         own = self.point(i)
-        self.detections += 1
         oldest = own.mjd - HISTORY
         candidates = [row for row in self.candidates if row.mjd >= oldest]
         forced = [row for row in self.forced if row.mjd >= oldest]

@@ -7,7 +7,7 @@ import pytest
 
 from stampede.alerts.columns import FLAGS
 from stampede.simulator.simulator import Simulator
-from stampede.simulator.sky import Point
+from stampede.simulator.sky import FIRST_NIGHT, Point
 from stampede_local.oracle import unframe
 from tests.support.avro_reading import decode
 
@@ -53,6 +53,29 @@ def test_the_bytes_are_those_that_fastavro_writes(packets):
         out = io.BytesIO()
         fastavro.schemaless_writer(out, schema, packet)
         assert out.getvalue() == record
+
+
+@pytest.mark.parametrize("lsst_share", [1.0, 0.0])
+def test_before_the_first_night_of_alerts_objects_are_observed_all_the_same(lsst_share):
+    def alerts(first_night):
+        return Simulator(
+            3, objects=4, nights=40, first_night=first_night, lsst_share=lsst_share
+        ).alerts(120)
+
+    late = list(alerts(25))
+    whole = [alert for alert in alerts(0) if alert.mjd >= FIRST_NIGHT + 25]
+    assert all(alert.mjd >= FIRST_NIGHT + 25 for alert in late)
+    assert len(whole) > 5
+    for one, other in zip(late, whole, strict=False):
+        assert (one.alert_id, one.points) == (other.alert_id, other.points)
+        assert len(one.points) > 10
+        assert repr(without_images(one)) == repr(without_images(other))  # some are NaN
+
+
+def without_images(alert):
+    """All of a packet but its images, whose noise is drawn anew."""
+    packet = decode(alert.survey, alert.body)
+    return {key: value for key, value in packet.items() if not key.startswith("cutout")}
 
 
 def test_same_seed_same_bytes():
