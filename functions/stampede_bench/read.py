@@ -11,7 +11,7 @@ import multiprocessing
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from stampede_bench.cpu import Cpu
 from stampede_bench.crowd import crowd
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.first_answer import first_answers
-from stampede_bench.http_load import Timed, bulk, requests, timed
+from stampede_bench.http_load import Timed, bulk, joined, requests, timed
 from stampede_bench.images import seconds
 from stampede_bench.load import Load
 from stampede_bench.servers import Servers, pids, servers, system
@@ -50,6 +50,7 @@ CROWD = 1000  # clients at once
 NONE = Must("<=", 0.0)
 COLD = Must("<=", 500.0)
 AT_ONCE = (1, 8)
+TURNS = 6  # of bare GETs and of cutouts
 BULK_IDS, MANY_IDS = 1000, 50_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
@@ -127,11 +128,15 @@ def cutouts_by_id(
     for threads in AT_ONCE:
         subject = f"a cutout by id, warm, {threads} at a time"
         context.progress(f"{subject}: {len(chosen):,}, beside bare GETs")
-        store_alone = timed(lambda: bare, chosen, threads)
-        cpu = Cpu(running.pids | reader)
-        found = requests(url, [cutout(alert_id) for alert_id in chosen], threads)
-        yield from latency(subject, found, store_alone, threads)
-        yield from cpu_of(subject, cpu, len(chosen))
+        alone, found, spent = [], [], []
+        for turn in range(TURNS):  # a shared host changes its speed from second to second
+            part = chosen[turn::TURNS]
+            alone.append(timed(lambda: bare, part, threads))
+            cpu = Cpu(running.pids | reader)
+            found.append(requests(url, [cutout(alert_id) for alert_id in part], threads))
+            spent.append(cpu.seconds())
+        yield from latency(subject, joined(found), joined(alone), threads)
+        yield from cpu_of(subject, spent, len(chosen))
     yield from by_a_crowd(context, url, chosen)
 
 
@@ -163,7 +168,7 @@ def light_curves_by_id(
         context.progress(f"{subject}: {len(chosen):,}")
         cpu = Cpu(running.pids | reader)
         yield from latency(subject, requests(url, [curve(one) for one in chosen], threads))
-        yield from cpu_of(subject, cpu, len(chosen))
+        yield from cpu_of(subject, [cpu.seconds()], len(chosen))
 
 
 def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
@@ -284,11 +289,12 @@ def latency(
     yield Figure(subject, "rate", len(found.milliseconds) / found.seconds, "/s", rival)
 
 
-def cpu_of(subject: str, cpu: Cpu, count: int) -> Iterator[Figure]:
-    """CPU time of a request, by process."""
-    for process, spent in cpu.seconds().items():
+def cpu_of(subject: str, spent: Sequence[Mapping[str, float]], count: int) -> Iterator[Figure]:
+    """CPU time of a request, by process, of the seconds that `count` requests took in turns."""
+    for process in spent[0]:
         if process != "ceph-mon":
-            yield Figure(subject, f"CPU of {process}", 1e3 * spent / count, "ms")
+            whole = sum(each[process] for each in spent)
+            yield Figure(subject, f"CPU of {process}", 1e3 * whole / count, "ms")
 
 
 def cutout(alert_id: int) -> str:

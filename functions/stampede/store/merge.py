@@ -133,11 +133,12 @@ def _rank(column: pa.Array) -> np.ndarray:
     encoded = column.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
+    if len(encoded.dictionary) < 2:  # the rows of one object
+        return np.zeros(len(column), np.int64)
     # pyarrow sorts strings by their UTF-8 bytes, as Parquet's statistics do.
     ranks = np.empty(len(encoded.dictionary), np.int64)
     ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
-    places = encoded.indices.fill_null(0).to_numpy()
-    return ranks[places] if len(ranks) else np.zeros(len(column), np.int64)
+    return ranks[encoded.indices.fill_null(0).to_numpy()]
 
 
 def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
@@ -147,7 +148,8 @@ def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
     for name in key:
         column = one_array(rows[name])
         if pa.types.is_integer(column.type):
-            known = pc.fill_null(column.cast(pa.int64()), _NULL)
+            known = column if column.type == pa.int64() else column.cast(pa.int64())
+            known = pc.fill_null(known, _NULL) if known.null_count else known
             code, distinct = known.to_numpy(), 1 << 63
         elif pa.types.is_boolean(column.type):
             code, distinct = column.to_numpy(zero_copy_only=False).astype(np.int64), 2
