@@ -56,7 +56,7 @@ def measure(context: Context) -> Iterator[Figure]:
             spent, size = fill(bucket, count)
         yield Figure(SUBJECT, "CPU time of deriving and storing a row", spent, "us", None, CPU)
         yield Figure(SUBJECT, "space of a row", size, "bytes", None, SPACE)
-        cones = context.scaled(700, 500, least=10)
+        cones = context.scaled(500, 500, least=10)
         context.progress(f"{cones:,} cones in each")
         small, large = _in_turns(*(small_cones(buckets[count], count, cones) for count in buckets))
         for share in (50, 99):

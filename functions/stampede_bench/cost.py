@@ -77,7 +77,7 @@ def measure(context: Context) -> Iterator[Figure]:
     """Each survey in a system of its own."""
     installer.ensure(installer.KAFKA, context.install, context.progress)
     for survey, rows in LONG_HISTORY.items():
-        count = context.scaled(3600, 2400, least=40)
+        count = context.scaled(3000, 2400, least=40)
         context.progress(f"simulating {count:,} {survey.upper()} alerts")
         alerts = load.simulated(survey, count + min(WARM, count), rows, max(20, count // 5))
         directory = context.scratch / f"kafka-{survey}"

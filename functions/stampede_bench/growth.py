@@ -75,7 +75,7 @@ def measure(context: Context) -> Iterator[Figure]:
                     bucket, spec, alerts, settings.fanout, settings.run_rows, real
                 )
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
-                    count = context.scaled(250, 100, least=10)
+                    count = context.scaled(200, 100, least=10)
                     context.progress("  look-ups")
                     found = other.submit(probe, settings, spec.name, alerts, count).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout, before)

@@ -66,7 +66,7 @@ def measure(context: Context) -> Iterator[Figure]:
 
 def one_round(context: Context, bucket: S3Objects, directory: Path, size: int) -> Iterator[Figure]:
     """Every operation once in every layout."""
-    few = context.scaled(1000, 400, least=4) * CUTOUT_BYTES // size + 8
+    few = context.scaled(700, 400, least=4) * CUTOUT_BYTES // size + 8
     rates = {
         "files": rates_of(files(directory, size), THREADS["files"], few),
         "objects": rates_of(single(bucket, size), THREADS["objects"], few),

@@ -41,7 +41,7 @@ AT_ONCE = 4  # packs
 
 def measure(context: Context) -> Iterator[Figure]:
     """Each survey's cutouts in the same Ceph, one survey after the other."""
-    count = context.scaled(100_000, 21_000, least=300)
+    count = context.scaled(60_000, 21_000, least=300)
     alerts = min(DISTINCT, count // 3)
     with servers(context, kafka=False) as running:
         settings = running.settings("bench-mine")

@@ -41,8 +41,10 @@ from stampede_local.up import send
 
 MUST_MS = Must("<=", 50.0)  # p99, warm
 MUST_BESIDE = Must("<=", 200.0)  # p99 of a small query while large ones run
-# Cutouts a second, each of two large queries.
-MUST_ITEMS, MUST_OF_MANY, AIM_ITEMS = Must(">=", 2000.0), Must(">=", 600.0), Must(">=", 3000.0)
+# Each of two queries of 1,000 ids, in units of the bare GETs of a client: 2,000 cutouts/s on a host
+# with 500 GETs/s. Hosts so far, slow ones too, had 4.6 to 5.0.
+MUST_ITEMS = Must(">=", 4.0, ratio=True)
+MUST_OF_MANY, AIM_ITEMS = Must(">=", 600.0), Must(">=", 3000.0)  # cutouts a second
 # p50 by how many requests are made at a time, in units of a bare ranged GET's.
 MUST_BARE = {1: Must("<=", 1.6, ratio=True), 8: Must("<=", 2.5, ratio=True)}
 AIM_BARE = {1: Must("<=", 1.3, ratio=True), 8: Must("<=", 1.6, ratio=True)}

@@ -116,7 +116,7 @@ def clients(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]
 
 def many(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]:
     """Many objects in one bucket: do the last ones cost more than the first?"""
-    third = context.scaled(5000, 1000, least=20)
+    third = context.scaled(3000, 1000, least=20)
     thirds = []
     for part in range(3):
         keys = [f"{prefix}many/{part}{number:06}" for number in range(third)]

@@ -45,6 +45,7 @@ class RefreshingTable:
         # When the current listing began, and when the latest listing began (`time.monotonic`).
         self._listed = self._began = float("-inf")
         self._failure: StoreDown | None = None  # of the latest listing
+        self._sent = float("-inf")  # when `cached` last told a caller to list
         self._lock = threading.Lock()
         self._view_age = metrics.READ_VIEW_AGE.labels(table.spec.name)
 
@@ -115,8 +116,7 @@ class RefreshingTable:
 
         None if no row matches, or if memory does not hold all that the lookup reads.
         """
-        too_old = self._listed < time.monotonic() - self._max_age
-        if too_old and (self._failure or not self._lock.locked() or self._seconds_to_wait()):
+        if self._must_list():
             return None
         rows = self.table.cached(key)
         if rows is None or not rows.num_rows:
@@ -124,6 +124,23 @@ class RefreshingTable:
         self._observe_age()
         self._note_gaps([key])
         return rows
+
+    def _must_list(self) -> bool:
+        """Whether a caller who wants rows from memory must call `lookup`, which lists the store.
+
+        Of those who come at the same time the first one alone: the others use the old listing,
+        as they do while it is being renewed. Used by one thread, the event loop's.
+        """
+        now = time.monotonic()
+        if self._listed >= now - self._max_age:
+            return False
+        if self._failure or self._seconds_to_wait():
+            return True
+        sent = self._listed < self._sent and now < self._listed + 2 * self._max_age
+        if sent or self._lock.locked():
+            return False
+        self._sent = now
+        return True
 
     def list_since(self, moment: float, wait_for_end: bool = True) -> bool:
         """List the store, unless the current listing began at or after `moment`.

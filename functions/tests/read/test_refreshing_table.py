@@ -128,6 +128,25 @@ def test_while_one_lookup_lists_others_use_the_old_listing(
     assert first.result() == 1
 
 
+def test_of_those_who_find_the_listing_too_old_the_first_alone_has_to_list(
+    table: RefreshingTable, now: list[float]
+) -> None:
+    """A server would send each of them to a thread, and all of them would wait for each other."""
+    for _ in range(2):
+        now[0] += 1.1 * AGE
+        assert table.cached(ID) is None  # it calls `lookup`, which lists
+        assert cached_version(table) == 0
+        assert version(table.lookup) == 0
+        assert cached_version(table) == 0
+    now[0] += 1.1 * AGE
+    assert table.cached(ID) is None  # and its client goes away
+    now[0] += AGE
+    assert table.cached(ID) is None
+    assert table.cached(ID) is None
+    assert version(table.lookup) == 0
+    assert cached_version(table) == 0
+
+
 def test_a_lookup_waits_if_the_listing_is_twice_too_old(
     table: RefreshingTable, now: list[float], in_thread
 ) -> None:
