@@ -118,6 +118,14 @@ def _parts(alerts: list[SimulatedAlert]) -> tuple[list[bytes], list[tuple[int, s
     return [alert.body for alert in alerts], ids
 
 
+def first_night(rows: int, nights: int) -> int:
+    """A night, of so many, before which hardly any object has so many history rows.
+
+    An object gets about two rows a night, so most have fewer by then.
+    """
+    return min(2 * rows // 5, nights - 1)
+
+
 def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[SimulatedAlert]:
     """The alerts of a field, from the first with more than `rows` history rows."""
     lsst = survey == "lsst"
@@ -126,7 +134,7 @@ def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[Simulate
     simulator = Simulator(
         objects=objects,
         nights=nights,
-        first_night=2 * rows // 5,  # none has so many rows earlier
+        first_night=first_night(rows, nights),
         lsst_share=float(lsst),
         solar_system=0.0,
         null_cutouts=0.0,

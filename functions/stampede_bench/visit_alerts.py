@@ -10,6 +10,7 @@ from typing import NamedTuple
 from stampede.alerts.container import varint
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
+from stampede_bench.load import first_night
 
 DETECTOR = 53  # alerts of one detector in a visit: 10,000 on 189 detectors
 FIRST_ALERT, FIRST_OBJECT = 3 * 10**17, 4 * 10**17  # the simulator's own ids are below these
@@ -56,7 +57,7 @@ def simulate(detectors: int, rows: int, each: int = DETECTOR) -> Iterator[Simula
             seed,
             objects=2 * each,
             nights=NIGHTS,
-            first_night=min(NIGHTS - 1, 2 * rows // 5),  # none has so many rows earlier
+            first_night=first_night(rows, NIGHTS),
             lsst_share=1.0,
             solar_system=0.0,
             null_cutouts=0.0,

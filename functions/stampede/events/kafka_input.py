@@ -18,7 +18,7 @@ from stampede.settings import Settings
 IN_FLIGHT = 1200
 
 
-def settings_to_read(settings: Settings) -> Settings:
+def settings_for_kafka(settings: Settings) -> Settings:
     """The settings of a function that reads Kafka itself.
 
     A batch has at most half of what may be in flight. The other half are read and checked while
@@ -47,7 +47,7 @@ class KafkaInput:
     function
         Takes the events, on its event loop.
     settings
-        Those of the function and of a source, without a sink, as of `settings_to_read`.
+        Those of the function and of a source, without a sink, as of `settings_for_kafka`.
 
     Raises
     ------

@@ -63,9 +63,9 @@ def make_server(name: str, settings: Settings) -> "Server":
 def app_reading_kafka(name: str, settings: Settings) -> "tuple[ASGIApp, KafkaInput]":
     """The app, and what gives it Kafka's alerts. Raises `SetupError` if a setting is wrong."""
     from stampede.events.event_endpoint import EventEndpoint
-    from stampede.events.kafka_input import KafkaInput, settings_to_read
+    from stampede.events.kafka_input import KafkaInput, settings_for_kafka
 
-    settings = settings_to_read(settings)
+    settings = settings_for_kafka(settings)
     app = make_app(name, settings)
     return app, KafkaInput(name, cast(EventEndpoint, app), settings)
 

@@ -114,7 +114,8 @@ class RefreshingTable:
     def cached(self, key: int | str) -> pa.Table | None:
         """The rows that `lookup` returns for one key, from memory alone; never waits.
 
-        None if no row matches, or if memory does not hold all that the lookup reads.
+        None if no row matches, if memory does not hold all that the lookup reads, or if the caller
+        is the one who has to list the store (`_must_list`).
         """
         if self._must_list():
             return None
@@ -128,8 +129,8 @@ class RefreshingTable:
     def _must_list(self) -> bool:
         """Whether a caller who wants rows from memory must call `lookup`, which lists the store.
 
-        Of those who come at the same time the first one alone: the others use the old listing,
-        as they do while it is being renewed. Used by one thread, the event loop's.
+        When the listing becomes too old, only the first caller must. The others use the old
+        listing, as they do while it is being renewed. One thread calls this, the event loop's.
         """
         now = time.monotonic()
         if self._listed >= now - self._max_age:

@@ -170,7 +170,7 @@ class RubinObject:
         )
         return encoded[:-3]
 
-    def alert(self, i: int, sent: bool = True) -> SimulatedAlert | None:
+    def alert(self, i: int, sent: bool) -> SimulatedAlert | None:
         """The alert of exposure `i`, or None without a detection, or if it is not `sent`.
 
         Call it for each exposure in order: each is in the history of the next alerts.

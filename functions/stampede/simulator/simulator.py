@@ -163,10 +163,18 @@ class Simulator:
 
 
 def stream(
-    survey: Survey, kinds: tuple[str, ...], seed: int, objects: int, sent: range, make: MakeObject
+    survey: Survey,
+    kinds: tuple[str, ...],
+    seed: int,
+    objects: int,
+    alerting: range,
+    make: MakeObject,
 ) -> Iterator[SimulatedAlert]:
-    """An endless stream of a survey's alerts of these nights: field after field, each in order."""
-    nights = sent.stop
+    """An endless stream of a survey's alerts: field after field, each in order of time.
+
+    `alerting` are the nights of a field's alerts; it is observed from night 0 on.
+    """
+    nights = alerting.stop
     for field in count():
         # The number of kinds is in the seed, so that fields of movers differ from other fields.
         rng = np.random.default_rng([seed, survey.number, len(kinds), field])
@@ -176,7 +184,7 @@ def stream(
             for i, kind in enumerate(rng.choice(kinds, objects).tolist())
         ]
         for i, visit in enumerate(visits):
-            late = visit.mjd >= FIRST_NIGHT + sent.start
+            sent = visit.mjd >= FIRST_NIGHT + alerting.start
             for one in observed:
-                if (alert := one.alert(i, late)) is not None:
+                if (alert := one.alert(i, sent)) is not None:
                     yield alert

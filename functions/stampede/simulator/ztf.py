@@ -174,7 +174,7 @@ class ZtfObject:
         record = {"nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO, "rbversion": "simulated"}
         return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)
 
-    def alert(self, i: int, sent: bool = True) -> SimulatedAlert | None:
+    def alert(self, i: int, sent: bool) -> SimulatedAlert | None:
         """The alert of exposure `i`, or None without a detection, or if it is not `sent`.
 
         Call it for each exposure in order: each is in the history of the next alerts.

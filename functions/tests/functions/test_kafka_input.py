@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def value(served: Served, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
+@contextmanager
+def suspended_workers(served: Served) -> Iterator[None]:
+    """The workers of a function stand still."""
+    workers = psutil.Process(served.process.pid).children()
+    for worker in workers:
+        worker.suspend()
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.resume()
+
+
 def alerts(count: int, first: int = 1) -> list[bytes]:
     return [made_alerts.ztf_alert(candid) for candid in range(first, first + count)]
 
@@ -115,14 +129,10 @@ def test_half_of_the_alerts_in_flight_wait_while_the_others_are_stored(
     count = 5 * most // 4
     served = reading(LINGER_MS=5000, BATCH_ALERTS=2000, **settings)
     eventually(lambda: readiness(served.process)[0] == 200)
-    workers = psutil.Process(served.process.pid).children()
-    for worker in workers:
-        worker.suspend()
-    send(alerts(count))
-    in_flight = partial(value, served, "stampede_source_in_flight_events")
-    eventually(lambda: in_flight() == most)
-    for worker in workers:
-        worker.resume()
+    with suspended_workers(served):
+        send(alerts(count))
+        in_flight = partial(value, served, "stampede_source_in_flight_events")
+        eventually(lambda: in_flight() == most)
     eventually(lambda: stored(served, alerts(count)) == count)
     table = Table(open_objects(served.settings), CUTOUTS)
     table.refresh()
@@ -180,33 +190,29 @@ def test_alerts_count_until_they_are_stored_though_another_takes_their_partition
     messages = alerts(40)
     served = reading()
     eventually(lambda: readiness(served.process)[0] == 200)
-    workers = psutil.Process(served.process.pid).children()
-    for worker in workers:
-        worker.suspend()
-    send(messages)
-    size = sum(map(len, messages))
-    eventually(lambda: value(served, 'stampede_held_bytes{function="cutouts"}') == size)
-    other = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap,
-            "group.id": topic,
-            "partition.assignment.strategy": "cooperative-sticky",
-        }
-    )
-    other.subscribe([topic])
-    try:
+    with suspended_workers(served):
+        send(messages)
+        size = sum(map(len, messages))
+        eventually(lambda: value(served, 'stampede_held_bytes{function="cutouts"}') == size)
+        other = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "group.id": topic,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+        other.subscribe([topic])
+        try:
 
-        def given_up() -> bool:
-            other.poll(0.1)  # joins the group
-            return "partitions given up" in served.process.tail(100)
+            def given_up() -> bool:
+                other.poll(0.1)  # joins the group
+                return "partitions given up" in served.process.tail(100)
 
-        eventually(given_up)
-        time.sleep(0.5)  # until the deliveries have ended
-        assert value(served, 'stampede_held_bytes{function="cutouts"}') >= size
-    finally:
-        other.close()
-        for worker in workers:
-            worker.resume()
+            eventually(given_up)
+            time.sleep(0.5)  # until the deliveries have ended
+            assert value(served, 'stampede_held_bytes{function="cutouts"}') >= size
+        finally:
+            other.close()
     eventually(lambda: committed(kafka, topic) == len(messages))
     assert stored(served, messages) == len(messages)
     eventually(lambda: value(served, 'stampede_held_bytes{function="cutouts"}') == 0)
