@@ -24,7 +24,9 @@ LIBRARIES = (
     *("numpy", "obstore", "prometheus_client", "pyarrow", "pyarrow.parquet", "pydantic_settings"),
     *("starlette.applications", "structlog", "urllib3", "uvicorn", "uvloop"),
 )
-"""What `read` imports to answer, besides its own modules."""
+"""What `read` imports to answer any path, besides its own modules."""
+MORE_LIBRARIES = {"a cutout": (), "a light curve": ("pyarrow.compute",)}
+"""What it imports for one answer in addition: Arrow itself needs it to merge and convert rows."""
 MUST, AIM = Must("<=", 1.5, ratio=True), Must("<=", 500.0)
 PAUSE = 0.002  # seconds between two tries to connect
 SECONDS = 150.0  # the first start compiles all modules: 40 s on a busy machine
@@ -43,18 +45,24 @@ SUBJECT = "from the start of a process to its first answer"
 def first_answers(
     context: Context, settings: Settings, paths: Mapping[str, str], subject: str = SUBJECT
 ) -> Iterator[Figure]:
-    """Start `read` again and again, and ask each process for one path: each path by its name."""
+    """Start `read` again and again, and ask each process for one path.
+
+    Parameters
+    ----------
+    paths
+        The path by what it answers: the names in `MORE_LIBRARIES`.
+    """
     starts = context.scaled(5, 3, least=1)
     folder = context.scratch / "starts"
     folder.mkdir(exist_ok=True)
     first_answer(folder, settings, next(iter(paths.values())))  # writes the bytecode
-    bare_start(folder)
+    bare_start(folder, "a light curve")
     for name, path in paths.items():
         context.progress(f"{starts} starts of `read`, until {name}")
         found, bare = [], []
         for _ in range(starts):
             found.append(first_answer(folder, settings, path))
-            bare.append(bare_start(folder))
+            bare.append(bare_start(folder, name))
         wall, cpu = ([each[part] for each in found] for part in (0, 1))
         spread = min(wall), max(wall)
         rival = Rival("a process that imports its libraries", percentile(bare, 50))
@@ -63,15 +71,16 @@ def first_answers(
         yield Figure(subject, f"{name}: CPU", percentile(cpu, 50), "ms", None, None, spread)
 
 
-def bare_start(folder: Path) -> float:
-    """Milliseconds of a process that imports `LIBRARIES`, with the settings of `read` for that.
+def bare_start(folder: Path, name: str) -> float:
+    """Milliseconds of a process that imports the libraries of an answer, set up as `read` is.
 
     It ends at once, without tidying up, which would take some 50 ms more.
     """
     env = os.environ | _bytecode(folder)
     env |= {"OPENBLAS_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
     begin = time.perf_counter()
-    program = f"import os, {', '.join(LIBRARIES)}\nos._exit(0)"
+    modules = ", ".join(LIBRARIES + MORE_LIBRARIES[name])
+    program = f"import os, {modules}\nos._exit(0)"
     subprocess.run([sys.executable, "-c", program], env=env, check=True)
     return 1e3 * (time.perf_counter() - begin)
 

@@ -24,7 +24,7 @@ SUBJECT = "one merge by several compactors, each a process"
 def shared(context: Context) -> Iterator[Figure]:
     """The same merge by one, two and four compactors that begin at once."""
     fanout = Settings().fanout
-    alerts = context.scaled(200_000, 50_000, least=2_000)
+    alerts = context.scaled(100_000, 50_000, least=2_000)
     run_rows = max(1, fanout * alerts * synthetic.POINTS // PARTS)
     alone = 0.0
     with ProcessPoolExecutor(max(COMPACTORS), multiprocessing.get_context("spawn")) as pool:
