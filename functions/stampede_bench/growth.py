@@ -29,7 +29,7 @@ from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.growth_compactors import shared
 from stampede_bench.growth_large import large
-from stampede_bench.growth_lookups import Indexes, lookups, resident
+from stampede_bench.growth_lookups import in_turn, keep_indexes_only, lookups, resident
 from stampede_bench.growth_starts import real_alert, starts
 from stampede_bench.servers import servers
 from stampede_bench.synthetic import FLUSH, random_id
@@ -49,6 +49,7 @@ class ProbeResult(NamedTuple):
     seconds: float  # until the table is ready
     listing: float  # seconds of another listing
     cold: list[float]  # milliseconds of each look-up that finds no rows in memory
+    smallest: list[float]  # of each in the smallest table, in turn with those
     requests: float  # per look-up
     read: float  # KB per look-up
     first: list[float]  # milliseconds of each look-up that is the first after a start
@@ -64,7 +65,7 @@ def measure(context: Context) -> Iterator[Figure]:
     """Tables of three sizes, a start and look-ups at 10^9 alerts, then compaction."""
     with servers(context, kafka=False) as running:
         sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
-        before: dict[str, float] = {}
+        smallest: tuple[Settings, int] | None = None
         for alerts in sizes:
             settings = running.settings(f"bench-growth-{alerts}")
             for spec in (CUTOUTS, DETECTIONS):
@@ -77,8 +78,10 @@ def measure(context: Context) -> Iterator[Figure]:
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
                     count = context.scaled(200, 100, least=10)
                     context.progress("  look-ups")
-                    found = other.submit(probe, settings, spec.name, alerts, count).result()
-                yield from figures(spec, alerts, found, stored, settings.fanout, before)
+                    of = (settings, alerts)
+                    found = other.submit(probe, spec.name, *of, count, smallest).result()
+                yield from figures(spec, alerts, found, stored, settings.fanout)
+            smallest = smallest or (settings, alerts)
         context.progress("first answers")
         yield from starts(context, settings, alerts)
         settings = running.settings("bench-growth-large")
@@ -95,18 +98,14 @@ def measure(context: Context) -> Iterator[Figure]:
 
 
 def figures(
-    spec: TableSpec,
-    alerts: int,
-    found: ProbeResult,
-    stored: int,
-    fanout: int,
-    before: dict[str, float],
+    spec: TableSpec, alerts: int, found: ProbeResult, stored: int, fanout: int
 ) -> Iterator[Figure]:
-    """The figures of one table. `before` keeps the look-up time in the smallest table."""
+    """The figures of one table."""
     subject = f"{spec.name} of {alerts:,} alerts, {found.rows:,} rows"
     p50 = percentile(found.cold, 50)
-    first, largest = before.setdefault(spec.name, p50), alerts >= ALERTS[-1][0]
-    smallest = Rival("in the smallest table", first) if first != p50 else None
+    largest, smallest = alerts >= ALERTS[-1][0], None
+    if found.smallest:
+        smallest = Rival("in the smallest table", percentile(found.smallest, 50))
     bounds = (None, None) if smallest is None else (LOOKUP, None) if largest else (BETWEEN, LOOKUP)
     must, aim = bounds
     yield Figure(subject, "look-up of a random id, p50", p50, "ms", smallest, must, None, aim)
@@ -128,8 +127,17 @@ def figures(
     yield Figure(subject, "stored", stored / alerts, "bytes/alert")
 
 
-def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult:
-    """Look up random ids. It runs in a process of its own, to measure that process's memory."""
+def probe(
+    name: str,
+    settings: Settings,
+    alerts: int,
+    count: int,
+    smallest: tuple[Settings, int] | None,
+) -> ProbeResult:
+    """Look up random ids. It runs in a process of its own, to measure that process's memory.
+
+    Look-ups in the smallest table take turns with these: a shared host may be half as fast later.
+    """
     spec, imported = TABLES[name], resident()
     bucket = CountingStore(open_bucket(settings))
     begin = time.perf_counter()
@@ -138,14 +146,16 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult
     seconds = time.perf_counter() - begin
     chance = random.Random(alerts)
     first = first_lookups(bucket, table, alerts, chance)
-    for run in table.runs():  # a process reads each index once
-        for section in range(len(run.sections.listed)) if run.sections is not None else [None]:
-            table.reader.index(run, section)
-    # Otherwise all rows of a small table would soon be in memory.
-    usual, table.reader.cache = table.reader.cache, Indexes(table.reader.cache)
+    usual = keep_indexes_only(table)
     bucket.clear()
     cold = lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
     requests, read = bucket.requests["get"] / count, bucket.bytes["get"] / count / 1e3
+    beside: list[float] = []
+    if smallest is not None:
+        ids = [random_id(spec, alerts, chance) for _ in range(count)]
+        other, its_alerts = smallest
+        its_ids = [random_id(spec, its_alerts, chance) for _ in range(count)]
+        cold, beside = in_turn(table, ids, other, its_ids)
     table.reader.cache = usual
     lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
     begin = time.perf_counter()
@@ -156,7 +166,7 @@ def probe(settings: Settings, name: str, alerts: int, count: int) -> ProbeResult
     runs = len({part.name.run for part in table.runs()})
     rows = sum(part.rows for part in table.runs())
     return ProbeResult(
-        seconds, listing, cold, requests, read, *first, runs, rows, imported, resident()
+        seconds, listing, cold, beside, requests, read, *first, runs, rows, imported, resident()
     )
 
 

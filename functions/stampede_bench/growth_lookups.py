@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from stampede.errors import StampedeError
+from stampede.settings import Settings
 from stampede.store.cache import Cache
 from stampede.store.tables import Table
+from stampede_bench.bucket import open_bucket
 
 
 class Indexes(Cache):
@@ -25,6 +27,37 @@ class Indexes(Cache):
         """See `Cache.put`. Rows are dropped."""
         if name[0] == "index":
             self._other.put(name, value, size)
+
+
+def keep_indexes_only(table: Table) -> Cache:
+    """Let a table have all its indexes in memory and no rows; return the cache that it had.
+
+    A process reads each index once. All rows of a small table would soon be in memory.
+    """
+    for run in table.runs():
+        for section in range(len(run.sections.listed)) if run.sections is not None else [None]:
+            table.reader.index(run, section)
+    usual, table.reader.cache = table.reader.cache, Indexes(table.reader.cache)
+    return usual
+
+
+def in_turn(
+    table: Table, ids: Sequence[int | str], smallest: Settings, its_ids: Sequence[int | str]
+) -> tuple[list[float], list[float]]:
+    """Milliseconds of look-ups in a table, and in the same table of another store, in turn.
+
+    A shared host may be half as fast ten seconds later.
+    """
+    other = Table(open_bucket(smallest), table.spec, smallest.cache_bytes // 5)
+    other.refresh()
+    keep_indexes_only(other)
+    found: list[float] = []
+    beside: list[float] = []
+    for one, its in zip(ids, its_ids, strict=True):
+        found += lookups(table, [one])
+        beside += lookups(other, [its])
+    other.close()
+    return found, beside
 
 
 def lookups(table: Table, ids: Sequence[int | str]) -> list[float]:
