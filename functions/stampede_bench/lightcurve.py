@@ -61,7 +61,7 @@ def measure(context: Context) -> Iterator[Figure]:
         clear(bucket)
         rival = Rival(f"an object of 500 KB each, {threads} at once", other)
         for what, rows in UPDATES.items():
-            batch = context.scaled(FLUSH, 60, least=4)
+            batch = context.scaled(FLUSH // 2, 60, least=4)
             context.progress(f"the table, {what}")
             found = table_of(bucket, batch, rows)
             clear(bucket)

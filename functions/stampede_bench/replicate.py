@@ -22,6 +22,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from stampede.errors import Overloaded, StampedeError
@@ -38,7 +40,8 @@ from stampede_local import installer
 from stampede_local.ports import free_port
 from stampede_local.tls import TlsCeph
 
-MUST = Must(">=", 0.95, ratio=True)
+MUST = Must(">=", 0.95, ratio=True)  # of all four ways; they differ, and by the host of the day
+EACH, EACH_AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
@@ -81,6 +84,7 @@ def measure(context: Context) -> Iterator[Figure]:
             for scheme, port in (("http", far.port), ("https", far.tls_port))
             for trip in ROUND_TRIPS
         }
+        ratios: list[float] = []
         for direction, source, target in (("push", near, far), ("pull", far, near)):
             first, second = (
                 open_bucket(site.settings("http", site.port)) for site in (source, target)
@@ -97,8 +101,14 @@ def measure(context: Context) -> Iterator[Figure]:
                     for trip, there in far_settings.items()
                 }
                 subject = f"{direction}, {scheme.upper()}"
-                yield from over_rounds(list(rounds(context, subject, settings, keys, second)))
+                turns = list(rounds(context, subject, settings, keys, second))
+                ratios += [figure.ratio for figure in chain(*turns) if figure.must and figure.ratio]
+                yield from over_rounds(turns)
             clear(first)
+    spread = min(ratios), max(ratios)
+    rival = Rival("of 0 ms", 1.0)
+    mean = geometric_mean(ratios)
+    yield Figure("all four ways", "150 ms, mean of all turns", mean, "x", rival, MUST, spread)
 
 
 def rounds(
@@ -136,7 +146,8 @@ def figures(subject: str, rates: dict[int, Copied]) -> Iterator[Figure]:
     yield Figure(subject, f"{none} ms", rates[none].rate, "MB/s")
     for trip in far:
         rival = Rival(f"{none} ms", rates[none].rate)
-        yield Figure(subject, f"{trip} ms", rates[trip].rate, "MB/s", rival, MUST)
+        rate = rates[trip].rate
+        yield Figure(subject, f"{trip} ms", rate, "MB/s", rival, EACH, None, EACH_AIM)
     for trip, each in rates.items():
         rival = Rival(f"{none} ms", rates[none].with_both_ends)
         yield Figure(subject, f"{trip} ms, with both ends", each.with_both_ends, "MB/s", rival)

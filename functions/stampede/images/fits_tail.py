@@ -25,10 +25,11 @@ class Layouts:
         self._cuts: dict[tuple[int, bytes], int] = {}
 
     def cut(self, file: memoryview) -> int:
-        """Where the last HDU of a file begins, in bytes; the file's length if it has no tail."""
+        """Where the last HDU of a file begins, in bytes; the file's length if it has no tail.
+
+        The file begins as FITS does.
+        """
         size = len(file)
-        if not size or file[0] != _FIRST[0]:  # a gzip file: most of a pack of ZTF's stamps
-            return size
         axes = file[_COUNT] - 48 if size > BLOCK else 0
         layout = (size, bytes(file[: _AXES + CARD * (1 + axes if 0 <= axes <= 9 else 1)]))
         cut = self._cuts.get(layout)
@@ -43,6 +44,7 @@ class Layouts:
 
 
 _LAYOUTS = Layouts()
+_NONE = memoryview(b"")
 
 
 def split(
@@ -69,6 +71,10 @@ def split(
         if file is None:
             heads.append(None)
             tails.append(None)
+            continue
+        if not file or file[0] != _FIRST[0]:  # a gzip file: most of a pack of ZTF's stamps
+            heads.append(file)
+            tails.append(_NONE)
             continue
         cut = _LAYOUTS.cut(file)
         heads.append(file[:cut])
