@@ -16,7 +16,7 @@ from typing import NamedTuple
 from stampede.errors import StampedeError
 from stampede.settings import Settings
 from stampede_bench.cpu import cpu_seconds
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_local.ports import free_port
 from stampede_local.process import Process
 
@@ -52,23 +52,20 @@ def first_answers(
     paths
         The path by what it answers: the names in `MORE_LIBRARIES`.
     """
-    starts = context.scaled(5, 3, least=1)
+    starts = context.scaled(7, 3, least=1)
     folder = context.scratch / "starts"
     folder.mkdir(exist_ok=True)
     first_answer(folder, settings, next(iter(paths.values())))  # writes the bytecode
     bare_start(folder, "a light curve")
     for name, path in paths.items():
         context.progress(f"{starts} starts of `read`, until {name}")
-        found, bare = [], []
+        turns = []
         for _ in range(starts):
-            found.append(first_answer(folder, settings, path))
-            bare.append(bare_start(folder, name))
-        wall, cpu = ([each[part] for each in found] for part in (0, 1))
-        spread = min(wall), max(wall)
-        rival = Rival("a process that imports its libraries", percentile(bare, 50))
-        yield Figure(subject, name, percentile(wall, 50), "ms", rival, MUST, spread, AIM)
-        spread = min(cpu), max(cpu)
-        yield Figure(subject, f"{name}: CPU", percentile(cpu, 50), "ms", None, None, spread)
+            found = first_answer(folder, settings, path)
+            rival = Rival("a process that imports its libraries", bare_start(folder, name))
+            wall = Figure(subject, name, found.wall, "ms", rival, MUST, None, AIM)
+            turns.append([wall, Figure(subject, f"{name}: CPU", found.cpu, "ms")])
+        yield from over_rounds(turns)
 
 
 def bare_start(folder: Path, name: str) -> float:

@@ -49,7 +49,7 @@ def measure(context: Context) -> Iterator[Figure]:
         best = max(found, key=lambda size: found[size])
         context.progress(f"{named(DEFAULT)} and {named(best)} in turn")
         turns = []
-        for _ in range(context.scaled(5, 3)):
+        for _ in range(context.scaled(4, 3)):
             default = grouped(bucket, DEFAULT, counts[DEFAULT])
             turns.append(list(judged(best, default, grouped(bucket, best, counts[best]))))
             clear(bucket)
