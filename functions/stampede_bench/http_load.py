@@ -5,10 +5,18 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from obstore.exceptions import BaseError
+from obstore.store import HTTPStore
+
 from stampede.errors import StampedeError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+_CLIENT: "ClientConfig" = {"allow_http": True, "timeout": "60s"}
 
 
 class Timed(NamedTuple):
@@ -19,17 +27,22 @@ class Timed(NamedTuple):
 
 
 def requests(url: str, paths: Sequence[str], threads: int) -> Timed:
-    """GET all paths. Raises `StampedeError` if an answer is not 200 or is empty."""
+    """GET all paths. Raises `StampedeError` if an answer is not 200 or is empty.
+
+    By obstore, as the bare GETs from the store that the times stand beside: Python's http.client
+    takes 0.16 ms longer for a cutout than obstore does.
+    """
 
     def connect() -> Callable[[str], None]:
-        connection = connected(url)
+        client = HTTPStore.from_url(url, client_options=_CLIENT, retry_config={"max_retries": 0})
 
         def get(path: str) -> None:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read()
-            if answer.status != 200 or not body:
-                raise StampedeError(f"{url}{path} answered {answer.status}: {body[:200]!r}")
+            try:
+                body = client.get(path.removeprefix("/")).bytes()
+            except (BaseError, FileNotFoundError) as error:
+                raise StampedeError(f"{url}{path} was not answered: {error}") from None
+            if not body:
+                raise StampedeError(f"{url}{path} answered nothing")
 
         return get
 
