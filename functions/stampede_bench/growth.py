@@ -89,7 +89,7 @@ def measure(context: Context) -> Iterator[Figure]:
         rows = context.scaled(settings.run_rows, settings.run_rows, least=50_000)
         for spec in (CUTOUTS, DETECTIONS):
             context.progress(f"{spec.name} of {alerts:,} alerts")
-            count = context.scaled(150, 60, least=10)
+            count = context.scaled(100, 60, least=10)
             yield from large(settings, spec, alerts, rows, count)
     context.progress("appending and merging, level by level")
     yield from rewritten(context)

@@ -35,7 +35,7 @@ from stampede_client.image_planes import THREADS
 MUST, AIM = Must(">=", 0.5, ratio=True), Must(">=", 20_000.0)
 NIGHT = 61_000
 DISTINCT = 300  # alerts; all packs repeat them under other ids
-ROUNDS = 2
+ROUNDS = 3
 AT_ONCE = 4  # packs
 
 

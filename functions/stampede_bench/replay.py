@@ -57,7 +57,7 @@ def measure(context: Context) -> Iterator[Figure]:
             one_round(settings, night, messages, topics)  # Java compiles what is used often
             rounds = [
                 one_round(settings, night, messages, topics, bare_first=number % 2 == 0)
-                for number in range(context.scaled(3, 2, least=2))
+                for number in range(context.scaled(5, 2, least=2))
             ]
             yield from over_rounds([list(figures(alerts.title, *both)) for both in rounds])
             clear(open_bucket(settings))
