@@ -53,7 +53,7 @@ NONE = Must("<=", 0.0)
 COLD = Must("<=", 500.0)
 AT_ONCE = (1, 8)
 TURNS = 6  # of bare GETs and of cutouts
-BULK_IDS, MANY_IDS = 1000, 50_000
+BULK_IDS, MANY_IDS = 1000, 30_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
 IMAGE = 15_000  # bytes
