@@ -78,8 +78,9 @@ def measure(context: Context) -> Iterator[Figure]:
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
                     count = context.scaled(200, 100, least=10)
                     context.progress("  look-ups")
-                    of = (settings, alerts)
-                    found = other.submit(probe, spec.name, *of, count, smallest).result()
+                    found = other.submit(
+                        probe, spec.name, settings, alerts, count, smallest
+                    ).result()
                 yield from figures(spec, alerts, found, stored, settings.fanout)
             smallest = smallest or (settings, alerts)
         context.progress("first answers")
@@ -104,7 +105,7 @@ def figures(
     subject = f"{spec.name} of {alerts:,} alerts, {found.rows:,} rows"
     p50 = percentile(found.cold, 50)
     largest, smallest = alerts >= ALERTS[-1][0], None
-    if found.smallest:
+    if found.smallest:  # empty of the smallest table itself
         smallest = Rival("in the smallest table", percentile(found.smallest, 50))
     bounds = (None, None) if smallest is None else (LOOKUP, None) if largest else (BETWEEN, LOOKUP)
     must, aim = bounds
@@ -136,7 +137,7 @@ def probe(
 ) -> ProbeResult:
     """Look up random ids. It runs in a process of its own, to measure that process's memory.
 
-    Look-ups in the smallest table take turns with these: a shared host may be half as fast later.
+    `smallest` are the settings and the alerts of the smallest table; None if this is that one.
     """
     spec, imported = TABLES[name], resident()
     bucket = CountingStore(open_bucket(settings))
@@ -148,14 +149,15 @@ def probe(
     first = first_lookups(bucket, table, alerts, chance)
     usual = keep_indexes_only(table)
     bucket.clear()
-    cold = lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
-    requests, read = bucket.requests["get"] / count, bucket.bytes["get"] / count / 1e3
+    ids = [random_id(spec, alerts, chance) for _ in range(count)]
     beside: list[float] = []
-    if smallest is not None:
-        ids = [random_id(spec, alerts, chance) for _ in range(count)]
+    if smallest is None:
+        cold = lookups(table, ids)
+    else:
         other, its_alerts = smallest
         its_ids = [random_id(spec, its_alerts, chance) for _ in range(count)]
         cold, beside = in_turn(table, ids, other, its_ids)
+    requests, read = bucket.requests["get"] / count, bucket.bytes["get"] / count / 1e3
     table.reader.cache = usual
     lookups(table, [random_id(spec, alerts, chance) for _ in range(count)])
     begin = time.perf_counter()

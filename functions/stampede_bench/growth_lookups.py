@@ -44,11 +44,11 @@ def keep_indexes_only(table: Table) -> Cache:
 def in_turn(
     table: Table, ids: Sequence[int | str], smallest: Settings, its_ids: Sequence[int | str]
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds of look-ups in a table, and in the same table of another store, in turn.
+    """Milliseconds of look-ups in a table, and in the same table of another bucket, in turn.
 
     A shared host may be half as fast ten seconds later.
     """
-    other = Table(open_bucket(smallest), table.spec, smallest.cache_bytes // 5)
+    other = Table(open_bucket(smallest), table.spec, table.reader.cache.limit)
     other.refresh()
     keep_indexes_only(other)
     found: list[float] = []

@@ -61,7 +61,7 @@ def measure(context: Context) -> Iterator[Figure]:
         context.progress(f"items of {CUTOUT_BYTES // KB} KB, objects and packs in turn")
         turns = []
         for _ in range(context.scaled(8, 4)):
-            turns.append(list(written(context, bucket)))
+            turns.append(list(one_turn(context, bucket)))
             clear(bucket)
         yield from over_rounds(turns)
 
@@ -96,13 +96,13 @@ def counts(context: Context, size: int) -> tuple[int, int]:
     return few, context.scaled(32, 8, least=2)
 
 
-def written(context: Context, bucket: S3Objects) -> Iterator[Figure]:
-    """One turn of writing cutouts, as objects and in packs; each at its fastest."""
+def one_turn(context: Context, bucket: S3Objects) -> Iterator[Figure]:
+    """Cutouts written as objects and in packs, each with the number of threads that is fastest."""
     few, packed_count = counts(context, CUTOUT_BYTES)
-    packed_count = max(1, packed_count // 2)
+    packed_count //= 2
     one = fastest(single(bucket, CUTOUT_BYTES), THREADS["objects"], few)
     layout = packs(bucket, CUTOUT_BYTES, packed_count)
-    packed = fastest(layout, THREADS["packs"][1:], packed_count)
+    packed = fastest(layout, THREADS["packs"][1:], packed_count)  # two threads are never fastest
     subject = f"items of {CUTOUT_BYTES // KB} KB, written in turn"
     rival = Rival("an object each", one.rate)
     yield Figure(subject, layout.name, packed.rate, "items/s", rival, MUST, None, AIM)

@@ -76,18 +76,19 @@ def one_round(
     table = Table(bucket, CUTOUTS, threads=1)
     packed, plain = {}, {}
     spent = {"packs": 0.0, "plain PUTs": 0.0}
+
+    def pack(decoded: tuple[int, pa.Table]) -> None:
+        first, rows = decoded
+        store(bucket, table, rows, first)
+
+    def put(first: int) -> None:
+        bucket.put(f"plain/{first}", noise(files.size, first))
+
     for threads in THREADS:
         firsts = [(number * 64 + n) * 1000 + threads * 10**6 for n in range(count)]
-        decoded = {first: files.rows(first) for first in firsts}
-
-        def pack(first: int, decoded: Mapping[int, pa.Table] = decoded) -> None:
-            store(bucket, table, decoded[first], first)
-
-        def put(first: int) -> None:
-            bucket.put(f"plain/{first}", noise(files.size, first))
-
+        decoded = [(first, files.rows(first)) for first in firsts]
         cpu = Cpu(pids)
-        packed[threads] = count * files.size / 1e6 / seconds(pack, firsts, threads)
+        packed[threads] = count * files.size / 1e6 / seconds(pack, decoded, threads)
         spent["packs"] += sum(cpu.seconds().values())
         cpu = Cpu(pids)
         plain[threads] = count * files.size / 1e6 / seconds(put, firsts, threads)

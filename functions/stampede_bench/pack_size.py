@@ -29,15 +29,16 @@ def measure(context: Context) -> Iterator[Figure]:
     most, least = context.scaled(120, 60, least=2), context.scaled(8, 5, least=2)
     enough = context.scaled(300, 100) * 10**6
     found: dict[int, float] = {}
-    counts: dict[int, int] = {}
+
+    def packs(size: int) -> int:
+        return max(least, min(most, enough // size))
+
     with servers(context, kafka=False) as running:
         bucket = open_bucket(running.settings("bench-pack-size"))
         for size in sorted((*SIZES, DEFAULT)):
             context.progress(f"{named(size)}")
-            count = max(least, min(most, enough // size))
-            counts[size] = count
-            alone = one_by_one(bucket, size, count)
-            rate, latency = grouped(bucket, size, count)
+            alone = one_by_one(bucket, size, packs(size))
+            rate, latency = grouped(bucket, size, packs(size))
             found[size] = rate
             clear(bucket)
             subject = f"objects of {named(size)}"
@@ -50,8 +51,8 @@ def measure(context: Context) -> Iterator[Figure]:
         context.progress(f"{named(DEFAULT)} and {named(best)} in turn")
         turns = []
         for _ in range(context.scaled(4, 3)):
-            default = grouped(bucket, DEFAULT, counts[DEFAULT])
-            turns.append(list(judged(best, default, grouped(bucket, best, counts[best]))))
+            default, fastest = (grouped(bucket, size, packs(size)) for size in (DEFAULT, best))
+            turns.append(list(judged(best, default, fastest)))
             clear(bucket)
         yield from over_rounds(turns)
 

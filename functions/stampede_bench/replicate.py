@@ -40,7 +40,7 @@ from stampede_local import installer
 from stampede_local.ports import free_port
 from stampede_local.tls import TlsCeph
 
-MUST = Must(">=", 0.95, ratio=True)  # of all four ways; they differ, and by the host of the day
+MUST = Must(">=", 0.95)  # the mean of all four ways: one alone differs by 5 % from run to run
 EACH, EACH_AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
@@ -105,10 +105,8 @@ def measure(context: Context) -> Iterator[Figure]:
                 ratios += [figure.ratio for figure in chain(*turns) if figure.must and figure.ratio]
                 yield from over_rounds(turns)
             clear(first)
-    spread = min(ratios), max(ratios)
-    rival = Rival("of 0 ms", 1.0)
-    mean = geometric_mean(ratios)
-    yield Figure("all four ways", "150 ms, mean of all turns", mean, "x", rival, MUST, spread)
+    name, spread = "150 ms, of the rate at 0 ms, mean of all turns", (min(ratios), max(ratios))
+    yield Figure("all four ways", name, geometric_mean(ratios), "x", None, MUST, spread)
 
 
 def rounds(

@@ -25,10 +25,7 @@ class Layouts:
         self._cuts: dict[tuple[int, bytes], int] = {}
 
     def cut(self, file: memoryview) -> int:
-        """Where the last HDU of a file begins, in bytes; the file's length if it has no tail.
-
-        The file begins as FITS does.
-        """
+        """Where the last HDU of a file begins, in bytes; the file's length if it has no tail."""
         size = len(file)
         axes = file[_COUNT] - 48 if size > BLOCK else 0
         layout = (size, bytes(file[: _AXES + CARD * (1 + axes if 0 <= axes <= 9 else 1)]))
@@ -44,7 +41,7 @@ class Layouts:
 
 
 _LAYOUTS = Layouts()
-_NONE = memoryview(b"")
+_NO_TAIL = memoryview(b"")
 
 
 def split(
@@ -74,7 +71,7 @@ def split(
             continue
         if not file or file[0] != _FIRST[0]:  # a gzip file: most of a pack of ZTF's stamps
             heads.append(file)
-            tails.append(_NONE)
+            tails.append(_NO_TAIL)
             continue
         cut = _LAYOUTS.cut(file)
         heads.append(file[:cut])

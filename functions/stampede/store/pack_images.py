@@ -74,7 +74,7 @@ def cut(files: pa.Array, messages: np.ndarray) -> Cutouts:
         if tail is None:
             numbers.append(None)
             continue
-        name = (len(tail), isal_zlib.crc32(tail)) if tail else (0, 0)
+        name = len(tail), isal_zlib.crc32(tail)
         number = known.get(name)
         if number is None or (tail and not _equal(distinct[number], tail)):
             number = known[name] = len(distinct)

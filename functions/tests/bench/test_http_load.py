@@ -39,6 +39,6 @@ def test_every_request_is_timed(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/empty", "/missing"])
-def test_an_answer_that_is_not_200_or_is_empty_ends_it(url: str, path: str) -> None:
+def test_an_error_or_an_empty_answer_ends_it(url: str, path: str) -> None:
     with pytest.raises(StampedeError, match=path):
         requests(url, ["/good", path], 1)
