@@ -87,6 +87,8 @@ def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLo
 
 def shown(locations: list[CutoutLocation], expired: Callable[[str], bool]) -> list[CutoutLocation]:
     """Of each alert the locations of one version, as `stampede.store.versions` chooses."""
+    if len({(one.alert_id, one.survey, one.message_crc32) for one in locations}) < 2:
+        return locations  # as nearly always of one alert
     chosen = numbers_shown(
         ((one.alert_id, one.survey) for one in locations),
         (one.message_crc32 for one in locations),

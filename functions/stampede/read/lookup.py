@@ -110,10 +110,11 @@ class Lookup:
 
     def cached_alert(self, alert_id: int, survey: str | None = None) -> list[CutoutLocation] | None:
         """What `alert` returns, from memory; None if that needs the store or takes long."""
-        rows = self.cutouts.cached(alert_id)
-        if rows is None or rows.num_rows > FEW:  # an alert may come in thousands of versions
+        rows = self.cutouts.cached_values(alert_id, FEW)  # it may come in thousands of versions
+        if rows is None:
             return None
-        return of_one_alert(self._shown(rows, survey), alert_id, survey)
+        found = [one for one in map(CutoutLocation._make, rows) if survey in (None, one.survey)]
+        return of_one_alert(shown(found, self._retention.expired), alert_id, survey)
 
     def _shown(self, rows: pa.Table, survey: str | None) -> list[CutoutLocation]:
         return shown(cutout_locations(rows, survey), self._retention.expired)

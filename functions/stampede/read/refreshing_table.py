@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -12,6 +13,8 @@ from stampede.read import notes
 from stampede.store.prefix_lookup import keys_with_prefix
 from stampede.store.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables import Table
+
+Rows = TypeVar("Rows", bound=Sized)
 
 
 class RefreshingTable:
@@ -117,10 +120,15 @@ class RefreshingTable:
         None if no row matches, if memory does not hold all that the lookup reads, or if the caller
         is the one who has to list the store (`_must_list`).
         """
-        if self._must_list():
-            return None
-        rows = self.table.cached(key)
-        if rows is None or not rows.num_rows:
+        return self._noted(key, None if self._must_list() else self.table.cached(key))
+
+    def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
+        """The rows of `cached` as Python values; None also if there are more than `most`."""
+        return self._noted(key, None if self._must_list() else self.table.cached_values(key, most))
+
+    def _noted(self, key: int | str, rows: Rows | None) -> Rows | None:
+        """`rows`, unless there are none; notes what they may lack."""
+        if rows is None or not len(rows):
             return None
         self._observe_age()
         self._note_gaps([key])

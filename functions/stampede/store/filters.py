@@ -90,16 +90,28 @@ def _bit(low: np.ndarray, salt: int) -> np.ndarray:
 
 
 class Wanted:
-    """Leading keys that are looked up, ascending: `values`, and the same `sortable` as `places`."""
+    """Leading keys of a table that are looked up, ascending: `values`."""
 
-    def __init__(self, values: Sequence, places: np.ndarray) -> None:
-        self.values, self.places = values, places
+    def __init__(self, values: Sequence, spec: TableSpec) -> None:
+        self.values, self._spec = values, spec
 
     @classmethod
     def of(cls, values: Sequence, spec: TableSpec) -> Self:
         """Any leading keys of a table."""
-        values = sorted(set(values))
-        return cls(values, sortable(values, spec))
+        return cls(values if len(values) < 2 else sorted(set(values)), spec)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The keys as `keys.sortable` returns them."""
+        return sortable(self.values, self._spec)
+
+    @cached_property
+    def only(self) -> int | bytes | None:
+        """The place of the key if there is one key: Python's numbers are sooner than an array."""
+        if len(self.values) != 1:
+            return None
+        [key] = self.values
+        return key.encode().rstrip(b"\0") if isinstance(key, str) else key
 
     @cached_property
     def hashes(self) -> np.ndarray:
@@ -109,14 +121,15 @@ class Wanted:
         return hash_keys(pa.array(self.values))
 
     @cached_property
-    def _only(self) -> OneHash:
+    def _hash(self) -> OneHash:
         return OneHash.of(self.values[0])
 
     def part(self, places: slice) -> "Wanted":
         """Those at `places`."""
         if places.stop - places.start == len(self.values):
             return self
-        part = Wanted(self.values[places], self.places[places])
+        part = Wanted(self.values[places], self._spec)
+        part.places = self.places[places]
         if "hashes" in self.__dict__:
             part.hashes = self.hashes[places]
         return part
@@ -126,8 +139,9 @@ class Wanted:
         if one is None or not self.values:
             return self
         if len(self.values) == 1:
-            return self if one.passes_one(self._only) else self.part(slice(0, 0))
+            return self if one.passes_one(self._hash) else Wanted([], self._spec)
         places = np.flatnonzero(one.passes(self.hashes)).tolist()
-        passing = Wanted([self.values[place] for place in places], self.places[places])
+        passing = Wanted([self.values[place] for place in places], self._spec)
+        passing.places = self.places[places]
         passing.hashes = self.hashes[places]
         return passing

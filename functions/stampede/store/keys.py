@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from stampede.store.schema import TableSpec
 
@@ -16,7 +15,7 @@ def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
     numpy drops a string's trailing NULs. That keeps the order, so a search may find a row group
     too many, never one too few.
     """
-    if pa.types.is_string(spec.schema.field(spec.leading).type):
+    if spec.leads_text:
         return np.array([value.encode() for value in values] or [b""], np.bytes_)[: len(values)]
     return np.array(values, np.int64)
 
@@ -26,7 +25,7 @@ def bounds(values: Sequence, spec: TableSpec, upper: bool = False) -> np.ndarray
 
     numpy gives every string of an array the room of the longest.
     """
-    if pa.types.is_string(spec.schema.field(spec.leading).type):
+    if spec.leads_text:
         cut = [_bound(value.encode(), upper) for value in values]
         return np.array(cut or [b""], np.bytes_)[: len(values)]
     return np.array(values, np.int64)

@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.range_file import MemoryRange
+from stampede.store.row_values import RowValues
 from stampede.store.run_format import (
     RunIndex,
     parse_footer,
@@ -35,6 +37,7 @@ GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 38,000 rows, ten of each object, that
 # is the whole footer, so lookups need no extra request.
 TAIL_BYTES = 32 << 10
+VIEW_BYTES = 400  # of a column in `RowValues`
 MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
 
@@ -189,12 +192,18 @@ class RunReader:
         return tail[:-8], footer_size
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Block:
     """The rows of a row group. Those of leading key `keys[i]` end before row `ends[i]`."""
 
     rows: pa.Table
     keys: Sequence
     ends: np.ndarray
+
+    @cached_property
+    def values(self) -> RowValues:
+        """The rows as Python values."""
+        return RowValues(self.rows)
 
     @classmethod
     def of(cls, rows: pa.Table, leading: str) -> "Block":
@@ -212,17 +221,17 @@ class Block(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys)
+        views = VIEW_BYTES * self.rows.num_columns
+        return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys) + views
 
-    def of_key(self, key: int | str) -> pa.Table | None:
-        """The rows of one key, not copied; None if there are none."""
+    def place(self, key: int | str) -> tuple[int, int] | None:
+        """Where the rows of one key are: the first, and the end; None if there are none."""
         keys = self.keys
         # `bisect` would make an object of each number that it sees.
         at = int(keys.searchsorted(key)) if isinstance(keys, np.ndarray) else bisect_left(keys, key)
         if at == len(keys) or keys[at] != key:
             return None
-        start = int(self.ends[at - 1]) if at else 0
-        return self.rows.slice(start, int(self.ends[at]) - start)
+        return int(self.ends[at - 1]) if at else 0, int(self.ends[at])
 
     def between(self, first: int | str, last: int | str) -> pa.Table:
         """The rows of keys from `first` to `last`, not copied."""

@@ -4,7 +4,6 @@ import asyncio
 import re
 import ssl
 import time
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from stampede.connections import Connections
@@ -54,7 +53,7 @@ class S3AsyncGets:
         self._failures = 0
         self._paused_until = 0.0  # by the monotonic clock
         self._base = f"{endpoint}/{bucket}/"
-        self._host = urlsplit(endpoint).netloc
+        self._host, self._path = urlsplit(endpoint).netloc, f"/{bucket}/"
         self._signer = Signer(keys, address.region) if keys.current.access_key else None
         trust = ssl.create_default_context(cafile=address.ca_file) if address.ca_file else None
         self._connections = Connections(
@@ -65,13 +64,13 @@ class S3AsyncGets:
         """Bytes ``[start, start + length)`` of an object; None if they did not come."""
         if not length or not _PLAIN.fullmatch(key) or time.monotonic() < self._paused_until:
             return None
-        url, stop = self._base + key, start + length
+        stop = start + length
         try:
             # A store that sends a byte now and then must not keep its slot, nor those who wait.
             async with asyncio.timeout(self._seconds):
                 # One byte more than there should be tells an answer that is too long.
-                headers = self._headers(url, start, stop)
-                answer = await self._connections.get(url, headers, length + 1)
+                headers = self._headers(key, start, stop)
+                answer = await self._connections.get(self._base + key, headers, length + 1)
         except OSError as error:
             self._failed(error)
             return None
@@ -95,9 +94,9 @@ class S3AsyncGets:
         """Abort the GETs that are under way, and close the connections."""
         await self._connections.close()
 
-    def _headers(self, url: str, start: int, stop: int) -> dict[str, str]:
+    def _headers(self, key: str, start: int, stop: int) -> dict[str, str]:
         """The headers of a GET, with a signature if there is a key."""
-        span = f"bytes={start}-{stop - 1}"
+        span = {"Range": f"bytes={start}-{stop - 1}"}
         if self._signer is None:
-            return {"Range": span}
-        return self._signer.range_headers(self._host, urlsplit(url).path, span, datetime.now(UTC))
+            return span
+        return span | self._signer.get_headers(self._host, self._path + key, time.time())

@@ -1,19 +1,23 @@
 """Signatures of what reads: AWS Signature Version 4, as minio-py makes them but sooner.
 
-See docs/adr/0044-cpu-of-one-cutout.md and docs/adr/0050-starts.md.
+See docs/adr/0044-cpu-of-one-cutout.md, 0050-starts.md and 0053-cold-caches.md.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
 import hmac
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 
-from stampede.store.s3_keys import S3Keys
+from stampede.store.s3_keys import KeyPair, S3Keys
 
 _NO_BODY = sha256(b"").hexdigest()
 _SIGNED = "host;x-amz-content-sha256;x-amz-date"
-_RANGE_SIGNED = "host;range;x-amz-content-sha256;x-amz-date"
+REUSE_SECONDS = 10
+"""How long a signature of a GET is used again. S3 allows a clock to be wrong by 15 minutes."""
+SIGNATURES = 256
+"""Signatures of GETs that are kept, one of each object."""
 
 
 class Signer:
@@ -22,6 +26,7 @@ class Signer:
     def __init__(self, keys: S3Keys, region: str) -> None:
         self._keys, self._region = keys, region
         self._latest = "", "", b""  # the key of a day and a secret is made once
+        self._signed = lru_cache(SIGNATURES)(self._sign)
 
     def headers(
         self, method: str, host: str, path: str, query: str, now: datetime
@@ -43,34 +48,29 @@ class Signer:
         return {
             "x-amz-content-sha256": _NO_BODY,
             "x-amz-date": moment,
-            "Authorization": self._authorization(asked, _SIGNED, moment),
+            "Authorization": self._authorization(asked, moment),
         }
 
-    def range_headers(self, host: str, path: str, span: str, now: datetime) -> dict[str, str]:
-        """The headers of a GET, without `Host`.
+    def get_headers(self, host: str, path: str, seconds: float) -> dict[str, str]:
+        """The headers of a GET of any range, without `Host` and `Range`; not a copy.
+
+        `Range` need not be signed. So the GETs of an object within `REUSE_SECONDS` have the same
+        signature, unless the keys change.
 
         Parameters
         ----------
         path
             Of the URL, with no character that needs an escape.
-        span
-            The value of the header `Range`.
-        now
-            In UTC.
+        seconds
+            The time, in seconds since 1970.
         """
-        moment = _moment(now)
-        asked = (
-            f"GET\n{path}\n\nhost:{host}\nrange:{span}\nx-amz-content-sha256:{_NO_BODY}\n"
-            f"x-amz-date:{moment}\n\n{_RANGE_SIGNED}\n{_NO_BODY}"
-        )
-        return {
-            "Range": span,
-            "x-amz-content-sha256": _NO_BODY,
-            "x-amz-date": moment,
-            "Authorization": self._authorization(asked, _RANGE_SIGNED, moment),
-        }
+        return self._signed(host, path, int(seconds) // REUSE_SECONDS, self._keys.current)
 
-    def _authorization(self, asked: str, signed: str, moment: str) -> str:
+    def _sign(self, host: str, path: str, period: int, _: KeyPair) -> dict[str, str]:
+        now = datetime.fromtimestamp(period * REUSE_SECONDS, UTC)
+        return self.headers("GET", host, path, "", now)
+
+    def _authorization(self, asked: str, moment: str) -> str:
         day = moment[:8]
         access_key, secret_key = self._keys.current
         key_day, key_secret, key = self._latest
@@ -83,7 +83,7 @@ class Signer:
         signature = hmac.digest(key, text.encode(), "sha256").hex()
         return (
             f"AWS4-HMAC-SHA256 Credential={access_key}/{scope}, "
-            f"SignedHeaders={signed}, Signature={signature}"
+            f"SignedHeaders={_SIGNED}, Signature={signature}"
         )
 
     def _key_of(self, day: str, secret_key: str) -> bytes:

@@ -26,6 +26,11 @@ class TableSpec:
         """A table without rows."""
         return self.schema.empty_table().replace_schema_metadata()
 
+    @cached_property
+    def leads_text(self) -> bool:
+        """Whether the first key column has strings; otherwise it has int64."""
+        return bool(pa.types.is_string(self.schema.field(self.leading).type))
+
     @property
     def leading(self) -> str:
         """The first key column, by which rows are looked up."""

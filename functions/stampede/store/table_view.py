@@ -5,14 +5,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-import numpy as np
-
 from stampede.store.coverage import Coverage
+from stampede.store.filters import Wanted
 from stampede.store.keys import bounds, overlapping
 from stampede.store.quarantine import Fault
 from stampede.store.runs import Run, RunInfo, RunName, inputs_of
 from stampede.store.schema import TableSpec
 
+FEW = 64
+"""Parts that are looked through for one key in less time than numpy needs to begin."""
 LOST = "a part of a merged run is missing"
 
 
@@ -23,10 +24,15 @@ class Spans:
         self._parts = [part for part in parts if part.rows]
         self._firsts = bounds([part.first for part in self._parts], spec)
         self._lasts = bounds([part.last for part in self._parts], spec, upper=True)
+        few = self._parts[:FEW] if len(self._parts) <= FEW else []
+        self._few = [*zip(few, self._firsts.tolist(), self._lasts.tolist(), strict=False)]
 
-    def holding(self, wanted: np.ndarray) -> list[RunInfo]:
-        """The parts that may hold any of `wanted`, which is sorted."""
-        return [self._parts[i] for i in overlapping(self._firsts, self._lasts, wanted)]
+    def holding(self, wanted: Wanted) -> list[RunInfo]:
+        """The parts that may hold any of these keys."""
+        key = wanted.only
+        if key is not None and self._few:
+            return [part for part, first, last in self._few if first <= key <= last]
+        return [self._parts[i] for i in overlapping(self._firsts, self._lasts, wanted.places)]
 
 
 class TableView:

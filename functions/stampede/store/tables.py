@@ -24,6 +24,7 @@ from stampede.store.merge import sort_unique
 from stampede.store.objects import Objects, read_twice
 from stampede.store.quarantine import Fault
 from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
+from stampede.store.row_values import RowValues
 from stampede.store.run_format import RunIndex
 from stampede.store.run_writer import RunWriter
 from stampede.store.runs import RunInfo, RunName, name_of
@@ -170,6 +171,24 @@ class Table:
 
     def cached(self, key: int | str) -> pa.Table | None:
         """What `lookup` returns for one key, from memory; None if that needs a request."""
+        found = self._cached(key)
+        if found is None:
+            return None
+        return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
+
+    def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
+        """The rows of `cached` as Python values; None also if there are more than `most`."""
+        found = self._cached(key)
+        if found is None or sum(end - start for _, start, end in found) > most:
+            return None
+        if len(found) == 1:
+            [(block, start, end)] = found
+            return block.values.between(start, end)
+        rows = self._merged([block.rows.slice(start, end - start) for block, start, end in found])
+        return RowValues(rows).between(0, rows.num_rows)
+
+    def _cached(self, key: int | str) -> list[tuple[Block, int, int]] | None:
+        """Where the rows of one key are in memory; None if a request may find more."""
         if not self.listing.listed:
             return None
         wanted = Wanted.of([key], self.spec)
@@ -180,16 +199,15 @@ class Table:
                 return None
             if not passing.passing(index.filter).values:
                 continue
-            for group in index.groups(wanted.places).tolist():
+            for group in index.groups(wanted):
                 if self.listing.quarantine.holds(run.key, group):
                     continue
                 block = self.reader.cached_block(run, group)
                 if block is None:
                     return None
-                rows = block.of_key(key)
-                if rows is not None:
-                    found.append(rows)
-        return self._merged(found)
+                if place := block.place(key):
+                    found.append((block, *place))
+        return found
 
     def close(self) -> None:
         """Stop the threads."""
@@ -217,7 +235,7 @@ class Table:
 
     def _pieces(self, wanted: Wanted, spans: Spans) -> Iterator["Piece"]:
         """The parts and sections that may have any of `wanted`, as far as is known already."""
-        for run in spans.holding(wanted.places):
+        for run in spans.holding(wanted):
             passing = wanted.passing(run.filter)
             if run.sections is None:
                 if passing.values:
@@ -240,7 +258,7 @@ class Table:
         run, wanted = piece.run, piece.wanted.passing(index.filter)
         groups = [
             group
-            for group in index.groups(wanted.places).tolist()
+            for group in index.groups(wanted)
             if not self.listing.quarantine.holds(run.key, group)
         ]
         # A filter takes up to 192 KB, which nobody needs while the row groups are read.

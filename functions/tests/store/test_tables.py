@@ -162,10 +162,26 @@ def test_cached_rows_need_no_request() -> None:
     assert one.cached("000000") is None  # another row group
     assert len(objects.calls) == requests
 
+    expected = [tuple(row.values()) for row in found.to_pylist()]
+    assert one.cached_values("000700", len(expected)) == expected  # merged of two runs
+    assert one.cached_values("000700", len(expected) - 1) is None
+    assert one.cached_values("000700x", 100) == []
+    assert one.cached_values("000000", 100) is None
+
     one.append(many(10, 1, 2), COVERAGE)
     one.refresh()
     one.reader.cache = Cache(1 << 20)
     assert one.cached("000001") is None  # no index
+
+
+def test_cached_values_of_one_run() -> None:
+    one = Table(MemoryObjects(), DETECTIONS, threads=1)
+    one.append(many(300, 5), COVERAGE)
+    one.refresh()
+    for key in object_ids(many(300, 5))[::37]:
+        expected = [tuple(row.values()) for row in one.lookup([key]).to_pylist()]
+        assert expected
+        assert one.cached_values(key, 100) == expected
 
 
 def test_many_keys_far_apart_of_one_row_group() -> None:
