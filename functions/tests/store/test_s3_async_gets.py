@@ -159,7 +159,8 @@ async def test_after_some_in_a_row_without_an_answer_none_is_tried_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(s3_async_gets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    fake = SimpleNamespace(monotonic=lambda: clock[0], time=time.time)
+    monkeypatch.setattr(s3_async_gets, "time", fake)
     with faulty_s3(closed, closed, FOUR, closed, closed, closed, FOUR) as server:
         gets = gets_of(server)
         expected = [None, None, b"4567", None, None, None]  # an answer begins the count anew
