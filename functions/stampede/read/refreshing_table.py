@@ -123,7 +123,7 @@ class RefreshingTable:
         return self._noted(key, None if self._must_list() else self.table.cached(key))
 
     def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
-        """The rows of `cached` as Python values; None also if runs hold more than `most` of them."""
+        """The rows of `cached` as Python values; None also if runs hold more than `most`."""
         return self._noted(key, None if self._must_list() else self.table.cached_values(key, most))
 
     def _noted(self, key: int | str, rows: Rows | None) -> Rows | None:

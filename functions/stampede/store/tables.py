@@ -177,7 +177,7 @@ class Table:
         return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
 
     def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
-        """The rows of `cached` as Python values; None also if runs hold more than `most` of them."""
+        """The rows of `cached` as Python values; None also if runs hold more than `most`."""
         found = self._cached(key)
         if found is None or sum(end - start for _, start, end in found) > most:
             return None
