@@ -127,7 +127,8 @@ def over_rounds(rounds: Sequence[Sequence[Figure]]) -> Iterator[Figure]:
     """Combine the rounds of one measurement: medians, with the least and the greatest value.
 
     Each rival is from the same round as the median, so that their ratio was really measured. If
-    the bound is on the ratio, that is the round with the median ratio.
+    the bound is on the ratio, that is the round with the median ratio. Measure an odd number of
+    rounds: of an even one the lower of the two in the middle is taken.
     """
     by_name: dict[tuple[str, str, str | None], list[Figure]] = {}
     for figure in chain(*rounds):

@@ -45,7 +45,7 @@ def measure(context: Context) -> Iterator[Figure]:
         count = context.scaled(16, 6, least=2)
         pids = {"this process, and Ceph, which is its child": os.getpid()}
         # Of LSST's files fewer bytes are stored than sent: far from the bound.
-        for files, rounds in (stamps(), context.scaled(8, 3)), (exposures(), context.scaled(3, 3)):
+        for files, rounds in (stamps(), context.scaled(7, 3)), (exposures(), context.scaled(3, 3)):
             list(one_round(bucket, files, -1, 2, pids))  # warm up: Ceph makes its first files
             context.progress(f"{rounds} rounds: {count} packs of {files.title}, {count} plain PUTs")
             every = [list(one_round(bucket, files, n, count, pids)) for n in range(rounds)]

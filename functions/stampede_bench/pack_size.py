@@ -50,7 +50,7 @@ def measure(context: Context) -> Iterator[Figure]:
         best = max(found, key=lambda size: found[size])
         context.progress(f"{named(DEFAULT)} and {named(best)} in turn")
         turns = []
-        for _ in range(context.scaled(4, 3)):
+        for _ in range(context.scaled(5, 3)):
             default, fastest = (grouped(bucket, size, packs(size)) for size in (DEFAULT, best))
             turns.append(list(judged(best, default, fastest)))
             clear(bucket)
