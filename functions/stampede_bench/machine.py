@@ -42,3 +42,16 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def disk_wait() -> float | None:
+    """Seconds since the start of the machine in which all that could run waited for a disk.
+
+    From Linux's pressure stall information; None if the kernel does not count it.
+    https://docs.kernel.org/accounting/psi.html
+    """
+    with suppress(OSError):
+        for line in Path("/proc/pressure/io").read_text().splitlines():
+            if line.startswith("full "):
+                return int(line.rpartition("total=")[2]) / 1e6
+    return None

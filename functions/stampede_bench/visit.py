@@ -20,6 +20,7 @@ from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.ingest import costs, look, wait_until_stored, walls
+from stampede_bench.machine import disk_wait
 from stampede_bench.servers import pids, reporter
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_reader import Readable, read
@@ -124,10 +125,15 @@ def alone(bench: Bench, count: int) -> Iterator[Figure]:
     seen = []
     for number in range(1 + count):
         time.sleep(chance.uniform(*ALONE_SECONDS))
-        visit = Visit(number, 1, 0.0, 0.0)
+        visit, waited = Visit(number, 1, 0.0, 0.0), disk_wait()
         begun = bench.sender.send(visit)
         found = read(bench.live.urls["read"], bench.alerts, [number], SHORT_PAUSE)
         seen.append((visit, begun.result(), found))
+        late = max(found[number]) - seen[-1][1].times[0]
+        if number and late > MUST_ALONE.value:
+            bench.context.progress(
+                f"alert {number} is readable after {late:.2f} s{of_disk(waited)}"
+            )
     sent = [one for _, one, _ in seen[1:]]
     parts = [seen_of(bench, *one) for one in seen[1:]]
     durable = [float(part.durable[0]) for part in parts]
@@ -139,6 +145,14 @@ def alone(bench: Bench, count: int) -> Iterator[Figure]:
         yield Figure(subject, f"{name}, max", max(values), "s", None, must)
     found_at = [found[visit.first] for visit, _, found in seen[1:]]
     yield from stages(bench, subject, sent, found_at)
+
+
+def of_disk(before: float | None) -> str:
+    """What all processes waited for a disk since `disk_wait` was `before`."""
+    now = disk_wait()
+    if before is None or now is None:
+        return ""
+    return f"; for {now - before:.2f} s of them everything waited for a disk (/proc/pressure/io)"
 
 
 def stages(

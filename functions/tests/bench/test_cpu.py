@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from stampede_bench.cpu import Cpu, cpu_seconds, peak_memory, processes
+from stampede_bench.machine import disk_wait
 
 TICK = 0.03  # seconds: psutil rounds user and system time to hundredths, and lags by a tick
 
@@ -73,3 +74,10 @@ def serve(pipe) -> None:
     work(pipe.recv())
     pipe.send("done")
     pipe.recv()
+
+
+def test_the_wait_for_disks_grows() -> None:
+    before = disk_wait()
+    if before is None:
+        pytest.skip("this kernel does not count what waits for disks")
+    assert 0 <= before <= disk_wait() < 10**9
