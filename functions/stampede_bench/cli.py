@@ -67,6 +67,7 @@ def bench(
     took: dict[str, float] = {}  # seconds
     for name, measure in chosen.items():
         started = time.monotonic()
+        os.sync()  # what was written before must not delay this one's first requests
         progress(f"{name}: {BENCHMARKS[name].title}")
         with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
             context = Context(quick, Path(scratch), progress, real, install)
