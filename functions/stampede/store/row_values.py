@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from stampede.store.merge import one_array
+
 Column = Callable[[int, int], list]
 """The values of a column from one row to another, which is left out."""
 
@@ -35,7 +37,7 @@ class RowValues:
     """
 
     def __init__(self, rows: pa.Table) -> None:
-        self._columns = [_column(column.combine_chunks()) for column in rows.columns]
+        self._columns = [_column(one_array(column)) for column in rows.columns]
 
     def between(self, start: int, end: int) -> list[tuple]:
         """The rows from `start` to `end`, which is left out, as `to_pylist` gives their values."""
@@ -43,13 +45,19 @@ class RowValues:
 
 
 def _column(array: pa.Array) -> Column:
-    if array.null_count or not len(array) or array.offset:
+    if array.null_count == len(array):
+        return _nulls
+    if array.null_count or array.offset:
         return _any(array)
     if array.type in _FORMATS:
         return _numbers(array.buffers()[1], _FORMATS[array.type])
     if pa.types.is_string(array.type):
         return _strings(*array.buffers()[1:])
     return _any(array)
+
+
+def _nulls(start: int, end: int) -> list:
+    return [None] * (end - start)
 
 
 def _any(array: pa.Array) -> Column:

@@ -15,6 +15,7 @@ VALUES = {
     pa.string(): st.text(max_size=8),
     pa.bool_(): st.booleans(),
     pa.binary(): st.binary(max_size=8),
+    pa.int16(): st.none(),
 }
 
 
@@ -39,3 +40,11 @@ def test_rows_are_those_of_arrow(rows: pa.Table, data: st.DataObject) -> None:
     end = data.draw(st.integers(start, rows.num_rows))
     expected = [tuple(row.values()) for row in rows.slice(start, end - start).to_pylist()]
     assert RowValues(rows).between(start, end) == expected
+
+
+def test_memory_is_not_copied() -> None:
+    rows = pa.table({"number": pa.array(range(100_000)), "name": pa.array(["a"] * 100_000)})
+    before = pa.total_allocated_bytes()
+    values = RowValues(rows)
+    assert values.between(7, 9) == [(7, "a"), (8, "a")]
+    assert pa.total_allocated_bytes() - before < 10_000
