@@ -75,8 +75,9 @@ def test_the_wheel_runs(releases: list[Path], tmp_path: Path) -> None:
     venv.create(tmp_path / "new", with_pip=False)
     packages = next((ROOT / "build" / "release" / "packages").glob("lib/python3*/site-packages"))
     code = "from stampede.cli.main import main; main()"
+    asked = ["settings", "--data", str(tmp_path)]  # of none of the systems that other tests run
     done = subprocess.run(
-        [tmp_path / "new" / "bin" / "python", "-c", code, "settings"],
+        [tmp_path / "new" / "bin" / "python", "-c", code, *asked],
         env={"PYTHONPATH": f"{wheel}:{packages}"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
