@@ -128,8 +128,9 @@ def alone(bench: Bench, count: int) -> Iterator[Figure]:
         visit, waited = Visit(number, 1, 0.0, 0.0), disk_wait()
         begun = bench.sender.send(visit)
         found = read(bench.live.urls["read"], bench.alerts, [number], SHORT_PAUSE)
-        seen.append((visit, begun.result(), found))
-        late = max(found[number]) - seen[-1][1].times[0]
+        one = begun.result()
+        seen.append((visit, one, found))
+        late = max(found[number]) - one.times[0]
         if number and late > MUST_ALONE.value:
             bench.context.progress(
                 f"alert {number} is readable after {late:.2f} s{of_disk(waited)}"

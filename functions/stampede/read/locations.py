@@ -69,26 +69,33 @@ class ThumbnailLocation(NamedTuple):
 
 
 def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLocation]:
-    """The locations in rows of the table `cutouts`; only those of `survey` unless it is None.
-
-    Of an alert that came in several versions, those of each.
-    """
+    """The locations in rows of the table `cutouts`; see `locations_of`."""
     # An array becomes a list in a quarter of the time that a column of several chunks takes. To
     # select the columns by name would take as long again: the schema has them in this order.
-    return [
-        location
+    values = (
+        row
         for batch in rows.combine_chunks().to_batches()
-        for location in map(
-            CutoutLocation._make, zip(*[c.to_pylist() for c in batch.columns], strict=True)
-        )
-        if survey in (None, location.survey)
-    ]
+        for row in zip(*[column.to_pylist() for column in batch.columns], strict=True)
+    )
+    return locations_of(values, survey)
+
+
+def locations_of(values: Iterable[Sequence], survey: str | None = None) -> list[CutoutLocation]:
+    """The locations in rows of the table `cutouts`, each as values in the order of its columns.
+
+    Only those of `survey` unless it is None. Of an alert that came in several versions, those of
+    each.
+    """
+    found = map(CutoutLocation._make, values)
+    return [location for location in found if survey in (None, location.survey)]
 
 
 def shown(locations: list[CutoutLocation], expired: Callable[[str], bool]) -> list[CutoutLocation]:
     """Of each alert the locations of one version, as `stampede.store.versions` chooses."""
-    if len({(one.alert_id, one.survey, one.message_crc32) for one in locations}) < 2:
-        return locations  # as nearly always of one alert
+    versions = ((one.alert_id, one.survey, one.message_crc32) for one in locations)
+    first = next(versions, None)
+    if all(version == first for version in versions):  # as of nearly every single alert
+        return locations
     chosen = numbers_shown(
         ((one.alert_id, one.survey) for one in locations),
         (one.message_crc32 for one in locations),

@@ -17,6 +17,7 @@ from stampede.read.locations import (
     CutoutLocation,
     ThumbnailLocation,
     cutout_locations,
+    locations_of,
     of_one_alert,
     of_one_survey,
     shown,
@@ -92,7 +93,8 @@ class Lookup:
         self, alert_ids: Sequence[int], survey: str | None = None
     ) -> list[CutoutLocation]:
         """Where the cutouts of these alerts are, by alert id; unknown alerts are left out."""
-        return self._shown(self.cutouts.lookup(alert_ids), survey)
+        found = cutout_locations(self.cutouts.lookup(alert_ids), survey)
+        return shown(found, self._retention.expired)
 
     def by_alert(self, alert_ids: Collection[int]) -> dict[tuple[int, str], list[CutoutLocation]]:
         """What `locations` returns, by id and survey."""
@@ -113,11 +115,8 @@ class Lookup:
         rows = self.cutouts.cached_values(alert_id, FEW)  # it may come in thousands of versions
         if rows is None:
             return None
-        found = [one for one in map(CutoutLocation._make, rows) if survey in (None, one.survey)]
-        return of_one_alert(shown(found, self._retention.expired), alert_id, survey)
-
-    def _shown(self, rows: pa.Table, survey: str | None) -> list[CutoutLocation]:
-        return shown(cutout_locations(rows, survey), self._retention.expired)
+        found = shown(locations_of(rows, survey), self._retention.expired)
+        return of_one_alert(found, alert_id, survey)
 
     def thumbnail_locations(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:
         """Where the thumbnails of these alerts are; alerts without one are left out."""

@@ -107,10 +107,11 @@ class Wanted:
 
     @cached_property
     def only(self) -> int | bytes | None:
-        """The place of the key if there is one key: Python's numbers are sooner than an array."""
+        """The key as `places` has it, without an array; None unless there is one key."""
         if len(self.values) != 1:
             return None
         [key] = self.values
+        # numpy drops a string's trailing NULs.
         return key.encode().rstrip(b"\0") if isinstance(key, str) else key
 
     @cached_property

@@ -18,7 +18,7 @@ from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.footers import metadata_of, run_metadata
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.range_file import MemoryRange
-from stampede.store.row_values import RowValues
+from stampede.store.row_values import COLUMN_BYTES, RowValues
 from stampede.store.run_format import (
     RunIndex,
     parse_footer,
@@ -37,7 +37,6 @@ GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 38,000 rows, ten of each object, that
 # is the whole footer, so lookups need no extra request.
 TAIL_BYTES = 32 << 10
-VIEW_BYTES = 400  # of a column in `RowValues`
 MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
 
@@ -221,7 +220,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         """Memory taken."""
-        views = VIEW_BYTES * self.rows.num_columns
+        views = COLUMN_BYTES * self.rows.num_columns
         return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys) + views
 
     def place(self, key: int | str) -> tuple[int, int] | None:

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from stampede.store.merge import one_array
 
+COLUMN_BYTES = 400
+"""Memory that a column takes here, besides that of its values."""
 Column = Callable[[int, int], list]
 """The values of a column from one row to another, which is left out."""
 

@@ -4,6 +4,7 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from stampede.store.coverage import Coverage
 from stampede.store.filters import Wanted
@@ -24,14 +25,17 @@ class Spans:
         self._parts = [part for part in parts if part.rows]
         self._firsts = bounds([part.first for part in self._parts], spec)
         self._lasts = bounds([part.last for part in self._parts], spec, upper=True)
-        few = self._parts[:FEW] if len(self._parts) <= FEW else []
-        self._few = [*zip(few, self._firsts.tolist(), self._lasts.tolist(), strict=False)]
+
+    @cached_property
+    def _ends(self) -> list[tuple[RunInfo, Any, Any]]:
+        """Each part, and the bounds of its keys as Python values."""
+        return [*zip(self._parts, self._firsts.tolist(), self._lasts.tolist(), strict=True)]
 
     def holding(self, wanted: Wanted) -> list[RunInfo]:
         """The parts that may hold any of these keys."""
-        key = wanted.only
-        if key is not None and self._few:
-            return [part for part, first, last in self._few if first <= key <= last]
+        key: Any = wanted.only
+        if key is not None and len(self._parts) <= FEW:
+            return [part for part, first, last in self._ends if first <= key <= last]
         return [self._parts[i] for i in overlapping(self._firsts, self._lasts, wanted.places)]
 
 

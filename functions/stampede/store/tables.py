@@ -172,9 +172,7 @@ class Table:
     def cached(self, key: int | str) -> pa.Table | None:
         """What `lookup` returns for one key, from memory; None if that needs a request."""
         found = self._cached(key)
-        if found is None:
-            return None
-        return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
+        return None if found is None else self._rows(found)
 
     def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
         """The rows of `cached` as Python values; None also if runs hold more than `most`."""
@@ -184,8 +182,12 @@ class Table:
         if len(found) == 1:
             [(block, start, end)] = found
             return block.values.between(start, end)
-        rows = self._merged([block.rows.slice(start, end - start) for block, start, end in found])
+        rows = self._rows(found)
         return RowValues(rows).between(0, rows.num_rows)
+
+    def _rows(self, found: Iterable[tuple[Block, int, int]]) -> pa.Table:
+        """The rows at these places."""
+        return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
 
     def _cached(self, key: int | str) -> list[tuple[Block, int, int]] | None:
         """Where the rows of one key are in memory; None if a request may find more."""

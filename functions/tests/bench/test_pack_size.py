@@ -14,4 +14,4 @@ def test_limit_and_pack_size_are_compared_with_plain_puts(measure) -> None:
         assert found[f"objects of {named(size)}", "acknowledged each"].value > 0
         assert found[f"objects of {named(size)}", "acknowledged each, p50"].value > 0
     (justified,) = (figure for figure in found.values() if figure.must)
-    assert 0 < justified.ratio < 5  # the fastest size may be slower when its turn comes again
+    assert 0 < justified.ratio <= 1
