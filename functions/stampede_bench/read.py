@@ -11,7 +11,7 @@ import multiprocessing
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.ingest.send import alert_sinks, ingest
-from stampede.read.lookup import Lookup
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.packs import write_pack
@@ -28,31 +27,25 @@ from stampede.store.schema import CUTOUTS
 from stampede.store.tables import Table
 from stampede_bench import load
 from stampede_bench.bucket import open_bucket
-from stampede_bench.cpu import Cpu
 from stampede_bench.crowd import crowd
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.first_answer import first_answers
-from stampede_bench.http_load import Timed, bulk, joined, requests, timed
+from stampede_bench.http_load import bulk, requests, timed
 from stampede_bench.images import seconds
 from stampede_bench.load import Load
-from stampede_bench.servers import Servers, pids, servers, system
+from stampede_bench.read_by_id import ById, bare_gets, curve, cutout, picked
+from stampede_bench.servers import pids, servers, system
 from stampede_local.system import System
 from stampede_local.up import send
 
-MUST_MS = Must("<=", 50.0)  # p99, warm
 MUST_BESIDE = Must("<=", 200.0)  # p99 of a small query while large ones run
 # Each of two queries of 1,000 ids, in units of the bare GETs of a client: 2,000 cutouts/s on a host
 # with 500 GETs/s. Hosts so far, slow ones too, had 4.6 to 5.0.
 MUST_ITEMS = Must(">=", 4.0, ratio=True)
 MUST_OF_MANY, AIM_ITEMS = Must(">=", 600.0), Must(">=", 3000.0)  # cutouts a second
-# p50 by how many requests are made at a time, in units of a bare ranged GET's.
-MUST_BARE = {1: Must("<=", 1.6, ratio=True), 8: Must("<=", 2.5, ratio=True)}
-AIM_BARE = {1: Must("<=", 1.3, ratio=True), 8: Must("<=", 1.6, ratio=True)}
 CROWD = 1000  # clients at once
 NONE = Must("<=", 0.0)
 COLD = Must("<=", 500.0)
-AT_ONCE = (1, 8)
-TURNS = 6  # of bare GETs and of cutouts
 BULK_IDS, MANY_IDS = 1000, 30_000
 FIRST_ID = 9_000_000_000  # of MANY_IDS
 HISTORY = 50  # rows
@@ -80,12 +73,17 @@ def measure(context: Context) -> Iterator[Figure]:
             yield from cold(url, ids)
             alert_id, object_id = ids[len(ids) // 3]
             paths = {"a cutout": cutout(alert_id), "a light curve": curve(object_id)}
+            by_id = ById(context, settings, url, ids, running.pids | reader)
+            by_id.turns()
             yield from first_answers(context, settings, paths)
-            yield from cutouts_by_id(context, running, settings, url, ids, reader)
-            yield from light_curves_by_id(context, url, ids, running, reader)
+            by_id.turns()
+            alert_ids = [one for one, _ in ids]
+            yield from by_a_crowd(context, url, picked(alert_ids, len(ids)))
             alone = bare_rate(settings, ids, context.scaled(1000, 300, least=10))
-            many = picked([alert_id for alert_id, _ in ids], min(BULK_IDS, len(ids)))
+            many = picked(alert_ids, min(BULK_IDS, len(ids)))
             yield from beside_bulk(context, url, ids, many, alone)
+            by_id.turns()
+            yield from by_id.figures()
             if not context.quick:
                 context.progress(f"storing {MANY_IDS:,} alerts of noise")
                 fill(open_bucket(settings), MANY_IDS)
@@ -115,33 +113,6 @@ def cold(url: str, ids: Sequence[tuple[int, str]]) -> Iterator[Figure]:
         yield Figure("cold: the first request of a process", name, first, "ms", None, COLD)
 
 
-def cutouts_by_id(
-    context: Context,
-    running: Servers,
-    settings: Settings,
-    url: str,
-    ids: Sequence[tuple[int, str]],
-    reader: dict[str, int],
-) -> Iterator[Figure]:
-    """Cutouts, warm, beside bare ranged GETs of the same bytes."""
-    chosen = picked([alert_id for alert_id, _ in ids], context.scaled(3000, 800, least=20))
-    bare = bare_gets(settings, chosen)
-    requests(url, [cutout(alert_id) for alert_id in chosen[:200]], 1)
-    for threads in AT_ONCE:
-        subject = f"a cutout by id, warm, {threads} at a time"
-        context.progress(f"{subject}: {len(chosen):,}, beside bare GETs")
-        alone, found, spent = [], [], []
-        for turn in range(TURNS):  # a shared host changes its speed from second to second
-            part = chosen[turn::TURNS]
-            alone.append(timed(lambda: bare, part, threads))
-            cpu = Cpu(running.pids | reader)
-            found.append(requests(url, [cutout(alert_id) for alert_id in part], threads))
-            spent.append(cpu.seconds())
-        yield from latency(subject, joined(found), joined(alone), threads)
-        yield from cpu_of(subject, spent, len(chosen))
-    yield from by_a_crowd(context, url, chosen)
-
-
 def by_a_crowd(context: Context, url: str, alert_ids: Sequence[int]) -> Iterator[Figure]:
     """Cutouts for many clients at once, each with a kept-alive connection."""
     clients = context.scaled(CROWD, CROWD, least=20)
@@ -153,42 +124,6 @@ def by_a_crowd(context: Context, url: str, alert_ids: Sequence[int]) -> Iterator
         yield Figure(subject, f"p{share}", percentile(found.milliseconds, share), "ms")
     yield Figure(subject, "rate", len(found.milliseconds) / found.seconds, "/s")
     yield Figure(subject, "failures", found.failures, "", None, NONE)
-
-
-def light_curves_by_id(
-    context: Context,
-    url: str,
-    ids: Sequence[tuple[int, str]],
-    running: Servers,
-    reader: dict[str, int],
-) -> Iterator[Figure]:
-    """Light curves as JSON, warm."""
-    chosen = picked([object_id for _, object_id in ids], context.scaled(3000, 800, least=20))
-    requests(url, [curve(object_id) for object_id in chosen[:200]], 1)
-    for threads in AT_ONCE:
-        subject = f"a light curve by id, warm, {threads} at a time"
-        context.progress(f"{subject}: {len(chosen):,}")
-        cpu = Cpu(running.pids | reader)
-        yield from latency(subject, requests(url, [curve(one) for one in chosen], threads))
-        yield from cpu_of(subject, [cpu.seconds()], len(chosen))
-
-
-def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
-    """A function that gets the cutout of an alert directly from its known location."""
-    bucket = open_bucket(settings)
-    lookup = Lookup(bucket, settings)
-    locations = {
-        location.alert_id: location
-        for location in lookup.locations(list(set(alert_ids)))
-        if location.kind == "science"
-    }
-    lookup.close()
-
-    def bare(alert_id: int) -> None:
-        location = locations[alert_id]
-        bucket.get(location.pack or "", *location.page)
-
-    return bare
 
 
 def bare_rate(settings: Settings, ids: Sequence[tuple[int, str]], count: int) -> float:
@@ -274,46 +209,3 @@ def beside_bulk(
         value = percentile(beside.milliseconds, share)
         must = MUST_BESIDE if share == 99 else None
         yield Figure(subject, f"a cutout by id meanwhile, p{share}", value, "ms", rival, must)
-
-
-def latency(
-    subject: str, found: Timed, other: Timed | None = None, threads: int = 1
-) -> Iterator[Figure]:
-    """Percentiles and rate, beside those of as many threads' bare GETs."""
-    for share in (50, 99):
-        rival = other and Rival("a bare ranged GET", percentile(other.milliseconds, share))
-        value = percentile(found.milliseconds, share)
-        bare = share == 50 and rival
-        must = MUST_MS if share == 99 else MUST_BARE[threads] if bare else None
-        aim = AIM_BARE[threads] if bare else None
-        yield Figure(subject, f"p{share}", value, "ms", rival, must, None, aim)
-    rival = other and Rival("bare ranged GETs", len(other.milliseconds) / other.seconds)
-    yield Figure(subject, "rate", len(found.milliseconds) / found.seconds, "/s", rival)
-
-
-def cpu_of(subject: str, spent: Sequence[Mapping[str, float]], count: int) -> Iterator[Figure]:
-    """CPU time of a request, by process, of the seconds that `count` requests took in turns."""
-    for process in spent[0]:
-        if process != "ceph-mon":
-            whole = sum(each[process] for each in spent)
-            yield Figure(subject, f"CPU of {process}", 1e3 * whole / count, "ms")
-
-
-def cutout(alert_id: int) -> str:
-    """Path of a cutout."""
-    return f"/v1/alerts/{alert_id}/cutouts/science"
-
-
-def curve(object_id: str) -> str:
-    """Path of a light curve."""
-    return f"/v1/objects/{object_id}/lightcurve"
-
-
-def picked(ids: Sequence, count: int) -> list:
-    """A reproducible random choice of `count` ids, with repeats if there are fewer."""
-    chance = random.Random(1)
-    return (
-        [chance.choice(ids) for _ in range(count)]
-        if count > len(ids)
-        else chance.sample(ids, count)
-    )
