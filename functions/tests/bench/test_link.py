@@ -1,5 +1,6 @@
 import socket
 import socketserver
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -69,3 +70,34 @@ def test_a_link_closes_with_one_end_and_loses_nothing(echo: int, tmp_path: Path)
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100) == b"last words"
         assert connection.recv(100) == b""
+
+
+@pytest.mark.integration
+def test_a_link_waits_for_a_slow_reader(echo: int, tmp_path: Path) -> None:
+    """More is under way than the link and the sockets hold."""
+    data = bytes(range(256)) * (4 * SIZE // 256)
+    with (
+        link(tmp_path, echo, 20) as port,
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        sender = threading.Thread(target=connection.sendall, args=[data], daemon=True)
+        sender.start()
+        time.sleep(1)
+        got = bytearray()
+        while len(got) < len(data) and (part := connection.recv(1 << 18)):
+            got += part
+            time.sleep(0.001)
+        sender.join()
+        assert got == data
+
+
+@pytest.mark.integration
+def test_a_link_outlives_a_connection_that_is_reset(echo: int, tmp_path: Path) -> None:
+    with link(tmp_path, echo, 20) as port:
+        for _ in range(3):
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.sendall(bytes(SIZE // 8))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            assert answered(connection, b"c" * 1000) < 5
