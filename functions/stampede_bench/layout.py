@@ -60,7 +60,7 @@ def measure(context: Context) -> Iterator[Figure]:
             clear(bucket)
         context.progress(f"items of {CUTOUT_BYTES // KB} KB, objects and packs in turn")
         turns = []
-        for _ in range(context.scaled(7, 3)):
+        for _ in range(context.scaled(13, 3)):
             turns.append(list(one_turn(context, bucket)))
             clear(bucket)
         yield from over_rounds(turns)
