@@ -47,6 +47,7 @@ def bench(
     from stampede_bench import report
     from stampede_bench.figures import Context, Figure
     from stampede_bench.machine import machine, versions
+    from stampede_bench.own_process import measured
 
     chosen = {name: measure_of(name) for name in names or BENCHMARKS}
     console = Console(file=sys.stderr)
@@ -73,7 +74,7 @@ def bench(
             context = Context(quick, Path(scratch), progress, real, install)
             found[name] = []
             try:
-                found[name].extend(measure(context))
+                found[name].extend(measured(measure, context))
             except StampedeError as error:  # keep the other figures, which may have taken hours
                 failed[name] = str(error)
                 progress(f"{name} failed: {error}")

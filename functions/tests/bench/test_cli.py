@@ -72,6 +72,30 @@ def test_a_failed_benchmark_leaves_the_figures_of_the_others(tmp_path: Path, mon
     assert "**Failed**: no answer" in (tmp_path / "bench.md").read_text()
 
 
+def test_a_benchmark_that_dies_is_a_failure_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch
+) -> None:
+    parent = os.getpid()
+
+    def dies(context: Context) -> Iterator[Figure]:
+        yield Figure("a thing", "before", 1.0, "s")
+        assert os.getpid() != parent
+        os._exit(3)
+
+    def good(context: Context) -> Iterator[Figure]:
+        context.progress("at work")
+        yield Figure("a thing", "after", 1.0, "s")
+
+    measures = {"limit": dies, "space": good}
+    monkeypatch.setattr("stampede_bench.cli.measure_of", measures.get)
+    done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "at work" in done.output
+    report = json.loads((tmp_path / "bench.json").read_text())
+    assert report["failed"] == {"limit": "ended with exit code 3"}
+    assert [figure["name"] for figure in report["figures"]] == ["before", "after"]
+
+
 def test_an_unknown_benchmark_is_an_error(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["moon", "--out", str(tmp_path)])
     assert done.exit_code == 1
