@@ -45,7 +45,7 @@ EACH, EACH_AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack
-TURNS = 5  # of each distance, after the first; odd, see `over_rounds`
+TURNS = 3  # of each distance, after the first; odd, see `over_rounds`
 START = 4  # one part in so many is copied before the rate is counted
 GIGABYTES = 8
 GC_SECONDS = 3  # free the memory of one round, a gigabyte, before the next rounds
@@ -89,7 +89,7 @@ def measure(context: Context) -> Iterator[Figure]:
             first, second = (
                 open_bucket(site.settings("http", site.port)) for site in (source, target)
             )
-            keys = fill(first, context.scaled(50, 30))
+            keys = fill(first, context.scaled(100, 30))
             second.ensure_bucket()
             for scheme in ("http", "https"):
                 far_settings = {
