@@ -108,7 +108,7 @@ class Way:
 
     def _read(self) -> None:
         try:
-            count = os.splice(self._source.fileno(), self._inlet, READ, flags=os.SPLICE_F_NONBLOCK)
+            count = moved(self._source.fileno(), self._inlet, READ)
         except BlockingIOError:
             if (self._due or self._ready) and not self._grown():
                 self._pause()  # the pipe is full
@@ -123,7 +123,7 @@ class Way:
             self._pass_on()
 
     def _grown(self) -> bool:
-        """Whether the pipe holds more than before."""
+        """Make the pipe hold twice as much; whether that was allowed."""
         size = 2 * fcntl.fcntl(self._inlet, fcntl.F_GETPIPE_SZ)
         if size > MOST_PIPE:
             return False
@@ -143,9 +143,7 @@ class Way:
             ends = not count
         try:
             while self._ready:
-                flags = os.SPLICE_F_NONBLOCK
-                target = self._target.fileno()
-                self._ready -= os.splice(self._outlet, target, self._ready, flags=flags)
+                self._ready -= moved(self._outlet, self._target.fileno(), self._ready)
             self._stop_writing()
             if ends:
                 self._target.shutdown(socket.SHUT_WR)
@@ -167,6 +165,14 @@ class Way:
             self._alarm = self._loop.call_at(self._due[0][0], self._pass_on)
         elif not self._reads:
             self._read_on()
+
+
+def moved(source: int, target: int, most: int) -> int:
+    """Move up to `most` bytes between two descriptors without a copy; how many there were.
+
+    Raises `BlockingIOError` if the source has none now, or the target is full.
+    """
+    return os.splice(source, target, most, flags=os.SPLICE_F_NONBLOCK)
 
 
 class Connection:

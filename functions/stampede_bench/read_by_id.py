@@ -25,6 +25,7 @@ PARTS = 3  # of the turns; between them the benchmark does something else
 WARM = 200  # requests before the first turn
 
 Bare = Callable[[int], None]
+Path = Callable[[Any], str]
 
 
 class Requests:
@@ -40,7 +41,7 @@ class Requests:
         self,
         subject: str,
         url: str,
-        path: Callable[[Any], str],
+        path: Path,
         ids: Sequence,
         threads: int,
         bare: Bare | None = None,
@@ -107,15 +108,14 @@ class ById:
         alerts = picked([alert_id for alert_id, _ in ids], context.scaled(7500, 1200, least=20))
         objects = picked([object_id for _, object_id in ids], context.scaled(3000, 600, least=20))
         bare = bare_gets(settings, alerts)
+        kinds: tuple[tuple[str, Path, Sequence, Bare | None], ...] = (
+            ("a cutout", cutout, alerts, bare),
+            ("a light curve", curve, objects, None),
+        )
         self._all = [
-            *(
-                Requests(f"a cutout by id, warm, {n} at a time", url, cutout, alerts, n, bare)
-                for n in AT_ONCE
-            ),
-            *(
-                Requests(f"a light curve by id, warm, {n} at a time", url, curve, objects, n)
-                for n in AT_ONCE
-            ),
+            Requests(f"{what} by id, warm, {n} at a time", url, path, chosen, n, beside)
+            for what, path, chosen, beside in kinds
+            for n in AT_ONCE
         ]
         for each in self._all:
             each.warm()
@@ -139,7 +139,7 @@ class ById:
             yield from each.figures()
 
 
-def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Callable[[int], None]:
+def bare_gets(settings: Settings, alert_ids: Sequence[int]) -> Bare:
     """A function that gets the cutout of an alert directly from its known location."""
     bucket = open_bucket(settings)
     lookup = Lookup(bucket, settings)

@@ -74,7 +74,7 @@ def test_a_link_closes_with_one_end_and_loses_nothing(echo: int, tmp_path: Path)
 
 @pytest.mark.integration
 def test_a_link_waits_for_a_slow_reader(echo: int, tmp_path: Path) -> None:
-    """More is under way than the link and the sockets hold."""
+    """More is under way than the sockets hold."""
     data = bytes(range(256)) * (4 * SIZE // 256)
     with (
         link(tmp_path, echo, 20) as port,
