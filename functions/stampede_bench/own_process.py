@@ -7,21 +7,26 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 from stampede.errors import StampedeError
+from stampede.logs import configure_logs
 from stampede_bench.figures import Context, Figure, Measure
 
-# A fork has imported everything. The parent uses no library that has threads, so none is missing.
-_FORK = get_context("fork")
+# Not a fork: it would have the locks that threads of the caller hold, but not those threads.
+_SPAWN = get_context("spawn")
+_TIDY_S = 60.0  # for a benchmark that is ended to stop its servers
 
 
 def measured(measure: Measure, context: Context) -> Iterator[Figure]:
-    """The figures of a benchmark, as it yields them.
+    """The figures of a benchmark, as it yields them; `measure` is a function of a module.
 
-    Ctrl-C, or what else ends the caller's wait, ends the benchmark; it tidies up before this ends.
+    Ctrl-C, or what else ends the caller's wait, ends the benchmark. It tidies up before this ends,
+    or is killed after a minute.
 
     Raises `StampedeError` if the benchmark fails.
     """
-    here, there = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=_measure, args=(measure, context, there))
+    here, there = _SPAWN.Pipe(duplex=False)
+    process = _SPAWN.Process(
+        target=_measure, args=(measure, context._replace(progress=_none), there)
+    )
     process.start()
     there.close()
     try:
@@ -39,13 +44,20 @@ def measured(measure: Measure, context: Context) -> Iterator[Figure]:
             raise StampedeError(f"ended with exit code {process.exitcode}") from None
     finally:
         process.terminate()
+        process.join(_TIDY_S)
+        process.kill()
         process.join()
+
+
+def _none(_text: str) -> None:
+    """What a new process gets for the progress of the caller, which stays there."""
 
 
 def _measure(measure: Measure, context: Context, pipe: Connection) -> None:
     # A terminal sends Ctrl-C to both processes, and only one signal may reach the tidying up.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    configure_logs()
     lock = threading.Lock()  # threads tell their progress too
 
     def send(found: Figure | str | Exception) -> None:

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 
 from stampede.errors import StoreDown
 from stampede_bench.cli import bench
-from stampede_bench.figures import Context, Figure
+from stampede_bench.figures import Context, Figure, Measure
+from stampede_bench.own_process import measured
 from tests.support.waiting import eventually, gone
 
 app = typer.Typer()
@@ -54,46 +56,48 @@ def test_a_benchmark_that_is_ended_leaves_no_process_and_no_file(tmp_path: Path)
     assert not [*tmp_path.glob("stampede-bench-*")]
 
 
-def test_a_failed_benchmark_leaves_the_figures_of_the_others(tmp_path: Path, monkeypatch) -> None:
-    def good(context: Context) -> Iterator[Figure]:
-        yield Figure("a thing", "is measured", 1.0, "s")
-
-    def bad(context: Context) -> Iterator[Figure]:
-        yield Figure("another", "half", 2.0, "s")
-        raise StoreDown("no answer")
-
-    measures = {"limit": bad, "space": good}
-    monkeypatch.setattr("stampede_bench.cli.measure_of", measures.get)
-    done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
-    assert done.exit_code == 1
-    report = json.loads((tmp_path / "bench.json").read_text())
-    assert report["failed"] == {"limit": "no answer"}
-    assert [figure["name"] for figure in report["figures"]] == ["half", "is measured"]
-    assert "**Failed**: no answer" in (tmp_path / "bench.md").read_text()
+def good(context: Context) -> Iterator[Figure]:
+    context.progress("at work")
+    yield Figure("a thing", "is measured", 1.0, "s")
 
 
-def test_a_benchmark_that_dies_is_a_failure_and_the_next_one_runs(
-    tmp_path: Path, monkeypatch
+def fails(context: Context) -> Iterator[Figure]:
+    yield Figure("another", "half", 2.0, "s")
+    raise StoreDown("no answer")
+
+
+def dies(context: Context) -> Iterator[Figure]:
+    yield Figure("another", "half", 2.0, "s")
+    os._exit(3)
+
+
+LOCK = threading.Lock()
+
+
+def takes_a_lock(context: Context) -> Iterator[Figure]:
+    yield Figure("a lock", "was free", float(LOCK.acquire(timeout=1)), "locks")
+
+
+@pytest.mark.parametrize(("bad", "why"), [(fails, "no answer"), (dies, "ended with exit code 3")])
+def test_a_failed_benchmark_leaves_the_figures_of_the_others(
+    tmp_path: Path, monkeypatch, bad: Measure, why: str
 ) -> None:
-    parent = os.getpid()
-
-    def dies(context: Context) -> Iterator[Figure]:
-        yield Figure("a thing", "before", 1.0, "s")
-        assert os.getpid() != parent
-        os._exit(3)
-
-    def good(context: Context) -> Iterator[Figure]:
-        context.progress("at work")
-        yield Figure("a thing", "after", 1.0, "s")
-
-    measures = {"limit": dies, "space": good}
+    measures = {"limit": bad, "space": good}
     monkeypatch.setattr("stampede_bench.cli.measure_of", measures.get)
     done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "at work" in done.output
     report = json.loads((tmp_path / "bench.json").read_text())
-    assert report["failed"] == {"limit": "ended with exit code 3"}
-    assert [figure["name"] for figure in report["figures"]] == ["before", "after"]
+    assert report["failed"] == {"limit": why}
+    assert [figure["name"] for figure in report["figures"]] == ["half", "is measured"]
+    assert f"**Failed**: {why}" in (tmp_path / "bench.md").read_text()
+
+
+def test_a_benchmark_does_not_wait_for_a_lock_of_the_caller(tmp_path: Path) -> None:
+    context = Context(True, tmp_path, print, None, False)
+    with LOCK:
+        (free,) = measured(takes_a_lock, context)
+    assert free.value
 
 
 def test_an_unknown_benchmark_is_an_error(tmp_path: Path) -> None:
