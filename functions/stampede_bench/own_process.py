@@ -8,11 +8,12 @@ from multiprocessing.connection import Connection
 
 from stampede.errors import StampedeError
 from stampede.logs import configure_logs
+from stampede.progress import silent
 from stampede_bench.figures import Context, Figure, Measure
 
 # Not a fork: it would have the locks that threads of the caller hold, but not those threads.
 _SPAWN = get_context("spawn")
-_TIDY_S = 60.0  # for a benchmark that is ended to stop its servers
+_TIDY_SECONDS = 60.0  # a benchmark that is ended stops its servers
 
 
 def measured(measure: Measure, context: Context) -> Iterator[Figure]:
@@ -24,8 +25,9 @@ def measured(measure: Measure, context: Context) -> Iterator[Figure]:
     Raises `StampedeError` if the benchmark fails.
     """
     here, there = _SPAWN.Pipe(duplex=False)
+    # The caller's progress stays here: a new process sends the lines to this one.
     process = _SPAWN.Process(
-        target=_measure, args=(measure, context._replace(progress=_none), there)
+        target=_measure, args=(measure, context._replace(progress=silent), there)
     )
     process.start()
     there.close()
@@ -44,13 +46,9 @@ def measured(measure: Measure, context: Context) -> Iterator[Figure]:
             raise StampedeError(f"ended with exit code {process.exitcode}") from None
     finally:
         process.terminate()
-        process.join(_TIDY_S)
+        process.join(_TIDY_SECONDS)
         process.kill()
         process.join()
-
-
-def _none(_text: str) -> None:
-    """What a new process gets for the progress of the caller, which stays there."""
 
 
 def _measure(measure: Measure, context: Context, pipe: Connection) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing import parent_process
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from stampede.errors import StoreDown
+from stampede.progress import silent
 from stampede_bench.cli import bench
 from stampede_bench.figures import Context, Figure, Measure
 from stampede_bench.own_process import measured
@@ -68,6 +70,7 @@ def fails(context: Context) -> Iterator[Figure]:
 
 def dies(context: Context) -> Iterator[Figure]:
     yield Figure("another", "half", 2.0, "s")
+    assert parent_process() is not None
     os._exit(3)
 
 
@@ -94,7 +97,7 @@ def test_a_failed_benchmark_leaves_the_figures_of_the_others(
 
 
 def test_a_benchmark_does_not_wait_for_a_lock_of_the_caller(tmp_path: Path) -> None:
-    context = Context(True, tmp_path, print, None, False)
+    context = Context(quick=True, scratch=tmp_path, progress=silent)
     with LOCK:
         (free,) = measured(takes_a_lock, context)
     assert free.value
