@@ -12,7 +12,7 @@ from starlette.responses import Response
 from stampede.read import notes, parameters, sky
 from stampede.read.bulk import SlotResponse
 from stampede.read.conditional import REVALIDATE, Representation, etag
-from stampede.read.cone_search import FOUND, Cone, Times, nearest_first
+from stampede.read.cone_search import Cone, Times, nearest_first
 from stampede.read.cone_writers import NONE, writers
 from stampede.read.errors import BadParameter
 from stampede.read.service import ThreadRunner, service_of
@@ -27,7 +27,7 @@ async def get_cone(request: Request) -> Response:
     """The objects around a position, the nearest first."""
     cone = wanted_cone(request)
     arcsec = cone.radius * sky.ARCSEC
-    made = writers(FOUND, {"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
+    made = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
     types = {name: make().media_type for name, make in made.items()}
     format = parameters.wanted_format(request, types)
     return await answer(request, cone, made[format](), EXTENSIONS.get(format, format))

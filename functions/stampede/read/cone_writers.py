@@ -12,10 +12,22 @@ from itertools import chain, repeat
 import pyarrow as pa
 
 from stampede import compute as pc
-from stampede.read.cone_votable import VOTableWriter
+from stampede.read.cone_search import FOUND
 from stampede.read.stream_writers import CsvWriter, ParquetWriter, Writer
+from stampede.read.votable import VOTableWriter
 
 NONE = pa.array([], pa.string())
+# Simple Cone Search 1.03 demands the UCDs of 1998 for id and position.
+_UCDS = {
+    "object_id": "ID_MAIN",
+    "survey": "meta.curation",
+    "ra": "POS_EQ_RA_MAIN",
+    "dec": "POS_EQ_DEC_MAIN",
+    "distance": "pos.angDistance",
+    "detections": "meta.number",
+    "first_mjd": "time.start",
+    "last_mjd": "time.end",
+}
 
 
 class JsonWriter:
@@ -53,11 +65,16 @@ def _objects(found: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*pieces, "}", "")
 
 
-def writers(schema: pa.Schema, head: dict[str, float]) -> dict[str, Callable[[], Writer]]:
-    """The formats of an answer with these columns, by name, the default first."""
+def votable_writer() -> VOTableWriter:
+    """A VOTable of rows of `cone_search.FOUND`, as Simple Cone Search 1.03 asks for."""
+    return VOTableWriter("positions", FOUND, _UCDS, text="char")
+
+
+def writers(head: dict[str, float]) -> dict[str, Callable[[], Writer]]:
+    """The formats of an answer, by name, the default first."""
     return {
         "json": partial(JsonWriter, head),
-        "csv": partial(CsvWriter, schema),
-        "parquet": partial(ParquetWriter, schema),
-        "votable": partial(VOTableWriter, schema),
+        "csv": partial(CsvWriter, FOUND),
+        "parquet": partial(ParquetWriter, FOUND),
+        "votable": votable_writer,
     }

@@ -29,7 +29,7 @@ from stampede.read.plot import Axis
 from stampede.read.points import BANDS, NO_BAND, PointKind
 from stampede.read.static_files import address
 
-CONE_WRITERS = writers(FOUND, {})
+CONE_WRITERS = writers({})
 
 
 async def get_openapi(request: Request) -> Response:

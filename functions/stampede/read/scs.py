@@ -11,9 +11,10 @@ from starlette.responses import Response
 from stampede.errors import StampedeError
 from stampede.read import sky
 from stampede.read.cone import answer
-from stampede.read.cone_search import FOUND, Cone
-from stampede.read.cone_votable import MEDIA_TYPE, VOTableWriter, error_document
+from stampede.read.cone_search import Cone
+from stampede.read.cone_writers import votable_writer
 from stampede.read.errors import BadParameter
+from stampede.read.votable import MEDIA_TYPE, error_document
 
 NAMES = ("RA", "DEC", "SR")
 
@@ -27,9 +28,9 @@ async def get_cone(request: Request) -> Response:
     try:
         cone = _cone(request)
         if not cone.radius:
-            writer = VOTableWriter(FOUND)
+            writer = votable_writer()
             return Response(writer.end(), media_type=MEDIA_TYPE)
-        return await answer(request, cone, VOTableWriter(FOUND), "vot")
+        return await answer(request, cone, votable_writer(), "vot")
     except StampedeError as error:
         if error.status not in (400, 429, 503):
             raise

@@ -10,7 +10,7 @@ from astropy.io import votable
 from astropy.io.votable.ucd import check_ucd
 
 from stampede.alerts.columns import DETECTION
-from stampede.read.formats import _UCDS
+from stampede.read.formats import UCDS
 from tests.support.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
 
 LIGHT_CURVE = f"/v1/objects/{ZTF_OBJECT}/lightcurve"
@@ -134,7 +134,7 @@ def test_votable_is_valid_and_describes_its_axes(read):
 
 
 def test_every_ucd_is_valid():
-    wrong = [ucd for ucd in _UCDS.values() if not check_ucd(ucd, check_controlled_vocabulary=True)]
+    wrong = [ucd for ucd in UCDS.values() if not check_ucd(ucd, check_controlled_vocabulary=True)]
     assert wrong == []
 
 
