@@ -52,8 +52,9 @@ def ingest(
     running it again is harmless, and continues an ingest that was stopped.
 
     What a function refuses becomes a dead letter, with its file and position and the reason, and so
-    does what cannot be read: of a file that is cut off, all whole alerts are stored, and the rest
-    is one dead letter. `stampede deadletters list` shows them.
+    does what cannot be read: of a file that is cut off, the alerts before that are stored, and the
+    rest is one dead letter. So is a block of an Avro container that does not end in its sync
+    marker, because any record in it may be damaged. `stampede deadletters list` shows them.
 
     Exits with 1 if any alert is missing afterwards, a file could not be read to its end, or not one
     alert could be stored.

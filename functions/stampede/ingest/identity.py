@@ -14,7 +14,7 @@ from stampede.errors import SetupError
 
 PREFIX = "files-"
 # Part of every digest. Change it whenever other alerts, or another order, are read from a file.
-WAY_OF_READING = "2"
+WAY_OF_READING = "3"
 DIGEST_BYTES = 12
 BLOCK = 1 << 20
 

@@ -1,25 +1,27 @@
 """Splits Avro containers into alerts: one record, one alert.
 
-A container that is cut off gives its whole records. A damaged block is left out, and reading goes
-on after the next sync marker, which is what sync markers are for. What is left out is a fault.
+The length of a block is a claim, and the sync marker behind the block is the proof. So no byte of
+a block is believed before its marker is seen. A block without its marker is left out, and reading
+goes on after the next marker, which is what markers are for. What is left out is a fault.
 """
 
 import io
 import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import fastavro
 
 from stampede.alerts import container, schemas
 from stampede.errors import StampedeError, Undecodable
-from stampede.ingest.stream import Part, Stream, inflate
+from stampede.ingest.stream import Inflated, Part, Stream, fault_of
 
 MAGIC = container.MAGIC
 SYNC_BYTES = 16
 VARINT_BYTES = 10  # the longest that 64 bits take
 CHUNK = 1 << 18  # bytes of a block in which records are looked for; more if one is longer
-LONGEST_BLOCK = 1 << 28  # of a codec that is decompressed as a whole
+LONGEST_BLOCK = 1 << 28  # bytes; Avro's writers begin another block after 16 KB to 2 MB
+MOST_UNPROVEN = 10  # long blocks without a marker: each is written to a file before that is seen
 MOST_EMPTY = 1000  # blocks without a record in a row
 PADDING = bytes(16)
 
@@ -85,6 +87,7 @@ class _Container:
     def __init__(self, name: str, stream: Stream, limit: int) -> None:
         self._name, self._stream, self._limit = name, stream, limit
         self._number = 0  # of the next record
+        self._unproven = 0  # long blocks without a marker so far
 
     def alerts(self) -> Iterator[FileAlert]:
         """The alerts of the container, and of containers that follow it in the same file."""
@@ -134,7 +137,7 @@ class _Container:
                 size *= 4
 
     def _block(self, codec: str, splitter: "_Splitter", sync: bytes) -> Iterator[FileAlert]:
-        """The alerts of the next block."""
+        """The alerts of the next block; a fault if it does not end in its marker."""
         begin = self._stream.position
         try:
             head = self._stream.peek(2 * VARINT_BYTES)
@@ -145,51 +148,52 @@ class _Container:
         except Undecodable:
             yield self._until_sync(begin, sync, "a block's length is damaged or cut off")
             return
-        if size > self._limit:
-            yield from self._long_block(begin, at, count, size, codec, splitter, sync)
+        block = self._proven(at + size, sync)
+        if isinstance(block, str):
+            yield self._until_sync(begin, sync, block)
             return
-        ahead = self._stream.peek(at + size + SYNC_BYTES)
-        if len(ahead) == at + size + SYNC_BYTES and not ahead.endswith(sync):
-            yield self._until_sync(begin, sync, "a block does not end in its sync marker")
-            return
-        self._stream.skip(len(ahead))
-        records = Stream(io.BytesIO(ahead[at : at + size]))
-        cut = None if len(ahead) == at + size + SYNC_BYTES else self._end(begin)
-        yield from self._records(begin, count, _decompressed(records, codec), splitter, cut)
+        with block:
+            yield from self._records(begin, count, _Block(block, at, size, codec), splitter)
 
-    def _long_block(
-        self,
-        begin: int,
-        at: int,
-        count: int,
-        size: int,
-        codec: str,
-        splitter: "_Splitter",
-        sync: bytes,
-    ) -> Iterator[FileAlert]:
-        """The alerts of a block that is not held in memory: its end is not checked before."""
-        self._stream.skip(at)
-        part = Part(self._stream, size)
-        yield from self._records(begin, count, _decompressed(Stream(part), codec), splitter, None)
-        while part.read(CHUNK):
-            pass
-        if not part.fault and self._stream.read(SYNC_BYTES) != sync:
-            yield self._until_sync(begin, sync, "a block does not end in its sync marker")
+    def _proven(self, size: int, sync: bytes) -> IO[bytes] | str:
+        """The next `size` bytes and their marker; if it is not there, why, and nothing is read."""
+        if size > LONGEST_BLOCK:
+            return f"a block claims {size:,} bytes, {LONGEST_BLOCK:,} can be read"
+        if size > self._limit and self._unproven >= MOST_UNPROVEN:
+            return f"a long block comes after {self._unproven} that do not end in their sync marker"
+        no_marker = "a block does not end in its sync marker"
+        if size <= self._limit:
+            ahead = self._stream.peek(size + SYNC_BYTES)
+            if len(ahead) < size + SYNC_BYTES or not ahead.endswith(sync):
+                return no_marker
+            self._stream.skip(len(ahead))
+            return io.BytesIO(ahead)
+        copy = self._stream.copy(size + SYNC_BYTES)
+        copy.seek(size)
+        if copy.read() == sync:
+            return copy
+        self._unproven += 1
+        self._stream.give_back(copy)
+        return no_marker
 
     def _records(
-        self, begin: int, count: int, records: Stream, splitter: "_Splitter", cut: str | None
+        self, begin: int, count: int, block: "_Block", splitter: "_Splitter"
     ) -> Iterator[FileAlert]:
+        """The alerts of a block that ends in its marker."""
+        if why := block.damage():
+            yield self._fault(block.packed().read(self._limit), begin, why)
+            return
+        records = block.records()
         for number in range(count):
             record = splitter.next(records)
             if isinstance(record, str):
-                why = cut or (records.fault and self._stream.fault) or records.fault or record
                 where = f"record {number + 1} of {count} in this block is not whole: "
-                yield self._fault(records.read(self._limit), begin, where + why)
+                yield self._fault(records.read(self._limit), begin, where + record)
                 return
             yield FileAlert(f"{self._name}[{self._number}]", record)
             self._number += 1
-        if cut or not records.at_end():
-            why = cut or "bytes are left over after its last record"
+        if not records.at_end():
+            why = "bytes are left over after its last record"
             yield self._fault(records.read(self._limit), begin, why)
 
     def _until_sync(self, begin: int, sync: bytes, why: str) -> FileAlert:
@@ -217,34 +221,39 @@ class _Container:
         return FileAlert(name, data, f"from byte {begin:,} of {self._name} on: {why}")
 
 
-def _decompressed(stream: Stream, codec: str) -> Stream:
-    """The records of a block. A fault of `stream` is one of the result too."""
-    if codec == "null":
-        return stream
-    if codec == "deflate":
-        return Stream(inflate(stream))
-    return Stream(_Decompressed(stream, codec))
+class _Block:
+    """The bytes of a block in a file, which can be read more than once."""
 
+    def __init__(self, file: IO[bytes], start: int, size: int, codec: str) -> None:
+        self._file, self._start, self._size, self._codec = file, start, size, codec
 
-class _Decompressed:
-    """A block of any other codec, decompressed as a whole."""
+    def packed(self) -> Stream:
+        """The bytes as they are in the container."""
+        self._file.seek(self._start)
+        return Stream(Part(Stream(self._file), self._size))
 
-    def __init__(self, stream: Stream, codec: str) -> None:
-        self.fault: str | None = None
-        self._stream, self._codec = stream, codec
-        self._records: io.BytesIO | None = None
+    def records(self) -> Stream:
+        """The bytes of its records."""
+        if self._codec == "null":
+            return self.packed()
+        if self._codec == "deflate":
+            return Stream(Inflated(self.packed()))
+        return Stream(io.BytesIO(self._unpacked()))
 
-    def read(self, size: int, /) -> bytes:
-        if self._records is None:
-            block = self._stream.read(LONGEST_BLOCK)
-            self.fault = self._stream.fault
-            data: container.Bytes = b""
-            try:
-                data = container.decompress(block, self._codec, LONGEST_BLOCK)
-            except StampedeError as error:
-                self.fault = self.fault or error.message
-            self._records = io.BytesIO(data)
-        return self._records.read(size)
+    def damage(self) -> str | None:
+        """Why the whole block cannot be decompressed; None if it can."""
+        if self._codec == "null":
+            return None
+        if self._codec == "deflate":
+            return fault_of(Inflated(self.packed()))
+        try:
+            self._unpacked()
+        except StampedeError as error:
+            return error.message
+        return None
+
+    def _unpacked(self) -> container.Bytes:
+        return container.decompress(self.packed().read(LONGEST_BLOCK), self._codec, LONGEST_BLOCK)
 
 
 class _Splitter:

@@ -5,14 +5,18 @@ exception here: the stream ends, and `fault` says why. So what came before the d
 """
 
 import bz2
+import io
 import lzma
+import os
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import IO, Protocol
 
 BLOCK = 1 << 18
+ADLER_BYTES = 4
 # What the libraries raise for damaged archives, and the system for disks that cannot be read.
 # zipfile: RuntimeError for encryption, NotImplementedError for an unknown compression.
 READ_ERRORS = (
@@ -69,6 +73,21 @@ class Stream:
         while size > 0 and (data := self.read(min(size, BLOCK))):
             size -= len(data)
 
+    def copy(self, size: int) -> IO[bytes]:
+        """Read `size` bytes, fewer at the end, into a temporary file."""
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
+        while size > 0 and (data := self.read(min(size, BLOCK))):
+            size -= copy.write(data)
+        return copy
+
+    def give_back(self, copy: IO[bytes]) -> None:
+        """Make the bytes that were just copied the next ones again."""
+        self.position -= copy.seek(0, os.SEEK_END)
+        copy.seek(0)
+        ahead = io.BytesIO(self._ahead[self._begin :])
+        self._source = _Joined(copy, ahead, self._source)
+        self._ahead, self._begin, self._ended = b"", 0, False
+
     def at_end(self) -> bool:
         """Whether nothing is left to read."""
         return not self.peek(1)
@@ -83,6 +102,24 @@ class Stream:
             self._ended = True
             self.fault = self.fault or getattr(self._source, "fault", None)
         return piece
+
+
+class _Joined:
+    """Two files and the rest of a source, one after the other."""
+
+    def __init__(self, first: IO[bytes], second: IO[bytes], rest: Readable) -> None:
+        self._files, self._rest = [first, second], rest
+
+    @property
+    def fault(self) -> str | None:
+        return getattr(self._rest, "fault", None)
+
+    def read(self, size: int, /) -> bytes:
+        while self._files:
+            if data := self._files[0].read(size):
+                return data
+            self._files.pop(0).close()
+        return self._rest.read(size)
 
 
 class Part:
@@ -186,9 +223,27 @@ def gunzip(stream: Stream) -> Decompressed:
     return Decompressed(stream, lambda: zlib.decompressobj(31), b"\x1f\x8b", "gzip")
 
 
-def inflate(stream: Stream) -> Decompressed:
-    """The content of raw deflate data (RFC 1951)."""
-    return Decompressed(stream, lambda: zlib.decompressobj(-15), b"\0\0", "deflate")
+class Inflated(Decompressed):
+    """The content of a block of Avro in the codec deflate: raw deflate data (RFC 1951).
+
+    Nothing follows them but a part of their checksum: see `decompression.inflate`.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream, lambda: zlib.decompressobj(-15), b"", "deflate")
+        self._checksum = 1
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none only at the end."""
+        data = super().read(size)
+        self._checksum = zlib.adler32(data, self._checksum)
+        return data
+
+    def _ends(self) -> bool:
+        rest = self._input + self._stream.read(ADLER_BYTES + 1)
+        if not self._checksum.to_bytes(ADLER_BYTES, "big").startswith(rest):
+            self.fault, self.damaged = "other bytes follow the deflate data", True
+        return True
 
 
 def bunzip2(stream: Stream) -> Decompressed:
@@ -201,8 +256,14 @@ def unxz(stream: Stream) -> Decompressed:
     return Decompressed(stream, lzma.LZMADecompressor, b"\xfd7zXZ", "xz")
 
 
-def damage(source: Decompressed) -> str | None:
-    """The damage in compressed data, read to their end, where their checksum is; None if none."""
+def fault_of(source: Decompressed) -> str | None:
+    """Why compressed data are not whole and alone, read to their end; None if they are."""
     while source.read(BLOCK):
         pass
-    return source.fault if source.damaged else None
+    return source.fault
+
+
+def damage(source: Decompressed) -> str | None:
+    """The damage in compressed data, read to their end, where their checksum is; None if none."""
+    fault = fault_of(source)
+    return fault if source.damaged else None
