@@ -30,16 +30,18 @@ async def get_cone(request: Request) -> Response:
     made = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
     types = {name: make().media_type for name, make in made.items()}
     format = parameters.wanted_format(request, types)
-    return await answer(request, cone, made[format](), EXTENSIONS.get(format, format))
+    found = nearest_first(service_of(request).lookup.positions, cone)
+    return await answer(request, found, made[format](), EXTENSIONS.get(format, format))
 
 
-async def answer(request: Request, cone: Cone, writer: Writer, extension: str) -> Response:
+async def answer(
+    request: Request, found: Iterator[pa.Table], writer: Writer, extension: str
+) -> Response:
     """What a writer makes of the objects in a cone: whole, or as a stream if they are many.
 
     Raises `StoreDown`, `TooManyQueries`.
     """
     service = service_of(request)
-    found = nearest_first(service.lookup.positions, cone)
     first = await service.run(lambda: list(islice(found, 2)))
     headers = {"Vary": "Accept", "Content-Disposition": f'inline; filename="cone.{extension}"'}
     if len(first) < 2:

@@ -49,6 +49,11 @@ class VOTableWriter:
         The UCD of each column.
     text
         Data type of texts: ``unicodeChar``, or ``char`` if they are ASCII.
+
+    Attributes
+    ----------
+    overflow
+        There are more rows than a client wanted (DALI 1.1): set it before the end.
     """
 
     media_type = MEDIA_TYPE
@@ -56,6 +61,7 @@ class VOTableWriter:
     def __init__(
         self, name: str, schema: pa.Schema, ucds: Mapping[str, str], text: str = "unicodeChar"
     ) -> None:
+        self.overflow = False
         fields = "".join(_field(field, ucds[field.name], text) for field in schema)
         self._before = (
             f'{_BEGIN}<RESOURCE type="results">\n<INFO name="QUERY_STATUS" value="OK"/>\n'
@@ -74,7 +80,8 @@ class VOTableWriter:
 
     def end(self, missing: object = None, incomplete: Sequence[str] = ()) -> bytes:
         """The end of the document; `incomplete` becomes an INFO."""
-        why = "".join(
+        why = '<INFO name="QUERY_STATUS" value="OVERFLOW"/>\n' if self.overflow else ""
+        why += "".join(
             f'<INFO name="incomplete" value={_attribute(reason)}/>\n' for reason in incomplete
         )
         before, self._before = self._before, ""

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 import pyvo
-from astropy.io.votable import parse_single_table, validate
+from astropy.io.votable import parse, parse_single_table, validate
 from pyarrow.csv import read_csv
 from pyarrow.parquet import read_table
 from pyvo.dal.exceptions import DALQueryError
 
+from stampede.read import cone_search
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from tests.read.test_cone import CENTRE, sample, store
@@ -39,7 +40,7 @@ def test_pyvo_raises_what_the_error_says(read: Reader) -> None:
 
 
 def test_names_in_any_case_and_others_are_ignored(read: Reader) -> None:
-    answer = read(f"/v1/scs?ra={CENTRE.ra}&Dec={CENTRE.dec}&sR=0.002&VERB=3&MAXREC=7")
+    answer = read(f"/v1/scs?ra={CENTRE.ra}&Dec={CENTRE.dec}&sR=0.002&VERB=3&other=7")
     assert len(parse_single_table(io.BytesIO(answer.data)).to_table()) == 2
 
 
@@ -51,11 +52,49 @@ def test_a_radius_of_zero_asks_for_the_columns(read: Reader) -> None:
     assert len(table.array) == 0
 
 
-@pytest.mark.parametrize("query", ["", "RA=1&DEC=1", "RA=x&DEC=1&SR=1", "RA=1&DEC=nan&SR=1"])
+@pytest.mark.parametrize(
+    ("most", "names", "statuses"),
+    [
+        (0, [], ["OK", "OVERFLOW"]),
+        (1, ["ZTF21near"], ["OK", "OVERFLOW"]),
+        (2, ["ZTF21near", "ZTF21next"], ["OK", "OVERFLOW"]),
+        (3, ["ZTF21near", "ZTF21next", "ZTF21far"], ["OK"]),
+        (10**17, ["ZTF21near", "ZTF21next", "ZTF21far"], ["OK"]),
+    ],
+)
+def test_maxrec_is_the_most_rows(
+    read: Reader, most: int, names: list[str], statuses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of an answer that is a stream."""
+    for rows in (cone_search.MOST_ROWS, 0):
+        monkeypatch.setattr(cone_search, "MOST_ROWS", rows)
+        answer = read(f"/v1/scs?RA={CENTRE.ra}&DEC={CENTRE.dec}&SR=1&maxRec={most}")
+        (resource,) = parse(io.BytesIO(answer.data)).resources
+        (table,) = resource.tables
+        assert table.array["object_id"].tolist() == names
+        assert [info.value for info in resource.infos] == statuses
+
+
+def test_pyvo_gets_as_many_rows_as_it_wants(read: Reader) -> None:
+    service = pyvo.dal.SCSService(f"{read.url}/v1/scs?")
+    query = service.create_query(pos=(CENTRE.ra, CENTRE.dec), radius=1)
+    query["MAXREC"] = 1
+    assert [record.id for record in query.execute()] == ["ZTF21near"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("", "RA=1&DEC=1", "RA=x&DEC=1&SR=1", "RA=1&DEC=nan&SR=1"),
+        *(f"RA=1&DEC=1&SR=1&MAXREC={wrong}" for wrong in ("-1", "many", "1.5", "", "9" * 19)),
+    ],
+)
 def test_an_error_is_a_votable(read: Reader, query: str) -> None:
     answer = read(f"/v1/scs?{query}")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/x-votable+xml")
-    assert b'<INFO name="Error"' in answer.data
+    file = parse(io.BytesIO(answer.data), verify="exception")
+    assert [info.name for info in file.infos] == ["Error"]
+    assert [info.value for info in file.resources[0].infos] == ["ERROR"]
 
 
 @pytest.mark.parametrize("format", ["csv", "parquet", "votable"])
