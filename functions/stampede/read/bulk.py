@@ -12,9 +12,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import DETECTION
-from stampede.errors import TooLarge
+from stampede.errors import StampedeError, TooLarge
+from stampede.logs import get_logger
 from stampede.read import id_list, parameters, streams
 from stampede.read.formats import COLUMNS, with_magnitudes
+from stampede.read.lacks import Ids
 from stampede.read.lightcurves import point_filter
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.read.service import ReadService, service_of
@@ -22,11 +24,12 @@ from stampede.read.stream_writers import (
     CUTOUT_ROWS,
     ArrowWriter,
     CsvWriter,
-    Ids,
     ParquetWriter,
     TarWriter,
     Writer,
 )
+
+log = get_logger()
 
 Writers = dict[str, Callable[[], Writer]]
 
@@ -62,9 +65,9 @@ async def post_light_curves(request: Request) -> Response:
     return await stream_of(request, id_list.object_ids, lookup.detections, read, writers)
 
 
-def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> tuple[pa.Table, set]:
-    rows, known = read(ids)
-    return with_magnitudes(rows), known
+def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> streams.Chunk[pa.Table]:
+    chunk = read(ids)
+    return chunk._replace(found=with_magnitudes(chunk.found))
 
 
 async def stream_of(
@@ -108,7 +111,7 @@ async def stream_of_ids(
     service = service_of(request)
     held.enter_context(service.bulk_limit.slot(request.state.client))
     await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
-    table.note_quarantine()  # the header is sent before any row is read
+    table.announce_quarantine()
     return SlotResponse(
         held.pop_all(),
         streams.stream(ids, read, service.run_bulk, writer),
@@ -118,7 +121,10 @@ async def stream_of_ids(
 
 
 class SlotResponse(StreamingResponse):
-    """A stream that frees what it holds when it ends, also if it fails or the client leaves."""
+    """A stream that frees what it holds when it ends, also if it fails or the client leaves.
+
+    If it fails, its last chunk is never sent and the server closes the connection.
+    """
 
     def __init__(self, held: ExitStack, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -127,7 +133,11 @@ class SlotResponse(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
         with self._held:
-            await super().__call__(scope, receive, send)
+            try:
+                await super().__call__(scope, receive, send)
+            except StampedeError as error:
+                path, why = scope["path"], error.message
+                log.error("answer broken off", path=path, problem=error.name, detail=why)
 
 
 async def _ids(request: Request, parse: Callable[[bytearray, int], Ids], held: ExitStack) -> Ids:

@@ -13,11 +13,12 @@ from stampede.read import notes, parameters, sky
 from stampede.read.bulk import SlotResponse
 from stampede.read.conditional import REVALIDATE, Representation, etag
 from stampede.read.cone_search import Cone, Times, nearest_first
-from stampede.read.cone_writers import NONE, writers
+from stampede.read.cone_writers import writers
 from stampede.read.errors import BadParameter
+from stampede.read.lacks import NONE, Lacks
 from stampede.read.service import ThreadRunner, service_of
 from stampede.read.stream_writers import Writer
-from stampede.read.streams import pieces
+from stampede.read.streams import last_bytes, pieces
 
 EXTENSIONS = {"votable": "vot"}
 MJD = 0.0, 1e6
@@ -48,7 +49,7 @@ async def answer(
         body = await service.run(_whole, writer, first)
         whole = Representation(etag(body), writer.media_type, headers, REVALIDATE)
         return whole.not_modified(request) or whole.respond(request, body)
-    service.lookup.positions.note_quarantine()  # the header is sent before all rows are read
+    service.lookup.positions.announce_quarantine()
     with ExitStack() as held:
         held.enter_context(service.bulk_limit.slot(request.state.client))
         return SlotResponse(
@@ -83,7 +84,7 @@ def wanted_times(request: Request) -> Times:
 
 def _whole(writer: Writer, tables: list[pa.Table]) -> bytes:
     body = b"".join(writer.add(table) for table in tables)
-    return body + writer.end(NONE, notes.incomplete())
+    return body + writer.end(Lacks(NONE, NONE, notes.incomplete()))
 
 
 async def _stream(
@@ -103,5 +104,5 @@ async def _stream(
                 yield piece
     finally:
         ahead.cancel()
-    for piece in pieces(await run(writer.end, NONE, notes.incomplete())):
+    for piece in pieces(await run(last_bytes, writer, Lacks(NONE, NONE, notes.incomplete()))):
         yield piece

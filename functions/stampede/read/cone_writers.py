@@ -5,7 +5,7 @@ the answer may lack rows (`stampede.read.notes`).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, repeat
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from stampede import compute as pc
 from stampede.read.cone_search import FOUND
+from stampede.read.lacks import NOTHING, Lacks
 from stampede.read.stream_writers import CsvWriter, ParquetWriter, Writer
 from stampede.read.votable import VOTableWriter
 
-NONE = pa.array([], pa.string())
 # Simple Cone Search 1.03 demands the UCDs of 1998 for id and position.
 _UCDS = {
     "object_id": "ID_MAIN",
@@ -34,6 +34,7 @@ class JsonWriter:
     """``{…, "objects": [{…}, …]}``; `head` are the members before the objects."""
 
     media_type = "application/json"
+    has_end = False
 
     def __init__(self, head: dict[str, float]) -> None:
         self._before = json.dumps({**head, "objects": []}, separators=(",", ":"))[:-2]
@@ -45,10 +46,10 @@ class JsonWriter:
         before, self._before = self._before, ","
         return (before + ",".join(_objects(found).to_pylist())).encode()
 
-    def end(self, missing: object = NONE, incomplete: Sequence[str] = ()) -> bytes:
+    def end(self, lacks: Lacks = NOTHING) -> bytes:
         """The end of the document."""
         before = self._before if self._before != "," else ""
-        why = f',"incomplete":{json.dumps([*incomplete])}' if incomplete else ""
+        why = f',"incomplete":{json.dumps([*lacks.reasons])}' if lacks.reasons else ""
         return f"{before}]{why}}}".encode()
 
 

@@ -20,6 +20,7 @@ from stampede.read.errors import BadParameter
 from stampede.read.refreshing_table import RefreshingTable
 from stampede.read.service import service_of
 from stampede.read.stream_writers import ArrowWriter, CsvWriter, ParquetWriter
+from stampede.read.streams import Chunk
 
 MOST = 100_000
 """Positions in one query."""
@@ -70,24 +71,27 @@ class Match:
         order: np.ndarray = np.argsort(cells_of(ra, dec, ORDER), kind="stable")
         return order
 
-    def read(self, numbers: Sequence[int]) -> tuple[pa.Table, set[int]]:
-        """The objects around the positions of these numbers, and the numbers that have any."""
+    def read(self, numbers: Sequence[int]) -> Chunk[pa.Table]:
+        """The objects around the positions of these numbers."""
         around = self._places[numbers].T
         order, index, cells = sky.cells_around_each(around[0], around[1], self._radius + MARGIN)
         ranges = sky.ranges_of(np.unique(cells), order)
         tables = list(self._table.between(ranges))
+        shift = 2 * (ORDER - order)
+        damaged = self._table.damaged_between(cells << shift, (cells + 1) << shift)
+        unreadable = set(np.asarray(numbers)[index[damaged]].tolist())
         if not tables:
-            return MATCHED.empty_table(), set()
+            return Chunk(MATCHED.empty_table(), set(), unreadable)
         rows = pa.concat_tables(tables)
         by_cell = np.argsort(cells, kind="stable")
-        keys = rows["healpix"].to_numpy() >> 2 * (ORDER - order)
+        keys = rows["healpix"].to_numpy() >> shift
         first, last = (cells[by_cell].searchsorted(keys, side) for side in ("left", "right"))
         counts = last - first
         row = np.repeat(np.arange(len(keys)), counts)
         place = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
         which = index[by_cell][np.repeat(first, counts) + place]
         found = self._nearest(rows, row, np.asarray(numbers)[which])
-        return found, set(found["position"].to_pylist())
+        return Chunk(found, set(found["position"].to_pylist()), unreadable)
 
     def _nearest(self, rows: pa.Table, row: np.ndarray, number: np.ndarray) -> pa.Table:
         """Of pairs of a row and the number of a position one row for each object around it."""

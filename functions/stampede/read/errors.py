@@ -55,6 +55,12 @@ class NoPacket(NotFound):
     name = "no-packet"
 
 
+class BrokenOff(Damaged):
+    """A stream lacks what cannot be read, and its format has no place to say so."""
+
+    name = "broken-off"
+
+
 class DamagedPacket(Damaged):
     """The store has lost the packet of an alert, or has other bytes than were stored."""
 

@@ -7,7 +7,8 @@ header                            meaning
 ``Stampede-View-Age: SECONDS``    the store cannot be listed; the answer is from an older view
 ================================  ==========================================================
 
-A JSON answer has the reasons too, as the list ``incomplete``; a page shows them.
+A JSON answer has the reasons too, as the list ``incomplete``; a page shows them. The headers of a
+stream are sent before its rows are read, so its end decides (`stampede.read.streams`).
 
 The lookups of a request run in threads that share its notes (`ThreadRunner`).
 """
@@ -26,6 +27,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.reasons: dict[str, None] = {}
+        self.announced: dict[str, None] = {}
         self.view_age = 0.0
 
     @classmethod
@@ -37,12 +39,13 @@ class Notes:
 
     def added_to(self, headers: Headers) -> Headers:
         """The headers of the answer, with what is noted."""
-        if not self.reasons and not self.view_age:
+        reasons = self.announced | self.reasons
+        if not reasons and not self.view_age:
             return [*headers]
         added = [(name, value) for name, value in headers if name != b"cache-control"]
         added.append((b"cache-control", b"no-store"))
-        if self.reasons:
-            added.append((INCOMPLETE.encode(), ", ".join(self.reasons).encode()))
+        if reasons:
+            added.append((INCOMPLETE.encode(), ", ".join(reasons).encode()))
         if self.view_age:
             added.append((VIEW_AGE.encode(), b"%d" % ceil(self.view_age)))
         return added
@@ -55,6 +58,15 @@ def may_lack(reason: str) -> None:
     """Note that the answer may lack something; `reason` is ASCII."""
     if notes := _notes.get():
         notes.reasons[reason] = None
+
+
+def announce(reason: str) -> None:
+    """Note in the headers alone that a stream may meet damage: only its end knows whether it did.
+
+    `reason` is ASCII.
+    """
+    if notes := _notes.get():
+        notes.announced[reason] = None
 
 
 def from_view_of_age(seconds: float) -> None:

@@ -75,14 +75,14 @@ def _alerts(lookup: Lookup, object_id: str, wanted: PointFilter) -> list[list[Cu
 
 def _read(
     lookup: Lookup, object_id: str, kind: str | None, ids: Sequence[int]
-) -> tuple[Cutouts, set[int]]:
-    found, known = streams.read_cutouts(lookup, ids)
+) -> streams.Chunk[Cutouts]:
+    chunk = streams.read_cutouts(lookup, ids)
     own = [
         (place, file)
-        for place, file in found
+        for place, file in chunk.found
         if place.object_id == object_id and kind in (None, place.kind)
     ]
-    return own, known
+    return chunk._replace(found=own)
 
 
 def _of_kind(alerts: Sequence[Sequence[CutoutLocation]], kind: str) -> list[CutoutLocation]:

@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from stampede import metrics
 from stampede.errors import StoreDown
 from stampede.read import notes
 from stampede.store.prefix_lookup import keys_with_prefix
-from stampede.store.range_lookup import Ranges, lacking, rows_in
+from stampede.store.range_lookup import Ranges, damaged_between, lacking, rows_in
 from stampede.store.tables import Table
 
 Rows = TypeVar("Rows", bound=Sized)
@@ -184,6 +185,19 @@ class RefreshingTable:
         """Note that any answer may lack something, if anything in the table is damaged."""
         self._note(self.table.quarantined())
 
+    def announce_quarantine(self) -> None:
+        """Say in the headers of a stream that rows of the table are damaged, if any are."""
+        if missing := self.table.quarantined():
+            notes.announce(self._reason(missing))
+
+    def unreadable(self, values: Sequence) -> list:
+        """Those of `values`, ascending, that may have rows that cannot be read."""
+        return self.table.listing.view().unreadable(values)
+
+    def damaged_between(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """See `range_lookup.damaged_between`."""
+        return damaged_between(self.table, starts, ends)
+
     def _observe_age(self) -> None:
         self._view_age.observe(time.monotonic() - self._listed)
 
@@ -192,7 +206,10 @@ class RefreshingTable:
 
     def _note(self, missing: Mapping[str, str]) -> None:
         if missing:
-            notes.may_lack(f"{len(missing)} damaged objects of the table {self.table.spec.name}")
+            notes.may_lack(self._reason(missing))
+
+    def _reason(self, missing: Mapping[str, str]) -> str:
+        return f"{len(missing)} damaged objects of the table {self.table.spec.name}"
 
     def _failed_since(self, moment: float) -> bool:
         """Whether the latest listing failed so recently that no other is tried yet."""

@@ -1,24 +1,25 @@
-"""Formats of streams, written piece by piece; each ends with the ids that were not found.
+"""Formats of streams, written piece by piece; each ends with the ids that it lacks.
 
 The table in `stampede.read.streams` says where.
 """
 
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT
 from stampede.read.formats import to_csv
 from stampede.read.images import Absent
+from stampede.read.lacks import Ids, Lacks
 from stampede.read.locations import CutoutLocation
 
 ROW_GROUP = 50_000
 MISSING = "stampede.missing"
+UNREADABLE = "stampede.unreadable"
 INCOMPLETE = "stampede.incomplete"
 
 CUTOUT_ROWS = pa.schema(
@@ -27,7 +28,6 @@ CUTOUT_ROWS = pa.schema(
         pa.field("fits", pa.binary(), True, {"doc": "the FITS file, gzipped"}),
     ]
 )
-Ids: TypeAlias = np.ndarray | pa.Array
 Cutouts = list[tuple[CutoutLocation, bytes | Absent]]
 """Files as sent, or why there is none."""
 
@@ -36,24 +36,29 @@ _REST = sum(_BLANK[156:])  # the part of the checksum that is equal in every mem
 
 
 class Writer(Protocol):
-    """Turns chunks of what was found into the bytes of one format."""
+    """Turns chunks of what was found into the bytes of one format.
+
+    Attributes
+    ----------
+    has_end
+        Whether the format has a place where every client of ours looks for what the answer lacks.
+    """
 
     media_type: str
+    has_end: bool
 
     def add(self, found: Any) -> bytes:
         """The bytes of one chunk."""
 
-    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
-        """The last bytes, with the ids that were not found.
-
-        `incomplete` says why the answer may lack more than it lists, see `stampede.read.notes`.
-        """
+    def end(self, lacks: Lacks) -> bytes:
+        """The last bytes, with what the answer lacks."""
 
 
 class TarWriter:
     """A tar file with a member ``<alert_id>/<kind>.fits.gz`` for each cutout (POSIX ustar)."""
 
     media_type = "application/x-tar"
+    has_end = True
 
     def __init__(self) -> None:
         self._absent = {reason.value: _JsonList() for reason in Absent}
@@ -69,12 +74,13 @@ class TarWriter:
                 parts += _member(f"{name}.fits.gz", fits, location.mjd)
         return b"".join(parts)
 
-    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
+    def end(self, lacks: Lacks) -> bytes:
         """See `Writer.end`; also lists the cutouts that are absent, by reason."""
-        lists = {"unknown_alerts": _json_list(missing)}
+        lists = {"unknown_alerts": _json_list(lacks.missing)}
         lists |= {reason: names.end() for reason, names in self._absent.items()}
-        if incomplete:
-            lists["incomplete"] = json.dumps([*incomplete]).encode()
+        lists |= {"unreadable_alerts": _json_list(lacks.unreadable)}
+        if lacks.reasons:
+            lists["incomplete"] = json.dumps([*lacks.reasons]).encode()
         items = (b'"%s": %s' % (name.encode(), names) for name, names in lists.items())
         data = b"{%s}" % b", ".join(items)
         return b"".join((*_member("missing.json", data), bytes(2 * tarfile.BLOCKSIZE)))
@@ -97,6 +103,16 @@ class _JsonList:
     def end(self) -> bytes:
         """The list."""
         return b"[%s]" % self._text
+
+
+def _pairs(lacks: Lacks) -> dict[str, bytes]:
+    """What an answer lacks, as metadata."""
+    pairs = {MISSING: _json_list(lacks.missing)}
+    if len(lacks.unreadable):
+        pairs[UNREADABLE] = _json_list(lacks.unreadable)
+    if lacks.reasons:
+        pairs[INCOMPLETE] = json.dumps([*lacks.reasons]).encode()
+    return pairs
 
 
 def _json_list(ids: Ids) -> bytes:
@@ -148,9 +164,10 @@ class _Drain:
 
 
 class ArrowWriter:
-    """An Arrow IPC stream; the missing ids come with the last batch, which is empty."""
+    """An Arrow IPC stream; what it lacks comes with the last batch, which is empty."""
 
     media_type = "application/vnd.apache.arrow.stream"
+    has_end = True
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema, self._drain = schema, _Drain()
@@ -164,15 +181,13 @@ class ArrowWriter:
             self._writer.write_table(table)
         return self._drain.take()
 
-    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
+    def end(self, lacks: Lacks) -> bytes:
         """See `Writer.end`."""
         empty = pa.RecordBatch.from_pylist([], self._schema)
-        metadata = {MISSING: _json_list(missing)}
+        metadata = _pairs(lacks)
         for reason, names in self._absent.items():
             if names:
                 metadata[f"stampede.{reason}"] = names.end()
-        if incomplete:
-            metadata[INCOMPLETE] = json.dumps([*incomplete]).encode()
         self._writer.write_batch(empty, custom_metadata=metadata)
         self._writer.close()
         return self._drain.take()
@@ -190,9 +205,10 @@ class ArrowWriter:
 
 
 class ParquetWriter:
-    """A Parquet file, zstd; the missing ids are in the footer."""
+    """A Parquet file, zstd; what it lacks is in the footer."""
 
     media_type = "application/vnd.apache.parquet"
+    has_end = True
 
     def __init__(self, schema: pa.Schema) -> None:
         self._drain, self._waiting, self._rows = _Drain(), [schema.empty_table()], 0
@@ -206,13 +222,10 @@ class ParquetWriter:
         self._rows += found.num_rows
         return self._flush() if self._rows >= ROW_GROUP else b""
 
-    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
+    def end(self, lacks: Lacks) -> bytes:
         """See `Writer.end`."""
         last = self._flush()
-        metadata = {MISSING: _json_list(missing)}
-        if incomplete:
-            metadata[INCOMPLETE] = json.dumps([*incomplete]).encode()
-        self._writer.add_key_value_metadata(metadata)
+        self._writer.add_key_value_metadata(_pairs(lacks))
         self._writer.close()
         return last + self._drain.take()
 
@@ -228,6 +241,7 @@ class CsvWriter:
     """CSV with a header; a missing id is a row with all other columns empty."""
 
     media_type = "text/csv; charset=utf-8; header=present"
+    has_end = False
 
     def __init__(self, schema: pa.Schema) -> None:
         self._columns, self._header = len(schema), True
@@ -238,8 +252,10 @@ class CsvWriter:
         self._header = False
         return data
 
-    def end(self, missing: Ids, incomplete: Sequence[str] = ()) -> bytes:
+    def end(self, lacks: Lacks) -> bytes:
         """See `Writer.end`."""
         blank = "," * (self._columns - 1)
-        lines = ("".join(f"{one_id}{blank}\n" for one_id in some) for some in _slices(missing))
+        lines = (
+            "".join(f"{one_id}{blank}\n" for one_id in some) for some in _slices(lacks.missing)
+        )
         return b"".join(line.encode() for line in lines)

@@ -2,44 +2,65 @@
 
 Ids are read in ascending order, in chunks. A thread reads one chunk, and at most `AHEAD` chunks
 are read before the client takes them. The first chunks are small, so an answer starts at once.
-Ids that are not found are no error; the end of the answer lists them:
+Ids that are not found are no error. The end of the answer lists them, and apart from them the ids
+that may have rows that cannot be read:
 
-==========  =================================================================================
-format      where the missing ids are listed
-==========  =================================================================================
-tar         the last member, ``missing.json``
-arrow       ``stampede.missing`` (JSON) in the custom metadata of the last, empty record batch
-parquet     ``stampede.missing`` (JSON) in the key-value metadata of the footer
-csv         last rows with only the object id
-==========  =================================================================================
+=======  ==========================================  ===============================================
+format   missing ids                                 unreadable ids
+=======  ==========================================  ===============================================
+tar      ``unknown_alerts`` in the last member,      ``unreadable_alerts`` there
+         ``missing.json``
+arrow    ``stampede.missing`` (JSON) in the custom   ``stampede.unreadable`` there
+         metadata of the last, empty record batch
+parquet  ``stampede.missing`` (JSON) in the          ``stampede.unreadable`` there
+         key-value metadata of the footer
+csv      last rows with only the object id           none: the connection is broken off
+=======  ==========================================  ===============================================
 
-An answer without that end is incomplete: the connection breaks if the store fails half-way.
+If rows could not be read, the end has the reasons too: ``incomplete`` in a tar,
+``stampede.incomplete`` in Arrow and Parquet. CSV, JSON and VOTable have no end that every client
+looks at. So a stream of these that lacks rows sends those that it has, and then breaks the
+connection off before its last bytes. A stream of any format does so if the store fails half-way:
+an answer without its end is incomplete.
+
 A cutout that retention has deleted or that is damaged costs only itself: in Arrow its ``fits`` is
 null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end of a tar lists it.
-If rows could not be read, the end says so too, except in CSV: ``incomplete``, with
-``stampede.incomplete`` in Arrow and Parquet.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from stampede.images.fits import gzip_file
 from stampede.read import notes
+from stampede.read.errors import BrokenOff
 from stampede.read.images import Absent
+from stampede.read.lacks import Ids, Lacks
 from stampede.read.lookup import Lookup
 from stampede.read.points import PointFilter
 from stampede.read.service import ThreadRunner
-from stampede.read.stream_writers import Cutouts, Ids, Writer
+from stampede.read.stream_writers import Cutouts, Writer
 
 T = TypeVar("T")
 Id = int | str
-Read = Callable[[Sequence], tuple[T, set]]
-"""Takes a chunk of ids; returns the data found and the set of ids found."""
+
+
+class Chunk(NamedTuple, Generic[T]):
+    """What is found of some ids: the data, the ids that are known, and those not wholly read."""
+
+    found: T
+    known: Set[Id]
+    unreadable: Set[Id]
+
+
+Read = Callable[[Sequence], Chunk[T]]
+"""Reads a chunk of ids."""
+
+READ, MISSING, UNREADABLE = range(3)  # what became of an id
 
 FIRST_CHUNK, CHUNK = 8, 128
 """Ids in the first chunk and in later ones: 128 alerts are 6 MB of cutouts."""
@@ -52,17 +73,29 @@ PIECE = 256 << 10
 async def stream(
     ids: Ids, read: Read[T], run: ThreadRunner, writer: Writer
 ) -> AsyncIterator[memoryview]:
-    """The answer to a query for `ids`, in pieces; `read` and `writer` run in threads."""
-    missing = np.zeros(len(ids), bool)  # a list of a million strings takes 70 MB
+    """The answer to a query for `ids`, in pieces; `read` and `writer` run in threads.
+
+    Raises `StoreDown`, `BrokenOff`: then the answer has no end.
+    """
+    fates = np.zeros(len(ids), np.uint8)  # a list of a million strings takes 70 MB
     done = 0
     started = (run(_read_chunk, read, chunk) for chunk in _chunks(ids))
-    async for found, not_found in _read_ahead(started):
-        missing[done : done + len(not_found)] = not_found
-        done += len(not_found)
+    async for found, of_chunk in _read_ahead(started):
+        fates[done : done + len(of_chunk)] = of_chunk
+        done += len(of_chunk)
         for piece in pieces(await run(writer.add, found)):
             yield piece
-    for piece in pieces(await run(writer.end, _chosen(ids, missing), notes.incomplete())):
+    missing, unreadable = (_chosen(ids, fates == fate) for fate in (MISSING, UNREADABLE))
+    lacks = Lacks(missing, unreadable, notes.incomplete())
+    for piece in pieces(await run(last_bytes, writer, lacks)):
         yield piece
+
+
+def last_bytes(writer: Writer, lacks: Lacks) -> bytes:
+    """The end of a stream. Raises `BrokenOff` if its format cannot say what it lacks."""
+    if lacks.reasons and not writer.has_end:
+        raise BrokenOff(", ".join(lacks.reasons))
+    return writer.end(lacks)
 
 
 def _chosen(ids: Ids, mask: np.ndarray) -> Ids:
@@ -76,10 +109,16 @@ def _chunks(ids: Ids) -> Iterator[list]:
         start, size = start + size, min(size * 2, CHUNK)
 
 
-def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[bool]]:
-    """What is found, and for each id whether it is missing."""
-    found, known = read(ids)
-    return found, [one_id not in known for one_id in ids]
+def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[int]]:
+    """What is found, and what became of each id."""
+    found, known, unreadable = read(ids)
+
+    def fate(one_id: Id) -> int:
+        if one_id in unreadable:
+            return UNREADABLE
+        return READ if one_id in known else MISSING
+
+    return found, [*map(fate, ids)]
 
 
 async def _read_ahead(started: Iterator[Awaitable[T]]) -> AsyncIterator[T]:
@@ -103,7 +142,7 @@ def pieces(data: bytes) -> Iterator[memoryview]:
     return (view[start : start + PIECE] for start in range(0, len(view), PIECE))
 
 
-def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> tuple[Cutouts, set[int]]:
+def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> Chunk[Cutouts]:
     """The cutouts of a chunk of alerts, by pack; those that the survey did not send come last.
 
     Files are gzipped here, in the threads that read: chunks that wait for a slow client hold less.
@@ -114,12 +153,12 @@ def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> tuple[Cutouts, set[int]]
         for location, file in lookup.images.many(locations)
     ]
     found += [(location, Absent.NOT_SENT) for location in locations if location.pack is None]
-    return found, {location.alert_id for location in locations}
+    known = {location.alert_id for location in locations}
+    return Chunk(found, known, {*lookup.cutouts.unreadable(ids)})
 
 
-def read_light_curves(
-    lookup: Lookup, wanted: PointFilter, ids: Sequence[str]
-) -> tuple[pa.Table, set[str]]:
+def read_light_curves(lookup: Lookup, wanted: PointFilter, ids: Sequence[str]) -> Chunk[pa.Table]:
     """The light curves of a chunk of objects."""
     rows = lookup.light_curves(ids)
-    return wanted.apply(rows), set(rows["object_id"].unique().to_pylist())
+    known = set(rows["object_id"].unique().to_pylist())
+    return Chunk(wanted.apply(rows), known, {*lookup.detections.unreadable(ids)})

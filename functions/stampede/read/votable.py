@@ -5,12 +5,13 @@ writers are slower, or write beyond their memory (docs/adr/0054-native-code.md).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 
 from stampede import compute as pc
+from stampede.read.lacks import NOTHING, Lacks
 
 MEDIA_TYPE = "application/x-votable+xml"
 _TYPES = {
@@ -57,6 +58,7 @@ class VOTableWriter:
     """
 
     media_type = MEDIA_TYPE
+    has_end = False
 
     def __init__(
         self, name: str, schema: pa.Schema, ucds: Mapping[str, str], text: str = "unicodeChar"
@@ -78,11 +80,11 @@ class VOTableWriter:
         lines = pc.binary_join_element_wise("<TR><TD>", rows, "</TD></TR>\n", "")
         return (before + "".join(lines.to_pylist())).encode()
 
-    def end(self, missing: object = None, incomplete: Sequence[str] = ()) -> bytes:
-        """The end of the document; `incomplete` becomes an INFO."""
+    def end(self, lacks: Lacks = NOTHING) -> bytes:
+        """The end of the document; why it may lack rows becomes an INFO."""
         why = '<INFO name="QUERY_STATUS" value="OVERFLOW"/>\n' if self.overflow else ""
         why += "".join(
-            f'<INFO name="incomplete" value={_attribute(reason)}/>\n' for reason in incomplete
+            f'<INFO name="incomplete" value={_attribute(reason)}/>\n' for reason in lacks.reasons
         )
         before, self._before = self._before, ""
         return f"{before}</TABLEDATA></DATA></TABLE>\n{why}</RESOURCE>\n</VOTABLE>\n".encode()

@@ -17,6 +17,7 @@ from stampede.store.tables import Fetch, Piece, Table
 CHUNK_ROWS = 100_000
 """Rows of the row groups that are read together, unless one range of keys has more: 15 MB."""
 _TRIES = 5
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Ranges(NamedTuple):
@@ -70,15 +71,24 @@ def rows_in(table: Table, ranges: Ranges) -> Iterator[pa.Table]:
 
 def lacking(table: Table, ranges: Ranges) -> Mapping[str, str]:
     """Objects that may hold rows of `ranges`, but cannot be read: key and reason of each."""
-    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     return {
         key: reason
         for key, reason, first, last in table.listing.view().gaps
         if ranges.overlap(
-            np.array([least if first is None else first]),
-            np.array([greatest if last is None else last]),
+            np.array([_LEAST if first is None else first]),
+            np.array([_GREATEST if last is None else last]),
         ).any()
     }
+
+
+def damaged_between(table: Table, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Whether rows of each range of keys ``[starts[i], ends[i])`` may be there but not readable."""
+    found: np.ndarray = np.zeros(len(starts), bool)
+    for _, _, first, last in table.listing.view().gaps:
+        least = np.int64(_LEAST if first is None else first)
+        greatest = np.int64(_GREATEST if last is None else last)
+        found |= (ends > least) & (starts <= greatest)
+    return found
 
 
 class _Groups(NamedTuple):

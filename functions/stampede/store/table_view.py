@@ -1,7 +1,7 @@
 """What a table's listing means: which parts to read, and which rows they may lack."""
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -122,6 +122,15 @@ class TableView:
             if start < len(values) and (last is None or values[start] <= last):
                 found[key] = reason
         return found
+
+    def unreadable(self, values: Sequence) -> list:
+        """Those of `values` (sorted) of which rows may be missing."""
+        found: set[int] = set()
+        for _, _, first, last in self.gaps:
+            start = 0 if first is None else bisect_left(values, first)
+            end = len(values) if last is None else bisect_right(values, last)
+            found.update(range(start, end))
+        return [values[number] for number in sorted(found)]
 
     @cached_property
     def gaps(self) -> list[tuple[str, str, int | str | None, int | str | None]]:

@@ -71,6 +71,7 @@ def test_cutouts_by_id_are_a_tar(read):
         "no_such_cutouts": [f"{LSST_ALERT}/template"],
         "gone": [],
         "damaged": [],
+        "unreadable_alerts": [],
     }
 
 
@@ -153,6 +154,7 @@ def test_an_answer_without_data_is_complete(read):
         "no_such_cutouts": [],
         "gone": [],
         "damaged": [],
+        "unreadable_alerts": [],
     }
     for name in ("arrow", "parquet", "csv"):
         assert post(read, f"{LIGHT_CURVES}?format={name}", b"nothing").status == 200
