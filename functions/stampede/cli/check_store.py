@@ -12,9 +12,12 @@ def check_store(data: Data = None) -> None:
     """Check that the store's S3 endpoint does what Stampede needs.
 
     The store is that of the running `stampede up`, or STAMPEDE_STORE. Writes objects under a prefix
-    of its own and deletes them again. Exits with 1 if a check fails.
+    of its own and deletes them again, old versions too. Warns of a bucket that keeps versions,
+    locks objects or expires them. Exits with 1 if a check fails.
     """
     from stampede.cli.running import running, settings_of
+    from stampede.doctor.finding import Level
+    from stampede.doctor.stores import bucket_findings
     from stampede.store.conformance import run_checks
     from stampede.store.open import open_objects
     from stampede.store.s3 import S3Objects
@@ -28,4 +31,7 @@ def check_store(data: Data = None) -> None:
     for name, fault in run_checks(bucket):
         failed += fault is not None
         typer.echo(f"{name}: {fault or 'ok'}")
+    for finding in bucket_findings(bucket, "the store"):
+        typer.echo(f"{finding.level.upper()}: {finding.fault}\n   to mend it: {finding.mend}")
+        failed += finding.level is Level.ERROR
     sys.exit(1 if failed else 0)

@@ -1,3 +1,3 @@
 """`stampede doctor`: what is wrong with an installation, and what mends it."""
 
-__all__ = ["examination", "finding"]
+__all__ = ["examination", "finding", "stores"]

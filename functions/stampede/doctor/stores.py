@@ -1,6 +1,7 @@
 """The stores: do they answer, may the keys do what is needed, and is the time right?"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects, open_replica
 from stampede.store.open import second_site as second_address
 from stampede.store.quotas import usage
+from stampede.store.s3 import S3Objects
 
 CLOCK_SECONDS = 5.0
 """More than this makes retention and grace times doubtful."""
@@ -55,7 +57,7 @@ def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
         if objects.get(key, 8, 2) != b"by":
             raise NotFound("a range of what was written")
 
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "list": lambda: next(iter(objects.list("")), None),
         "write": lambda: objects.put(key, data),
         "read": read,
@@ -69,6 +71,9 @@ def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
                 return  # the installation makes it
             mend = "`stampede check-store` says more" if step != "list" else ""
             yield error(f"{name} does not let us {step}: {failure.message}", mend)
+            if step == "read":
+                with suppress(StampedeError):
+                    objects.delete(key)
             return
     ahead = (objects.now() - datetime.now(UTC)).total_seconds()
     if abs(ahead) > CLOCK_SECONDS:
@@ -77,6 +82,51 @@ def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
             f"the clock of {name} is {abs(ahead):.0f} s {way} this machine's",
             "set the wrong one, with chrony for example: runbooks/StampedeClockWrong.md",
         )
+    if isinstance(objects, S3Objects):
+        yield from bucket_findings(objects, name)
+        with suppress(StampedeError):  # the findings name what forbids it
+            objects.forget_versions(key)
+
+
+def bucket_findings(bucket: S3Objects, name: str) -> Iterator[Finding]:
+    """Settings of the bucket that keep what Stampede deletes, or delete what it keeps."""
+    try:
+        settings = bucket.settings()
+    except StoreDown as failure:
+        yield warning(
+            f"{name} does not tell whether the bucket keeps versions, locks objects or expires "
+            f"them: {failure.message}",
+            "let the keys read these settings, or look at them yourself",
+        )
+        return
+    if settings.versioning:
+        yield warning(
+            f"{name} keeps old versions (versioning is {settings.versioning.lower()}): compaction "
+            "and retention free no space",
+            "use a bucket without versioning, or add a lifecycle rule that expires noncurrent "
+            "versions and delete markers",
+        )
+    if settings.lock:
+        time = f" for {settings.locked_for}" if settings.locked_for else ""
+        yield warning(
+            f"{name} has a bucket with object lock, and what is locked{time} cannot be deleted",
+            "use a bucket without object lock",
+        )
+    for rule in settings.rules:
+        which = f"below {rule.prefix!r}" if rule.prefix else "of the bucket"
+        if rule.action == "Expiration":
+            yield error(
+                f"the lifecycle rule {rule.name!r} of {name} deletes objects {which} {rule.when}, "
+                "and the ledger counts them as stored",
+                "remove the rule; STAMPEDE_CUTOUT_DAYS and STAMPEDE_PACKET_DAYS say what to keep: "
+                "docs/how-to/keep-less.md",
+            )
+        else:
+            yield warning(
+                f"the lifecycle rule {rule.name!r} of {name} moves objects {which} {rule.when} to "
+                "another storage class, where a GET may take hours",
+                "remove the rule, unless that class answers at once",
+            )
 
 
 def _quotas(site: StoreAddress, name: str) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote_plus, unquote_plus
 
 from stampede import tracing
 from stampede.errors import NotAnEvent
@@ -23,6 +24,7 @@ CREATED = "ObjectCreated:"
 PREFIX = "com.amazonaws.s3."
 TYPE = f"{PREFIX}{CREATED}Put"
 
+_CEPH = "ceph:s3"
 _NIGHT = re.compile(r"(?:packs|thumbnails|packets|alerts/[^/]+/[^/]+)/(-?[0-9]+)/")
 
 
@@ -46,7 +48,7 @@ def stored_event(
 
     The same object always makes the same event.
     """
-    members = {"key": key, "size": size, "eTag": etag}
+    members = {"key": quote_plus(key, safe="/"), "size": size, "eTag": etag}
     record: dict[str, Any] = {
         "eventVersion": "2.2",
         "eventSource": "aws:s3",
@@ -80,7 +82,7 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     """
     try:
         name = record["eventName"].removeprefix("s3:")
-        bucket, key = record["s3"]["bucket"]["name"], record["s3"]["object"]["key"]
+        bucket, key = record["s3"]["bucket"]["name"], _key_in(record)
         response = record.get("responseElements") or {}
         ids = [str(response.get(header) or "") for header in ("x-amz-request-id", "x-amz-id-2")]
     except (KeyError, TypeError, AttributeError) as error:
@@ -102,6 +104,15 @@ def event_of(record: Mapping[str, Any], region: str) -> Event:
     with suppress(KeyError, TypeError, ValueError):  # the time is optional
         attributes["time"] = text_of(datetime.fromisoformat(record["eventTime"]))
     return Event(attributes, data)
+
+
+def _key_in(record: Mapping[str, Any]) -> str:
+    """The key in an S3 record, decoded. S3 encodes it as in a form; Ceph's RGW does not encode it.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+    """
+    key = record["s3"]["object"]["key"]
+    return key if record.get("eventSource") == _CEPH else unquote_plus(key)
 
 
 def _trace_of(record: Mapping[str, Any]) -> dict[str, str]:

@@ -5,8 +5,8 @@
   data a list of S3 records;
 - plain S3: no CloudEvent, a list of S3 records, with or without ``s3:`` before an event's name.
 
-All dialects have complete S3 records, so only the records are read. RGW does not percent-encode
-keys, others do; the keys of Stampede's objects need no encoding.
+All dialects have complete S3 records, so only the records are read. Keys in records are
+percent-encoded, MinIO's slashes too; RGW alone does not encode them. An event's subject is the key.
 """
 
 from collections.abc import Iterable

@@ -11,6 +11,7 @@ from hashlib import md5
 
 from stampede.errors import NotFound, StampedeError, StoreDown
 from stampede.store.objects import Objects
+from stampede.store.s3 import S3Objects
 
 PART = 5 << 20  # the least that S3 takes
 PAGE = 1000  # keys
@@ -170,3 +171,5 @@ def run_checks(bucket: Objects, prefix: str = "") -> Iterator[tuple[str, str | N
     finally:
         for info in bucket.list(prefix):
             bucket.delete(info.key)
+        if isinstance(bucket, S3Objects):
+            bucket.forget_versions(prefix)

@@ -29,6 +29,7 @@ from stampede.store.s3_lists import S3Lists
 if TYPE_CHECKING:
     from minio.helpers import DictType
 
+    from stampede.store.bucket_settings import BucketSettings
     from stampede.store.s3_minio import S3Client
 
 # More than any process has threads. A connection beyond this number is closed after its request.
@@ -214,6 +215,24 @@ class S3Objects:
         except ValueError:
             wrong = OSError(f"its answer has the date {date!r}")
             raise failure(self.endpoint, key, wrong) from None
+
+    def settings(self) -> "BucketSettings":
+        """The bucket's settings for versions, locks and lifecycle. Raises `StoreDown`."""
+        from stampede.store.bucket_settings import read_settings
+
+        with self._errors("the settings of the bucket"):
+            return read_settings(self._minio, self.bucket)
+
+    def forget_versions(self, prefix: str) -> None:
+        """Delete what a bucket with versions keeps of deleted objects under a prefix.
+
+        Raises `StoreDown`, also if a lock or the rights of the keys forbid it.
+        """
+        from stampede.store.bucket_settings import delete_versions
+
+        if self.settings().versioning:
+            with self._errors(prefix):
+                delete_versions(self._minio, self.bucket, prefix)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote_plus
 from xml.etree import ElementTree
@@ -27,6 +28,8 @@ from stampede.store.s3_signature import Signer
 
 PAGE = 1000
 """Most entries in one answer; S3 gives no more."""
+EMPTY_PAGES = 100
+"""Pages without an entry, one after another, after which a listing fails: it may have no end."""
 _CODE = re.compile(rb"<Code>(\w+)</Code>")
 # What the status of a HEAD says, whose answer has no body with a code.
 _HEAD_CODES = {403: "AccessDenied", 405: "MethodNotAllowed", 501: "MethodNotAllowed"}
@@ -88,7 +91,7 @@ class S3Lists:
         return ObjectInfo(key, size, headers.get("ETag", "").strip('"'), modified)
 
     def _pages(self, prefix: str, after: str, delimiter: str) -> Iterator[Page]:
-        token = ""
+        token, last, empty = "", after, 0
         while True:
             # In the order of their names, which the signature needs. A store may allow a listing
             # only with the parameters that are empty.
@@ -101,6 +104,7 @@ class S3Lists:
             answer = self._send("GET", f"/{self._bucket}", query, prefix)
             try:
                 page = page_of(answer.data)
+                last, empty = _advance(page, last, empty)
             except (ElementTree.ParseError, ValueError) as error:
                 raise failure(self._endpoint, prefix, error) from error
             yield page
@@ -134,6 +138,24 @@ class S3Lists:
         if code:
             raise refusal(self._endpoint, code, key)
         raise StoreDown(f"{self._endpoint} failed at {key}: it answered {answer.status}")
+
+
+def _advance(page: Page, last: str, empty: int) -> tuple[str, int]:
+    """The last name up to a page's end, and how many empty pages came at the end.
+
+    Names are in the order of their bytes, over all pages: a listing that goes back may never end.
+    Raises `ValueError` for it.
+    """
+    found = last
+    for names in ([info.key for info in page.objects], page.folders):
+        for before, name in pairwise([last, *names]):
+            if name <= before:
+                raise ValueError(f"its listing has {name!r}, out of order after {before!r}")
+        found = max([found, *names[-1:]])
+    empty = 0 if found > last else empty + 1
+    if page.token and empty == EMPTY_PAGES:
+        raise ValueError(f"its listing has {EMPTY_PAGES} empty pages in a row")
+    return found, empty
 
 
 def page_of(answer: bytes) -> Page:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import pytest
 
@@ -9,7 +10,7 @@ from stampede.errors import NotAnEvent
 from stampede.events.event import Event, parse
 from stampede.events.s3_events import event_of, headers_of, key_of, stored_event
 from stampede.events.s3_notifications import parse_notification, stored_events
-from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, record, records
+from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, encoded, record, records
 
 
 def events_in(headers: dict[str, str], body: bytes) -> list[Event]:
@@ -32,7 +33,23 @@ def test_every_dialect_becomes_the_same_event(dialect: str) -> None:
         "datacontenttype": "application/json",
     }
     assert key_of(event) == "packs/61000/0a.parquet"
-    assert json.loads(event.data)["s3"] == record()["s3"]
+    sent = json.loads(event.data)["s3"]["object"].pop("key")
+    assert unquote(sent) == "packs/61000/0a.parquet"
+
+
+@pytest.mark.parametrize("source", ["aws:s3", "minio:s3", "rustfs:s3"])
+@pytest.mark.parametrize("key", ["packs/1", "a b+c/d%2Fe", "ü/%25", "a%2Bb"])
+def test_a_key_is_decoded_once(source: str, key: str) -> None:
+    (event,) = events_in(JSON, records(encoded(source, key)))
+    assert key_of(event) == key
+    headers = [(name.encode(), value.encode()) for name, value in headers_of(event).items()]
+    assert key_of(parse(headers, event.data)) == key
+
+
+@pytest.mark.parametrize("key", ["packs/1", "a b+c/d%2Fe", "ü/%25"])
+def test_ceph_does_not_encode_keys(key: str) -> None:
+    (event,) = events_in(JSON, records(record(key)))
+    assert key_of(event) == key
 
 
 def test_several_records_become_as_many_events() -> None:

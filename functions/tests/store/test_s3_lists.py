@@ -12,7 +12,7 @@ from stampede.store.objects import ObjectInfo
 from stampede.store.open import first_site
 from stampede.store.s3 import S3Objects
 from tests.support.ceph import minio_of
-from tests.support.faulty_s3 import answer, error, faulty_s3
+from tests.support.faulty_s3 import Answer, answer, error, faulty_s3
 
 SPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 MOMENT = datetime(2026, 11, 22, 10, 0, 0, 123000, UTC)
@@ -68,6 +68,38 @@ def test_the_next_page_is_asked_for_as_the_answer_says() -> None:
     assert "continuation-token=to%2Fk%3Dn" in second
     assert "start-after" not in second
     assert "aws4-hmac-sha256 credential=key/" in server.heads[1]
+
+
+def endless(entries: str) -> Answer:
+    return listing(
+        f"{entries}<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+    )
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [entry("a"), entry("b") + entry("a"), "<CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes>"],
+    ids=["again", "back", "folders"],
+)
+def test_a_listing_that_does_not_advance_ends(entries: str) -> None:
+    with faulty_s3(endless(entries)) as server:
+        for read in (lambda s: list(s.list("")), lambda s: s.list_folder("")):
+            with pytest.raises(StoreDown, match="out of order"):
+                read(objects_of(server.host))
+        assert len(server.requests) <= 4
+
+
+def test_a_listing_of_empty_pages_ends() -> None:
+    with faulty_s3(endless("")) as server:
+        with pytest.raises(StoreDown, match="100 empty pages in a row"):
+            list(objects_of(server.host).list("packs/"))
+        assert len(server.requests) == 100
+
+
+def test_a_listing_may_have_an_empty_page() -> None:
+    last = listing(entry("c") + "<IsTruncated>false</IsTruncated>")
+    with faulty_s3(endless(entry("b")), endless(""), last) as server:
+        assert [info.key for info in objects_of(server.host).list("")] == ["b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote_plus
 
 REQUEST = "fafd9345-158a-4c93-abf2-24cc177060dd.4107.11632945329882408661"
 HOST = "100b-default-default"
@@ -48,6 +49,12 @@ def event_headers(kind: str) -> dict[str, str]:
     }
 
 
+def encoded(source: str, key: str = "packs/61000/0a.parquet") -> dict[str, Any]:
+    """The record of an endpoint that percent-encodes keys, as S3 says; MinIO also the slashes."""
+    safe = "" if source == "minio:s3" else "/"
+    return record(quote_plus(key, safe=safe), eventSource=source)
+
+
 JSON = {"content-type": "application/json"}
 RGW = event_headers("com.amazonaws.ObjectCreated:Put")
 ADAPTER = event_headers("com.amazonaws.s3.ObjectCreated:Put")
@@ -64,6 +71,8 @@ DIALECTS = {
     "plain, s3: before the name": (JSON, records(record(name="s3:ObjectCreated:Put"))),
     "plain, no content type": ({}, records(record())),
     "cloudevents=true, RGW 17": (RGW, records(record())),
+    "plain, percent-encoded, S3": (JSON, records(encoded("aws:s3"))),
+    "plain, percent-encoded, MinIO": (JSON, records(encoded("minio:s3"))),
     "the adapter, the record": (ADAPTER, json.dumps(record()).encode()),
     "the adapter, a list of it": (ADAPTER, records(record())),
     "the adapter, structured": (STRUCTURED, structured(record())),
