@@ -4,13 +4,14 @@ import json
 import shutil
 import tarfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import urllib3
 
-from stampede.cli.download import Server, is_whole
+from stampede.alerts.columns import KINDS
+from stampede.cli.download import Server
 from stampede.errors import SetupError, StampedeError
 from stampede.progress import Progress, silent
 
@@ -18,6 +19,9 @@ BATCH = 200
 """Alerts in one request: about 10 MB of images."""
 END = "missing.json"
 """The last member of an answer: lists of what is not there, by reason."""
+UNREADABLE = "unreadable_alerts"
+"""In it the alerts of which cutouts may be stored that cannot be read."""
+NAMES = frozenset(f"{kind}.fits.gz" for kind in KINDS)
 
 
 class Fetched(NamedTuple):
@@ -25,14 +29,15 @@ class Fetched(NamedTuple):
 
     files: int
     there: int
-    absent: dict[str, list[Any]]
+    absent: dict[str, list[str]]
 
 
 def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress = silent) -> Fetched:
     """Write the cutouts of alerts to ``<folder>/<alert id>/<kind>.fits.gz``.
 
     The files of an alert are written into ``<alert id>.partial``, which is renamed when the answer
-    is whole. So a folder with the name of an id is whole, and is not asked for again.
+    is whole. So a folder with the name of an id is whole, and is not asked for again. An alert that
+    cannot be read wholly gets no folder.
 
     Raises
     ------
@@ -44,7 +49,7 @@ def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress =
     asked = [*dict.fromkeys(ids)]
     waiting = [each for each in asked if not (each.isdecimal() and (folder / each).is_dir())]
     there, files = len(asked) - len(waiting), 0
-    absent: dict[str, list[Any]] = {}
+    absent: dict[str, list[str]] = {}
     for start in range(0, len(waiting), BATCH):
         batch = waiting[start : start + BATCH]
         written, missing = _fetch_batch(server, batch, folder)
@@ -56,40 +61,63 @@ def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress =
     return Fetched(files, there, absent)
 
 
-def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dict[str, list[Any]]]:
+def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dict[str, list[str]]]:
     """Write the files of one answer; how many, and what is not there."""
+    partial = {alert_id: folder / f"{alert_id}.partial" for alert_id in ids}
     try:
         with server.answer("/v1/cutouts", {"format": "tar"}, ids) as answer:
-            files, absent = _extract(answer, folder)
-            is_whole(answer)
-        for alert_id in files:
-            _partial(folder, alert_id).rename(folder / alert_id)
+            files, absent = _extract(answer, partial)
+        for alert_id in files.keys() - {*absent.get(UNREADABLE, ())}:
+            partial[alert_id].rename(folder / alert_id)
     except (tarfile.TarError, ValueError) as error:
         raise StampedeError(f"the answer is damaged: {error}; try again") from None
     except OSError as error:
         raise SetupError(f"cannot write to {folder}: {error.strerror or error}") from None
+    finally:
+        for path in partial.values():
+            shutil.rmtree(path, ignore_errors=True)
     return files.total(), absent
 
 
 def _extract(
-    answer: urllib3.BaseHTTPResponse, folder: Path
-) -> tuple[Counter[str], dict[str, list[Any]]]:
-    """Write the files of a tar; how many of each alert, and what is not there."""
+    answer: urllib3.BaseHTTPResponse, partial: Mapping[str, Path]
+) -> tuple[Counter[str], dict[str, list[str]]]:
+    """Write the files of a tar into the folder of each alert; how many, and what is not there.
+
+    A server decides about bytes alone: names are those that were asked for, and modes our own.
+    """
     files: Counter[str] = Counter()
     with tarfile.open(fileobj=answer, mode="r|") as members:
         for member in members:
+            content = members.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise StampedeError(f"the answer has {member.name!r:.80}, which is not a file")
             if member.name == END:
-                lists = json.load(members.extractfile(member))  # type: ignore[arg-type]
-                return files, {reason: found for reason, found in lists.items() if found}
+                return files, _lists(content.read())
             alert_id, _, name = member.name.partition("/")
-            partial = _partial(folder, alert_id)
-            if not files[alert_id]:  # what a program left that was stopped
-                shutil.rmtree(partial, ignore_errors=True)
-            member.name = f"{partial.name}/{name}"
-            members.extract(member, folder, filter="data")
+            if alert_id not in partial or name not in NAMES:
+                raise StampedeError(f"the answer has {member.name!r:.80}: nobody asked for it")
+            path = partial[alert_id]
+            if not files[alert_id]:
+                shutil.rmtree(path, ignore_errors=True)  # what a program left that was killed
+                path.mkdir(parents=True)
+            with (path / name).open("wb") as file:
+                shutil.copyfileobj(content, file)
             files[alert_id] += 1
     raise StampedeError("the answer ends early: try again")
 
 
-def _partial(folder: Path, alert_id: str) -> Path:
-    return folder / f"{alert_id}.partial"
+def _lists(data: bytes) -> dict[str, list[str]]:
+    """The lists of `END` that are not empty. Raises `ValueError`."""
+    lists = json.loads(data)
+    if not isinstance(lists, dict):
+        raise ValueError(f"{END} is no JSON object")
+    for name, found in lists.items():
+        if not isinstance(found, list) or not all(map(_is_plain, (name, *found))):
+            raise ValueError(f"{END} has no lists of ids")
+    return {reason: found for reason, found in lists.items() if found}
+
+
+def _is_plain(text: object) -> bool:
+    """Whether a terminal shows it as it is."""
+    return isinstance(text, str) and text.isprintable()

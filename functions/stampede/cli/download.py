@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 from urllib.parse import urlencode
 
@@ -26,7 +28,13 @@ ATTEMPTS = urllib3.Retry(
 PATIENCE = urllib3.Timeout(connect=10, read=120)
 """Seconds without a connection, and without a byte of the answer."""
 INCOMPLETE = "Stampede-Incomplete"
-BINARY = {"parquet", "arrow", "packet"}
+MISSING, LACKING = b"stampede.missing", b"stampede.incomplete"
+"""Metadata of Parquet: which ids are not stored, and why rows may be lacking."""
+PARQUET = "parquet"
+BINARY = {PARQUET, "arrow", "packet"}
+NO_END = {"csv", "json", "votable"}
+"""Formats that cannot say at their end what they lack: then their connection breaks off."""
+ADVICE = "try again, or with --format parquet: it has what can be read, and says what cannot"
 
 
 class Server(NamedTuple):
@@ -37,9 +45,15 @@ class Server(NamedTuple):
 
     @contextmanager
     def answer(
-        self, path: str, query: Mapping[str, str], ids: list[str] | None = None
+        self,
+        path: str,
+        query: Mapping[str, str],
+        ids: list[str] | None = None,
+        advice: str = "try again",
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         """The answer to a GET, or to a POST of `ids`; its body is yet to be read.
+
+        `advice` is what to do if it breaks off.
 
         Raises `StampedeError` if there is none, or if it is an error.
         """
@@ -63,7 +77,7 @@ class Server(NamedTuple):
                 f"no answer from {self.url}: {error.reason}; check --url and that `read` runs"
             ) from None
         except (HTTPError, ValueError) as error:
-            raise StampedeError(f"the answer of {self.url} broke off: {error}; try again") from None
+            raise StampedeError(f"the answer of {self.url} broke off: {error}; {advice}") from None
 
 
 def _detail(answer: urllib3.BaseHTTPResponse, url: str) -> str:
@@ -74,25 +88,44 @@ def _detail(answer: urllib3.BaseHTTPResponse, url: str) -> str:
         return f"{url} answered {answer.status} without saying why: is it Stampede's `read`?"
 
 
-def is_whole(answer: urllib3.BaseHTTPResponse) -> bool:
-    """Whether the server knows of nothing that the answer lacks; if it does, say so on stderr."""
-    if reasons := answer.headers.get(INCOMPLETE):
-        print(f"stampede: the answer may lack something: {reasons}", file=sys.stderr)
-    return not reasons
+def said_at_end(file: IO[bytes]) -> str | None:
+    """What a file in Parquet says that it lacks; empty if nothing, None if it has no such place.
+
+    Raises `StampedeError` if it is not Parquet.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pairs = pq.read_metadata(file).metadata or {}
+        if MISSING not in pairs:
+            return None
+        return ", ".join(map(str, json.loads(pairs.get(LACKING, b"[]"))))
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise StampedeError(f"the answer is damaged: {error}; try again") from None
 
 
 @contextmanager
 def output(out: Path | None, kind: str) -> Iterator[IO[bytes]]:
-    """Where an answer goes: a file, which appears when it is whole, or stdout."""
+    """Where an answer goes: a file, which appears when it is whole, or stdout.
+
+    Parquet can be read back.
+    """
     if out is None:
         if kind in BINARY and sys.stdout.isatty():
             raise SetupError(f"{kind} is binary: give --out FILE, or a pipe")
-        yield sys.stdout.buffer
+        if kind == PARQUET:
+            with TemporaryFile() as whole:
+                yield whole
+                whole.seek(0)
+                shutil.copyfileobj(whole, sys.stdout.buffer)
+        else:
+            yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     partial = out.with_name(f"{out.name}.partial")
     try:
-        with partial.open("wb") as file:
+        with partial.open("w+b") as file:
             yield file
         os.replace(partial, out)
     except OSError as error:
@@ -109,8 +142,14 @@ def copy(
     out: Path | None,
     kind: str,
 ) -> bool:
-    """Write an answer to a file or to stdout; whether it is whole."""
-    with server.answer(path, query, ids) as answer, output(out, kind) as file:
+    """Write an answer to a file or to stdout; whether it is whole. If not, stderr says why."""
+    advice = ADVICE if query.get("format") in NO_END else "try again"
+    with server.answer(path, query, ids, advice) as answer, output(out, kind) as file:
         for piece in answer.stream(PIECE):
             file.write(piece)
-        return is_whole(answer)
+        lacking = said_at_end(file) if kind == PARQUET else None
+        if lacking is None:
+            lacking = answer.headers.get(INCOMPLETE)
+    if lacking:
+        print(f"stampede: the answer may lack something: {lacking}", file=sys.stderr)
+    return not lacking

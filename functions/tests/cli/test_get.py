@@ -4,6 +4,9 @@ import csv
 import gzip
 import io
 import json
+import tarfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +15,11 @@ from socket import SHUT_RDWR, create_connection, create_server, socket
 
 import pyarrow.parquet as pq
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
 from stampede.cli import cutout_files
@@ -21,6 +29,8 @@ from stampede.errors import SetupError, StampedeError
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.memory import MemoryObjects
+from stampede.store.schema import CUTOUTS, DETECTIONS
+from tests.support.damaged_store import ALERTS, damage, store_of_three
 from tests.support.fits_files import source
 from tests.support.read_service import (
     BOTH,
@@ -83,8 +93,9 @@ def test_cutouts_go_on_where_they_were_stopped(
         server = Server(url, None)
         with pytest.raises(StampedeError, match="try again"):
             cutout_files.fetch(server, [str(ZTF_ALERT)], tmp_path)
-    [half] = tmp_path.iterdir()
-    assert half.name == f"{ZTF_ALERT}.partial"
+    assert not [*tmp_path.iterdir()]
+    half = tmp_path / f"{ZTF_ALERT}.partial"  # as if the program was killed here
+    half.mkdir()
     (half / "left.fits.gz").touch()
 
     class Stop(Exception):
@@ -180,3 +191,135 @@ def test_an_answer_that_may_lack_something_exits_with_1() -> None:
         assert found.exit_code == 1
         assert "may lack something: 1 damaged objects" in found.stderr
         assert ZTF_OBJECT in found.stdout
+
+
+@pytest.fixture
+def damaged() -> MemoryObjects:
+    """A store in which A's run of light curves, and the places of its cutouts, are damaged."""
+    objects = store_of_three()
+    damage(objects, DETECTIONS, 0)
+    damage(objects, CUTOUTS, 0)
+    return objects
+
+
+def test_csv_that_meets_damage_is_an_error_that_leaves_no_file(
+    damaged: MemoryObjects, tmp_path: Path
+) -> None:
+    for read in serving(make_app(Settings(), damaged)):
+        for _ in range(2):
+            words = ["lightcurve", *"ABC", "--out", str(tmp_path / "rows"), "--url", read.url]
+            error = CliRunner().invoke(get, words).exception
+            assert isinstance(error, StampedeError)
+            assert "broke off" in error.message
+            assert "--format parquet" in error.message
+            assert not [*tmp_path.iterdir()]
+
+
+def test_parquet_that_meets_damage_exits_with_1(damaged: MemoryObjects, tmp_path: Path) -> None:
+    out = tmp_path / "rows"
+    words = ["lightcurve", *"ABC", "--format", "parquet"]
+    for read in serving(make_app(Settings(), damaged)):
+        found = CliRunner().invoke(get, [*words, "--url", read.url, "--out", str(out)])
+        assert found.exit_code == 1
+        assert "may lack something: 1 damaged objects of the table detections" in found.stderr
+        assert pq.read_table(out)["object_id"].to_pylist() == ["A", "B", "C"]
+        piped = CliRunner().invoke(get, [*words, "--url", read.url])
+        assert (piped.exit_code, piped.stdout_bytes) == (1, out.read_bytes())
+        # Damage of the table that these objects do not need: the end says more than the header.
+        words[1:4] = "BC"
+        assert CliRunner().invoke(get, [*words, "--url", read.url]).exit_code == 0
+
+
+def test_an_alert_that_is_unreadable_is_asked_for_again(
+    damaged: MemoryObjects, tmp_path: Path
+) -> None:
+    for read in serving(make_app(Settings(), damaged)):
+        for times in range(2):
+            words = ["cutouts", *map(str, ALERTS.values()), "404", "--out", str(tmp_path)]
+            found = CliRunner().invoke(get, [*words, "--url", read.url])
+            assert found.exit_code == 1
+            assert "unreadable alerts: 11" in found.stderr
+            assert "unknown alerts: 404" in found.stderr
+            assert "1 damaged objects of the table cutouts" in found.stderr
+            assert {path.name for path in tmp_path.iterdir()} == {"12", "13"}
+            assert ("2 alerts were there" in found.stderr) == bool(times)
+
+
+def member(name: str, data: bytes = b"data", **more: object) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    for key, value in more.items():
+        setattr(info, key, value)
+    info.size = len(data) if info.isreg() else 0
+    return info, data
+
+
+END = member("missing.json", b'{"unknown_alerts": []}')
+GOOD = member("11/science.fits.gz", mode=0o4755)
+HOSTILE = {
+    "a file beside the alerts": [member(".ssh/authorized_keys")],
+    "a file of another folder": [member(".git/hooks/post-checkout", mode=0o755)],
+    "an alert that was not asked for": [member("13/science.fits.gz")],
+    "no image": [member("11/.bashrc")],
+    "deeper": [member("11/a/b/c/science.fits.gz")],
+    "upwards": [member("../11/science.fits.gz")],
+    "upwards inside": [member("11/../science.fits.gz")],
+    "an absolute path": [member("/11/science.fits.gz")],
+    "a link": [member("11/science.fits.gz", type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+    "a hard link": [member("11/science.fits.gz", type=tarfile.LNKTYPE, linkname="none")],
+    "a device": [member("11/science.fits.gz", type=tarfile.CHRTYPE)],
+    "a folder": [member("11", type=tarfile.DIRTYPE)],
+    "an end that is a folder": [member("missing.json", type=tarfile.DIRTYPE)],
+    "an end that is no JSON": [member("missing.json", b"{")],
+    "an end that is a list": [member("missing.json", b"[1]")],
+    "an end with other values": [member("missing.json", b'{"gone": 5}')],
+    "no end": [],
+}
+
+
+@pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE)
+def test_only_images_that_were_asked_for_are_written(members: list, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "victim").write_text("mine")
+    ended = any(info.name == "missing.json" for info, _ in members)
+    with answering([GOOD, *members, *([] if ended or not members else [END])]) as url:
+        out.mkdir()
+        error = CliRunner().invoke(get, ["cutouts", "11", "12", "--out", str(out), "--url", url])
+    assert isinstance(error.exception, StampedeError), error.output
+    assert "\n" not in error.exception.message
+    assert not [*out.iterdir()]
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "victim"}
+
+
+def test_a_file_has_the_mode_of_a_new_one(tmp_path: Path) -> None:
+    with answering([GOOD, END]) as url:
+        words = ["cutouts", "11", "--out", str(tmp_path / "out"), "--url", url]
+        assert CliRunner().invoke(get, words).exit_code == 0
+    (tmp_path / "new").touch()
+    file = tmp_path / "out" / "11" / "science.fits.gz"
+    assert file.read_bytes() == b"data"
+    assert file.stat().st_mode == (tmp_path / "new").stat().st_mode
+
+
+@contextmanager
+def answering(members: list[tuple[tarfile.TarInfo, bytes]]) -> Iterator[str]:
+    """A server that answers everything with this tar."""
+    body = io.BytesIO()
+    with tarfile.open(fileobj=body, mode="w") as tar:
+        for info, data in members:
+            tar.addfile(info, io.BytesIO(data))
+
+    async def answer(request: Request) -> Response:
+        return Response(body.getvalue(), media_type="application/x-tar")
+
+    app = Starlette(routes=[Route("/v1/cutouts", answer, methods=["POST"])])
+    config = uvicorn.Config(app, port=0, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
