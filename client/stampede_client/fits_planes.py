@@ -48,19 +48,31 @@ def first_image(file: memoryview) -> FirstImage:
     Raises
     ------
     ValueError
-        If the bytes hold no such image, or not all of it.
+        If the bytes hold no such image, or not all of it, or if others follow the file.
     """
-    at = 0
+    at, found = 0, None
     while at < len(file):
         begin = _data_offset(file, at)
+        if at and bytes(file[at : at + 8]) != b"XTENSION":
+            raise ValueError(f"other bytes follow the FITS file, from byte {at:,} on")
         layout = _layout(bytes(file[at:begin]))
         if begin + layout.size > len(file):
             raise ValueError("the FITS file is cut short")
-        if layout.image:
+        if layout.image and found is None:
             end = begin + prod(layout.shape) * layout.dtype.itemsize
-            return FirstImage(layout, file[begin:end])
+            found = FirstImage(layout, file[begin:end])
         at = begin + layout.size + -layout.size % BLOCK
-    raise ValueError("the FITS file has no two-dimensional image")
+    if found is None:
+        raise ValueError("the FITS file has no two-dimensional image")
+    return found
+
+
+def has_image(file: memoryview) -> bool:
+    """Whether `first_image` finds one."""
+    try:
+        return bool(first_image(file))
+    except ValueError:
+        return False
 
 
 def pixels(layout: Layout, data: Sequence[memoryview]) -> np.ndarray:
@@ -74,7 +86,10 @@ def pixels(layout: Layout, data: Sequence[memoryview]) -> np.ndarray:
     """
     raw = np.frombuffer(b"".join(data), layout.dtype).reshape(len(data), *layout.shape)
     found = raw.astype(np.float32)
-    none = np.abs(found) > MOST_VALUE if layout.dtype.kind == "f" else raw == layout.blank
+    if layout.dtype.kind == "f":
+        none = (np.abs(raw) > MOST_VALUE) & ~np.isinf(raw)
+    else:
+        none = raw == layout.blank
     if (layout.scale, layout.zero) != (1, 0):
         found = (raw * layout.scale + layout.zero).astype(np.float32)
     if none.any():
@@ -111,9 +126,10 @@ def _layout(header: bytes) -> Layout:
     if min(shape, default=0) < 0 or extra < 0 or cells < 0:
         raise ValueError("the FITS header has a negative size")
     image = header.startswith(b"SIMPLE") or b"'IMAGE" in header[:CARD]
+    plane = len(shape) > 1 and min(shape) > 0 and prod(shape[:-2]) == 1  # further axes of one pixel
     return Layout(
-        image and len(shape) == 2 and min(shape) > 0,
-        shape,
+        image and plane,
+        shape[-2:] if plane else shape,
         dtype,
         cells * dtype.itemsize,
         float(_value(cards, "BSCALE", "1").replace("D", "E")),

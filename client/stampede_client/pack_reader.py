@@ -9,14 +9,19 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from isal import isal_zlib
-from isal.igzip_lib import DECOMP_GZIP, IsalError, decompress
+from isal.igzip_lib import IsalError
 
 from stampede_client.errors import Damaged
+from stampede_client.fits_planes import has_image
 
 GAP, SPAN = 64 << 10, 8 << 20
 """Bytes between two ranges that one request may read in vain, and most bytes in one request."""
 MOST_FILE = 64 << 20
 """Longest file and page to unpack, in bytes: a few damaged bytes can stand for gigabytes."""
+
+MOST_MEMBERS = 32
+"""Most members of a gzip file: each costs a copy of all that follow it."""
+_GZIP = 31  # zlib's number of a gzip file with the largest window
 
 Range = tuple[int, int]
 Unpacked = bytes | memoryview | Damaged
@@ -41,6 +46,8 @@ def heads(
     file: pa.NativeFile, places: Sequence[Place]
 ) -> Iterator[tuple[Place, memoryview | Damaged]]:
     """The file of each cutout up to its tail, unpacked; or why it cannot be believed.
+
+    With its tail, if its image is there.
 
     Parameters
     ----------
@@ -73,15 +80,30 @@ def _head(place: Place, page: Unpacked, tails: dict[Range, Unpacked]) -> memoryv
     if isal_zlib.crc32(after, isal_zlib.crc32(head)) != place.crc32:
         return Damaged("its bytes do not have the CRC-32 in the table `cutouts`")
     if bytes(head[:2]) != b"\x1f\x8b":
-        return head
-    size = int.from_bytes(head[-4:], "little")  # RFC 1952, 2.3.1
-    if size > MOST_FILE:
-        return Damaged(f"the gzip file of the survey would unpack to {size:,} bytes")
-    try:
-        # With its size known, the buffer is made once.
-        return memoryview(decompress(head, DECOMP_GZIP, 15, max(size, 1)))
-    except (IsalError, EOFError) as error:  # type: ignore[misc]  # its stub forgets the base class
-        return Damaged(f"the gzip file of the survey is damaged: {error}")
+        return head if has_image(head) or not len(after) else memoryview(bytes(head) + after)
+    return _gunzipped(head)
+
+
+def _gunzipped(file: memoryview) -> memoryview | Damaged:
+    """The content of a gzip file: of all its members (RFC 1952, 2.2), with nothing behind them."""
+    pieces: list[bytes] = []
+    rest: bytes | memoryview = file
+    room = MOST_FILE
+    for _ in range(MOST_MEMBERS):
+        member = isal_zlib.decompressobj(_GZIP)
+        try:
+            pieces.append(member.decompress(rest, room + 1))
+        except IsalError as error:  # type: ignore[misc]  # its stub forgets the base class
+            return Damaged(f"the gzip file of the survey is damaged: {error}")
+        room -= len(pieces[-1])
+        if room < 0:
+            return Damaged(f"the gzip file of the survey unpacks to more than {MOST_FILE:,} bytes")
+        if not member.eof:
+            return Damaged("the gzip file of the survey is cut short")
+        rest = member.unused_data
+        if not rest:
+            return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    return Damaged(f"the gzip file of the survey has more than {MOST_MEMBERS} members")
 
 
 def _read(file: pa.NativeFile, ranges: Iterable[Range]) -> Iterator[tuple[Range, memoryview]]:

@@ -109,7 +109,7 @@ def read_record(message: bytes) -> tuple[str, Record]:
     """Survey and record of a message. Raises if the message is not exactly one whole record."""
     schema, data = unframe(message)
     stream = io.BytesIO(data)
-    record: Any = fastavro.schemaless_reader(stream, schema)
+    record: Any = fastavro.schemaless_reader(stream, schema)  # noqa: TID251
     if stream.read(1):
         raise ValueError("bytes are left over after the record")
     return ("ztf" if "candidate" in record else "lsst"), record

@@ -5,16 +5,12 @@ of metadata, a 16-byte sync marker), then blocks of records, each followed by th
 """
 
 import json
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import cramjam
-
 from stampede.alerts.schemas import Schema, read_json
+from stampede.decompression import Bytes, NotWhole, TooLong, inflate, unsnappy
 from stampede.errors import TooLarge, Undecodable
-
-Bytes = bytes | memoryview
 
 MAGIC = b"Obj\x01"
 SYNC = bytes(range(16))
@@ -22,6 +18,7 @@ SYNC = bytes(range(16))
 
 # The header of a real alert has two entries.
 MOST_ENTRIES = 100
+_CODECS: Mapping[str, Callable[[Bytes, int], Bytes]] = {"deflate": inflate, "snappy": unsnappy}
 _BYTES = [bytes([number]) for number in range(0x80)]
 
 
@@ -138,48 +135,20 @@ def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
 
     Raises `Undecodable`, and `TooLarge` before more than `limit` bytes are made.
     """
-    data: Bytes
-    if codec == "null":
-        data = block
-    elif codec == "deflate":
-        data = _inflate(block, limit)
-    elif codec == "snappy":
-        data = _unsnappy(block, limit)
-    else:
+    if codec not in ("null", *_CODECS):
         raise Undecodable(
             f"codec {codec[:40]!r} of the Avro container is not one of null, deflate, snappy"
         )
-    if len(data) > limit:
-        raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
-    return data
-
-
-def _inflate(block: Bytes, limit: int) -> bytes:
-    """The first `limit` + 1 bytes of a block of raw deflate (RFC 1951)."""
-    inflate = zlib.decompressobj(-15)
     try:
-        data = inflate.decompress(block, limit + 1)
-    except zlib.error as error:
-        raise Undecodable(f"deflate block: {error}") from error
-    if len(data) <= limit and not inflate.eof:
-        raise Undecodable("deflate block: it is cut off")
-    return data
-
-
-def _unsnappy(block: Bytes, limit: int) -> bytes:
-    """The bytes of a block of raw snappy, which ends in their CRC-32, big-endian."""
-    if len(block) < 5:
-        raise Undecodable("snappy block: it is cut off")
-    body, crc = bytes(block[:-4]), bytes(block[-4:])
-    try:
-        if cramjam.snappy.decompress_raw_len(body) > limit:
-            raise TooLarge(f"the alert decompresses to more than {limit:,} bytes")
-        data = bytes(cramjam.snappy.decompress_raw(body))
-    except cramjam.DecompressionError as error:
-        raise Undecodable(f"snappy block: {error}") from error
-    if zlib.crc32(data).to_bytes(4, "big") != crc:
-        raise Undecodable("snappy block: its checksum does not fit")
-    return data
+        if codec != "null":
+            return _CODECS[codec](block, limit)
+        if len(block) > limit:
+            raise TooLong
+    except TooLong:
+        raise TooLarge(f"the alert decompresses to more than {limit:,} bytes") from None
+    except NotWhole as error:
+        raise Undecodable(f"{codec} block: {error}") from error
+    return block
 
 
 def make_header(schema: dict) -> bytes:

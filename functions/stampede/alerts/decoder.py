@@ -6,20 +6,16 @@ row. So `Decoder.decode` runs in a process that may be killed. Then `check`, whi
 finds the bad record.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import fastavro
 import pyarrow as pa
 from datafusion import Expr, SessionConfig, SessionContext, col
 from datafusion.functions import when
 
 from stampede.alerts.container import Bytes, make_blocks
-from stampede.alerts.framing import WriterSchema
-from stampede.errors import DecoderFailed, Undecodable
-
-PADDING = bytes(16)
+from stampede.alerts.framing import WriterSchema, whole_record
+from stampede.errors import DecoderFailed
 
 
 class BatchFile(Protocol):
@@ -103,18 +99,6 @@ def check(schema: WriterSchema, record: Bytes) -> None:
     """Raise `Undecodable` unless the bytes are exactly one record of the schema.
 
     fastavro skips every field instead of building it, so a history of any length needs no memory.
-    A skip does not notice the end of the bytes, so padding follows them: if the reader ends within
-    the padding, the record is cut off.
     """
     no_fields = {"type": "record", "name": schema.parsed["name"], "fields": []}
-    data = io.BytesIO(bytes(record) + PADDING)
-    try:
-        fastavro.schemaless_reader(data, schema.parsed, no_fields)
-    except Exception as error:  # fastavro raises many types for bad bytes
-        reason = str(error)[:200] or type(error).__name__
-        raise Undecodable(f"the bytes do not fit the schema: {reason}") from error
-    left = len(record) - data.tell()
-    if left > 0:
-        raise Undecodable(f"{left:,} bytes are left over after the end of the record")
-    if left < 0:
-        raise Undecodable("the record is cut off")
+    whole_record(record, schema.parsed, no_fields)

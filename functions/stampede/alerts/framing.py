@@ -4,6 +4,7 @@ Any survey may use either framing. Rubin uses Confluent's (``0x00``, a big-endia
 id, the record); ZTF sends an Avro object container of one record with its schema inside.
 """
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -19,6 +20,8 @@ from stampede.alerts.schemas import Schema
 from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
 from stampede.errors import TooLarge, Undecodable, UnknownSurvey, Unusable
+
+PADDING = bytes(16)
 
 
 class WriterSchema(NamedTuple):
@@ -194,3 +197,23 @@ def _framed(schema: WriterSchema, record: Bytes) -> Framed:
             raise Undecodable("the schema is a union, and the record of another branch than alerts")
         record = record[len(schema.branch) :]
     return Framed(schema, record)
+
+
+def whole_record(record: Bytes, writer: Schema, reader: Schema | None = None) -> Any:
+    """One record, decoded by fastavro, that takes all of the bytes. Raises `Undecodable`.
+
+    A skip does not notice the end of the bytes, so padding follows them: if the reader ends within
+    the padding, the record is cut off.
+    """
+    data = io.BytesIO(bytes(record) + PADDING)
+    try:
+        found = fastavro.schemaless_reader(data, writer, reader)  # noqa: TID251  # asks below
+    except Exception as error:  # fastavro raises many types for bad bytes
+        reason = str(error)[:200] or type(error).__name__
+        raise Undecodable(f"the bytes do not fit the schema: {reason}") from error
+    left = len(record) - data.tell()
+    if left > 0:
+        raise Undecodable(f"{left:,} bytes are left over after the end of the record")
+    if left < 0:
+        raise Undecodable("the record is cut off")
+    return found

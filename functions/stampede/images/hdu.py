@@ -50,9 +50,15 @@ class Hdu(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """Whether this is a two-dimensional image with pixels."""
-        image = _text(self.header, b"XTENSION") in (None, "IMAGE")
-        return image and len(self.shape) == 2 and min(self.shape) > 0
+        """Whether this is a two-dimensional image with pixels; further axes may have one pixel."""
+        if _text(self.header, b"XTENSION") not in (None, "IMAGE") or len(self.shape) < 2:
+            return False
+        return min(self.shape) > 0 and prod(self.shape[:-2]) == 1
+
+    @property
+    def plane(self) -> tuple[int, ...]:
+        """Rows and columns of an image."""
+        return self.shape[-2:]
 
     def text(self, key: bytes) -> str:
         """Value of a card as text, without quotes; empty if the header does not have it."""
@@ -83,8 +89,9 @@ def hdu_at(fits: Bytes, start: int) -> Hdu:
             header.setdefault(key, value)
     else:
         raise BadImage("the FITS header does not end")
-    if not header or next(iter(header)) not in (b"SIMPLE  ", b"XTENSION"):
-        raise BadImage("the bytes are not a FITS file")
+    first = (b"XTENSION",) if start else (b"SIMPLE  ", b"XTENSION")
+    if not header or next(iter(header)) not in first:
+        raise BadImage("the bytes are no HDU of a FITS file")
     hdu = Hdu(header, _shape(header), _dtype(header), start, data, data)
     groups, parameters = _natural(header, b"GCOUNT", 1), _natural(header, b"PCOUNT", 0)
     if hdu.is_image and (groups, parameters) != (1, 0):

@@ -291,7 +291,7 @@ class _Splitter:
         """The length of the record that `data` begin with, or why there is none."""
         padded = io.BytesIO(data + PADDING)
         try:
-            fastavro.schemaless_reader(padded, self._writer, self._reader)
+            fastavro.schemaless_reader(padded, self._writer, self._reader)  # noqa: TID251
         except Exception as error:  # fastavro raises many types for bad bytes
             return f"the bytes do not fit the schema: {str(error) or type(error).__name__}"
         # A skip does not notice the end of the bytes: it has run into the padding.

@@ -220,7 +220,7 @@ class Decompressed:
 
 def gunzip(stream: Stream) -> Decompressed:
     """The content of gzip data (RFC 1952)."""
-    return Decompressed(stream, lambda: zlib.decompressobj(31), b"\x1f\x8b", "gzip")
+    return Decompressed(stream, lambda: zlib.decompressobj(31), b"\x1f\x8b", "gzip")  # noqa: TID251
 
 
 class Inflated(Decompressed):
@@ -230,7 +230,7 @@ class Inflated(Decompressed):
     """
 
     def __init__(self, stream: Stream) -> None:
-        super().__init__(stream, lambda: zlib.decompressobj(-15), b"", "deflate")
+        super().__init__(stream, lambda: zlib.decompressobj(-15), b"", "deflate")  # noqa: TID251
         self._checksum = 1
 
     def read(self, size: int, /) -> bytes:
@@ -248,12 +248,12 @@ class Inflated(Decompressed):
 
 def bunzip2(stream: Stream) -> Decompressed:
     """The content of bzip2 data."""
-    return Decompressed(stream, bz2.BZ2Decompressor, b"BZh", "bzip2")
+    return Decompressed(stream, bz2.BZ2Decompressor, b"BZh", "bzip2")  # noqa: TID251
 
 
 def unxz(stream: Stream) -> Decompressed:
     """The content of xz data."""
-    return Decompressed(stream, lzma.LZMADecompressor, b"\xfd7zXZ", "xz")
+    return Decompressed(stream, lzma.LZMADecompressor, b"\xfd7zXZ", "xz")  # noqa: TID251
 
 
 def fault_of(source: Decompressed) -> str | None:

@@ -5,17 +5,14 @@ a field has one type. NaN and infinities are null; bytes are base64.
 """
 
 import base64
-import io
 import json
 import threading
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-import fastavro
-
 from stampede.alerts.container import Bytes
-from stampede.alerts.framing import Framing, WriterSchema
+from stampede.alerts.framing import Framing, WriterSchema, whole_record
 from stampede.alerts.schemas import Schema
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.events.schema_registry import SchemaRegistry
@@ -52,7 +49,7 @@ class AlertFields:
             schema, record = self._framing().take(message)
             if len(record) > MOST_BYTES:
                 raise TooLarge(f"the fields of this alert take more than {MOST_BYTES:,} bytes")
-            fields = fastavro.schemaless_reader(io.BytesIO(bytes(record)), schema.parsed)
+            fields = whole_record(record, schema.parsed)
         except (SchemaRegistryDown, TooLarge):
             raise
         except Exception as error:  # fastavro raises many types for bad bytes

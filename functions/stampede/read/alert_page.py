@@ -103,7 +103,7 @@ def _shown(lookup: Lookup, location: CutoutLocation) -> ShownCutout:
 
 
 def _named(number: int, hdu: Hdu) -> ShownHdu:
-    shape = "{1} x {0}".format(*hdu.shape) if hdu.is_image else ""
+    shape = "{1} x {0}".format(*hdu.plane) if hdu.is_image else ""
     return ShownHdu(number, hdu.text(b"EXTNAME") or ("PRIMARY" if number == 0 else "HDU"), shape)
 
 

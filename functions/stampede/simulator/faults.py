@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 import fastavro
 
+from stampede.alerts.framing import whole_record
 from stampede.alerts.schemas import Schema, parsed
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
 from stampede.simulator import ztf_container
@@ -60,7 +61,7 @@ def _faulty_lsst(body: bytes, fault: str) -> bytes:
             return _framed(OLD_RUBIN, record)
         case "no-time" | "future" | "not-fits":
             schema = parsed(rubin_schemas()[NEWEST_RUBIN])
-            packet = cast(dict, fastavro.schemaless_reader(io.BytesIO(record), schema))
+            packet = whole_record(record, schema)
             if fault == "not-fits":
                 packet["cutoutScience"] = NOT_FITS
             else:

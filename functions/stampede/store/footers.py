@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stampede.alerts.container import leb128
+from stampede.decompression import unzstd
 from stampede.store.checked_parquet import end_of_footer, start_of_pairs
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
@@ -87,7 +88,7 @@ class Descriptions:
             return self._parsed, group
         block = self._blocks[group // _TOGETHER]
         start, end = block.bounds[group % _TOGETHER :][:2].tolist()
-        pieces = pa.decompress(block.packed, int(block.bounds[-1]), "zstd", asbytes=True)
+        pieces = unzstd(block.packed, int(block.bounds[-1]))
         return metadata_of(self._head + pieces[start:end] + _END), 0
 
 

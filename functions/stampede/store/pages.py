@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from stampede.errors import Damaged
+from stampede.store import zstd
 from stampede.store.thrift import read_struct
 
 _UNPACKED, _PACKED, _CRC, _DATA_PAGE = 2, 3, 4, 5  # numbers of the fields of a PageHeader
@@ -48,15 +49,15 @@ def pages(data: pa.Buffer, column: str) -> list[Page]:
 def values(page: bytes) -> list[memoryview]:
     """The values in the bytes of one page. Raises `Damaged`."""
     header, body = _header(memoryview(page))
-    packed = page[body : body + header[_PACKED]]
+    packed = page[body:]
     if len(packed) != header[_PACKED] or header.get(_CRC) != _signed(isal_zlib.crc32(packed)):
         raise Damaged("the page does not have its checksum")
     if not 0 <= header[_UNPACKED] <= MOST_BYTES:
         raise Damaged(f"the page would unpack to {header[_UNPACKED]:,} bytes")
     try:
-        unpacked = pa.Codec("zstd").decompress(packed, header[_UNPACKED])
-        return list(_split(memoryview(unpacked).cast("B"), header[_DATA_PAGE]))
-    except (pa.ArrowException, OSError, ValueError) as error:
+        unpacked = zstd.decompress(packed, header[_UNPACKED])
+        return list(_split(memoryview(unpacked), header[_DATA_PAGE]))
+    except ValueError as error:
         raise Damaged(f"the page cannot be unpacked: {error}") from None
 
 
@@ -69,6 +70,8 @@ def _split(data: memoryview, count: int) -> Iterator[memoryview]:
         if at > len(data):
             raise ValueError("its values are cut off")
         yield data[begin:at]
+    if at != len(data):
+        raise ValueError("bytes follow its values")
 
 
 def _signed(number: int) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import zstandard
 
+from stampede import decompression
 from stampede.alerts.container import Bytes
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -18,7 +19,6 @@ _RAW_BLOCK = 1 << 17  # most bytes in a block
 VERSION = zstandard.__version__
 """The version of the library whose frames these are; another one may make other bytes."""
 _LEVEL = 1
-_CODEC = pa.Codec("zstd")
 
 
 class _Contexts(threading.local):
@@ -66,18 +66,12 @@ def stored(pieces: Sequence[Bytes]) -> list[Bytes]:
 def decompress(frame: bytes | memoryview | pa.Buffer, most: int) -> bytes:
     """What one frame holds.
 
-    Raises `ValueError` if it is damaged, or holds more than `most` bytes.
+    Raises `ValueError` if it is damaged, followed by other bytes, or holds more than `most` bytes.
     """
-    view = memoryview(frame).cast("B")
-    size, _ = _content(view, 0)
-    if size > most:
-        raise ValueError(f"a Zstandard frame of {size:,} bytes, the limit is {most:,}")
-    if not size:
-        return b""
     try:
-        return _CODEC.decompress(pa.py_buffer(view), size, asbytes=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"the Zstandard frame is damaged: {error}") from None
+        return decompression.unzstd(memoryview(frame).cast("B"), most)
+    except ValueError as error:
+        raise ValueError(f"the Zstandard frame is not whole: {error}") from None
 
 
 def frames(data: memoryview) -> Iterator[Frame]:

@@ -115,7 +115,7 @@ def test_what_is_not_an_image_is_named(data, message):
 
 
 def test_a_gzip_bomb_is_not_unpacked():
-    with pytest.raises(BadImage, match="more than 1000 bytes"):
+    with pytest.raises(BadImage, match="more than 1,000 bytes"):
         unpack(gzip.compress(bytes(1_000_000)), limit=1000)
 
 

@@ -5,11 +5,12 @@ import io
 import json
 import random
 import struct
+import zlib
 from pathlib import Path
 
 import fastavro
 
-from stampede.alerts import schemas
+from stampede.alerts import container, schemas
 from stampede.alerts.columns import KINDS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 
@@ -126,6 +127,15 @@ def contained(records: list[dict], schema: dict, codec: str = "null") -> bytes:
         sync_marker=bytes(16),
     )
     return out.getvalue()
+
+
+def deflated(record: dict, more: bytes) -> bytes:
+    """A container of one record in the codec deflate, with other bytes behind the deflate data."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ztf_schema()), record)
+    block = zlib.compress(out.getvalue())[2:-4] + more
+    head = contained([], ztf_schema(), "deflate")
+    return head + container.varint(1) + container.varint(len(block)) + block + head[-16:]
 
 
 def ztf_alert(candid=2430301980815015000, codec: str = "null", **changes) -> bytes:

@@ -8,7 +8,6 @@ exposure. ZTF began after the last leap second, so TAI is always 37 s ahead of U
 """
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +15,11 @@ import pyarrow as pa
 
 from stampede import compute as pc
 from stampede.alerts.arrays import Rows, concat, explode, table_of
-from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, check_image
+from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin import check_file as check_raw_file
 from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
+from stampede.decompression import NotWhole, TooLong, gunzip, gzip_begins
 from stampede.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
@@ -100,17 +100,17 @@ def check_file(image: bytes | memoryview) -> None:
     if bytes(image[:2]) != IMAGE_MAGIC[:2]:
         begin = bytes(image[:8])
         raise NotFits(begin, f"it is not gzipped either, and begins with 0x{begin.hex()}")
-    unpacked = zlib.decompressobj(31)
     try:
-        begin = unpacked.decompress(image, FITS_BLOCK)
+        begin = gzip_begins(image, FITS_BLOCK)
         if not begin.startswith(FITS_MAGIC):
             raise NotFits(begin, f"unpacked it begins with 0x{begin[:8].hex()}")
-        size = len(begin)
-        if len(image) * DEFLATE_RATIO > MOST_IMAGE_BYTES:  # a hundred times a real stamp
-            size += len(unpacked.decompress(unpacked.unconsumed_tail, MOST_IMAGE_BYTES))
-    except zlib.error as error:
-        raise NotFits(b"", f"its gzip file is damaged ({error})") from error
-    check_image(size, begin)
+        check_image(len(begin), begin)
+        if len(image) * DEFLATE_RATIO > MOST_IMAGE_BYTES:  # larger than a real stamp
+            gunzip(image, MOST_IMAGE_BYTES)
+    except NotWhole as error:
+        raise NotFits(b"", f"its gzip file {error}") from error
+    except TooLong:
+        raise TooManyPixels(f"it unpacks to more than {MOST_IMAGE_BYTES:,} bytes") from None
 
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
