@@ -10,7 +10,7 @@ import httpx
 from astropy.table import Table
 
 from stampede_client import queries
-from stampede_client.connection import Attempts, answer_of, arguments, check_complete, options
+from stampede_client.connection import Attempts, answer_of, arguments, completed, options
 from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Answer, Plan, Request
@@ -162,9 +162,8 @@ class Client:
             try:
                 answer = answer_of(self._http.request(**arguments(request)))
                 seconds = attempts.after_answer(answer)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 seconds = attempts.after_failure(error)
             if seconds is None:
-                check_complete(answer, self._strict)
-                return answer
+                return completed(request, answer, self._strict)
             time.sleep(seconds)

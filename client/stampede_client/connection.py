@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -42,15 +43,22 @@ def answer_of(response: httpx.Response) -> Answer:
     return Answer(str(response.url), response.status_code, headers, response.content)
 
 
-def check_complete(answer: Answer, strict: bool) -> None:
-    """Warn if the server says that a good answer may lack something, or raise `Incomplete`."""
-    reasons = answer.headers.get(INCOMPLETE)
-    if not reasons or answer.status != 200:
-        return
-    text = f"{answer.url} may lack rows or images that are stored: {reasons}; tell the operator"
-    if strict:
-        raise Incomplete(text)
-    warnings.warn(text, IncompleteWarning, stacklevel=5)
+def completed(request: Request, answer: Answer, strict: bool) -> Answer:
+    """The answer with its content, if it succeeded.
+
+    Warns if the server says that it may lack something. Raises `Incomplete` instead if `strict`,
+    and `UnexpectedAnswer`.
+    """
+    if answer.status != 200:
+        return answer
+    content = request.read(answer.body)
+    why = answer.headers.get(INCOMPLETE) if content.lacking is None else content.lacking
+    if why:
+        text = f"{answer.url} may lack rows or images that are stored: {why}; tell the operator"
+        if strict:
+            raise Incomplete(text)
+        warnings.warn(text, IncompleteWarning, stacklevel=5)
+    return replace(answer, content=content.value)
 
 
 class Attempts:
@@ -71,8 +79,8 @@ class Attempts:
             raise_for(answer)
         return seconds
 
-    def after_failure(self, error: httpx.TransportError) -> float:
-        """After a connection that failed or was cut."""
+    def after_failure(self, error: httpx.RequestError) -> float:
+        """After a connection that failed or was cut, or an answer that cannot be unpacked."""
         seconds = None if _is_permanent(error) else self._wait(None)
         if seconds is None:
             raise Unavailable(

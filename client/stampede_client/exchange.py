@@ -6,9 +6,9 @@ query is written once.
 """
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from stampede_client.errors import (
     AccessDenied,
@@ -28,6 +28,18 @@ _PREFIX = "urn:stampede:problem:"
 
 
 @dataclass(frozen=True)
+class Content:
+    """What a successful answer holds.
+
+    `lacking` says why it may lack something, and is empty if it lacks nothing; None if only the
+    headers say that.
+    """
+
+    value: Any
+    lacking: str | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """A request; `path` is relative to the URL of the server."""
 
@@ -35,26 +47,29 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
     """The body of a POST; None for a GET."""
+    read: Callable[[bytes], Content] = Content
+    """Makes the content of a successful answer of its body; may raise `UnexpectedAnswer`."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer; names of `headers` are in lower case."""
+    """A whole answer; names of `headers` are in lower case. `content` is set if it succeeded."""
 
     url: str
     status: int
     headers: Mapping[str, str]
     body: bytes
+    content: Any = None
 
 
 Plan: TypeAlias = Generator[Request, Answer, T]
 
 
-def ask(request: Request) -> Plan[bytes]:
-    """The body of a successful answer. Raises `StampedeClientError`."""
+def ask(request: Request) -> Plan[Any]:
+    """The content of a successful answer. Raises `StampedeClientError`."""
     answer = yield request
     if answer.status == 200:
-        return answer.body
+        return answer.content
     raise_for(answer)
 
 

@@ -1,15 +1,23 @@
 """The queries, as plans: which requests to send, and what their answers mean."""
 
-import json
 import re
-from io import BytesIO
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from astropy.table import Table
 
+from stampede_client.answers import (
+    Tar,
+    arrow_rows,
+    arrow_stream,
+    json_object,
+    parquet_rows,
+    tar_of,
+    understood,
+)
 from stampede_client.cutouts import KINDS, Cutouts
 from stampede_client.errors import BadInput, NotFound, UnexpectedAnswer
 from stampede_client.exchange import Plan, Request, ask
@@ -33,7 +41,10 @@ _OBJECT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 def alert(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any]]:
     """What is stored of an alert."""
-    return _json((yield from ask(Request(_alert(alert_id), _of(survey)))))
+    found: dict[str, Any] = yield from ask(_json(_alert(alert_id), _of(survey)))
+    if found.get("alert_id") != str(alert_id):
+        raise UnexpectedAnswer(f"the answer is not about alert {alert_id}; check the URL")
+    return found
 
 
 def cutouts(alert_id: int | str, survey: str | None = None) -> Plan[Cutouts]:
@@ -53,56 +64,60 @@ def cutouts(alert_id: int | str, survey: str | None = None) -> Plan[Cutouts]:
 
 def packet(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
     """The message as the survey sent it."""
-    return (yield from ask(Request(f"{_alert(alert_id)}/packet", _of(survey))))
+    found: bytes = yield from ask(Request(f"{_alert(alert_id)}/packet", _of(survey)))
+    return found
 
 
 def thumbnail(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
     """A PNG of the three cutouts side by side."""
-    return (yield from ask(Request(f"{_alert(alert_id)}/thumbnail", _of(survey))))
+    found: bytes = yield from ask(Request(f"{_alert(alert_id)}/thumbnail", _of(survey)))
+    return found
 
 
 def light_curve(object_id: int | str, magnitudes: bool = False) -> Plan[LightCurve]:
     """The light curve of an object."""
     query = {"format": "arrow", **({"magnitudes": "true"} if magnitudes else {})}
-    body = yield from ask(Request(f"/v1/objects/{checked_object(object_id)}/lightcurve", query))
-    return LightCurve.from_arrow(arrow_rows(body))
+    name = checked_object(object_id)
+    rows = yield from ask(Request(f"/v1/objects/{name}/lightcurve", query, read=arrow_rows))
+    if curves := _curves(rows, [name]):
+        return curves[0]
+    raise UnexpectedAnswer(f"the answer has no point of {name}; ask again")
 
 
 def cone(position: Position, radius: Radius) -> Plan[Table]:
     """The objects around a position, the nearest first."""
     query = {**cone_query(position, radius), "format": "parquet"}
-    body = yield from ask(Request("/v1/cone", query))
-    try:
-        rows = pq.read_table(BytesIO(body))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
-    return table_of(rows)
+    rows = yield from ask(Request("/v1/cone", query, read=parquet_rows))
+    with understood():
+        return table_of(rows)
 
 
 def recent(limit: int = 12) -> Plan[Table]:
     """The latest alerts, the latest first. Raises `BadInput`."""
     if not 1 <= limit <= MOST_RECENT:
         raise BadInput(f"limit is {limit}; give a number from 1 to {MOST_RECENT}")
-    found = _json((yield from ask(Request("/v1/alerts", {"limit": str(limit)}))))
-    return table_of(pa.Table.from_pylist(found["alerts"], _RECENT))
+    found = yield from ask(_json("/v1/alerts", {"limit": str(limit)}))
+    with understood():
+        return table_of(pa.Table.from_pylist([*map(dict, found["alerts"])], _RECENT))
 
 
-def cutout_files(ids: list[str]) -> Plan[bytes]:
-    """A tar of all cutouts of these alerts."""
-    return (yield from ask(Request("/v1/cutouts", {"format": "tar"}, {"ids": ids})))
+def cutout_files(ids: list[str]) -> Plan[Tar]:
+    """All cutouts of these alerts."""
+    read = partial(tar_of, asked=ids)
+    found: Tar = yield from ask(Request("/v1/cutouts", {"format": "tar"}, {"ids": ids}, read))
+    return found
 
 
 def light_curves(ids: list[str]) -> Plan[list[LightCurve]]:
     """The light curves of these objects, by id, without those that the server does not have."""
-    request = Request("/v1/lightcurves", {"format": "arrow"}, {"ids": ids})
-    rows = arrow_rows((yield from ask(request)))
-    names = rows["object_id"].unique().sort()
-    return [LightCurve.from_arrow(rows.filter(pc.equal(rows["object_id"], n))) for n in names]
+    request = Request("/v1/lightcurves", {"format": "arrow"}, {"ids": ids}, arrow_stream)
+    return _curves((yield from ask(request)), ids)
 
 
 def ledger() -> Plan[dict[str, Any]]:
     """The completeness ledger."""
-    return _json((yield from ask(Request("/v1/ledger"))))
+    found: dict[str, Any] = yield from ask(_json("/v1/ledger", {}))
+    return found
 
 
 def checked_alert(alert_id: int | str) -> str:
@@ -123,12 +138,13 @@ def checked_object(object_id: int | str) -> str:
     return text
 
 
-def arrow_rows(body: bytes) -> pa.Table:
-    """The rows of an Arrow stream. Raises `UnexpectedAnswer`."""
-    try:
-        return pa.ipc.open_stream(body).read_all()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UnexpectedAnswer(f"the answer is not whole: {error}; ask again") from None
+def _curves(rows: pa.Table, asked: Collection[str]) -> list[LightCurve]:
+    """The light curves in rows, by id. Raises `UnexpectedAnswer` if one was not asked for."""
+    with understood():
+        names = rows["object_id"].unique().sort().to_pylist()
+        if others := set(names) - set(asked):
+            raise UnexpectedAnswer(f"nobody asked for {min(others)!r:.80}, which the answer has")
+        return [LightCurve.from_arrow(rows.filter(pc.equal(rows["object_id"], n))) for n in names]
 
 
 def _alert(alert_id: int | str) -> str:
@@ -139,11 +155,5 @@ def _of(survey: str | None) -> dict[str, str]:
     return {} if survey is None else {"survey": survey}
 
 
-def _json(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise UnexpectedAnswer("the answer is no JSON object; check the URL of the server")
-    return found
+def _json(path: str, query: dict[str, str]) -> Request:
+    return Request(path, query, read=json_object)

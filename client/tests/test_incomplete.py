@@ -2,12 +2,17 @@
 
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from astropy import units
 
 import stampede_client
+from stampede.read import cone_search
 from stampede.read.app import make_app
 from stampede.settings import Settings
+from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
+from tests.support.damaged_store import ALERTS, damage, store_of_three
 from tests.support.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving
 
 
@@ -54,3 +59,57 @@ def test_recent_alerts_are_the_latest_ones(url: str) -> None:
         for bad in (0, 101):
             with pytest.raises(stampede_client.BadInput, match="from 1 to 100"):
                 st.recent(bad)
+
+
+@pytest.fixture
+def unread() -> Iterator[str]:
+    """The URL of a store whose damage nothing has met yet: A's rows in three tables."""
+    objects = store_of_three()
+    for spec in (DETECTIONS, CUTOUTS, POSITIONS):
+        damage(objects, spec, 0)
+    for reader in serving(make_app(Settings(), objects)):
+        yield reader.url
+
+
+def test_many_light_curves_that_lack_rows_are_never_silent(unread: str) -> None:
+    with stampede_client.connect(unread, strict=True) as st:
+        for _ in range(2):
+            with pytest.raises(stampede_client.Incomplete, match=r"damaged objects.*unreadable: A"):
+                [*st.lightcurves("ABC")]
+        assert [len(curve) for curve in st.lightcurves("BC")] == [1, 1]
+    with stampede_client.connect(unread) as st:
+        with pytest.warns(stampede_client.IncompleteWarning, match="unreadable: A") as caught:
+            assert [len(curve) for curve in st.lightcurves("ABC")] == [1, 1, 1]
+        assert caught[0].filename == __file__
+
+
+def test_many_cutouts_that_are_unreadable_are_never_missing(unread: str, tmp_path: Path) -> None:
+    ids = [*ALERTS.values(), 404]
+    with stampede_client.connect(unread, strict=True) as st:
+        with pytest.raises(stampede_client.Incomplete, match="1 damaged objects of the table cuto"):
+            st.fetch_cutouts(ids, tmp_path)
+        assert not [*tmp_path.iterdir()]
+        assert st.fetch_cutouts(ids[1:], tmp_path).missing == ["404"]
+    with stampede_client.connect(unread) as st:
+        with pytest.warns(stampede_client.IncompleteWarning, match="damaged objects"):
+            result = st.fetch_cutouts(ids, tmp_path)
+        assert result == stampede_client.Fetched(0, 2, ["404"], [], ["11"])
+
+
+@pytest.mark.parametrize("most", [1, 200_000], ids=["in rings", "whole"])
+def test_a_cone_that_lacks_objects_is_never_silent(
+    unread: str, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(cone_search, "MOST_ROWS", most)
+    with (
+        stampede_client.connect(unread, strict=True) as st,
+        pytest.raises(stampede_client.Incomplete, match="1 damaged objects of the table positions"),
+    ):
+        st.cone("20 -5", 30 * units.deg)
+
+
+@pytest.mark.anyio
+async def test_the_client_for_asyncio_says_the_same(unread: str) -> None:
+    async with stampede_client.connect_async(unread, strict=True) as st:
+        with pytest.raises(stampede_client.Incomplete, match="unreadable: A"):
+            [curve async for curve in st.lightcurves("ABC")]
