@@ -99,3 +99,15 @@ def exported(package: str) -> list[str]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return list(ast.literal_eval(node.value))
     return []
+
+
+def test_only_the_verified_reader_imports_parquet(tmp_path: Path) -> None:
+    """ruff is red on an import planted anywhere else."""
+    planted = "import pyarrow as pa\nimport pyarrow.parquet as pq\n\nprint(pa.parquet, pq)\n"
+    for place in ("stampede/read/planted.py", "stampede/store/planted.py", "stampede_bench/x.py"):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise",
+             "--select=TID251", f"--stdin-filename=functions/{place}", "-"],
+            input=planted, capture_output=True, text=True, cwd=ROOT,
+        )  # fmt: skip
+        assert done.stdout.count("`pyarrow.parquet` is banned") == 2, done.stdout + done.stderr

@@ -12,7 +12,6 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stampede import metrics
 from stampede.alerts.columns import DETECTION
@@ -35,11 +34,10 @@ from stampede.functions.hats_files import (
 from stampede.functions.hats_points import points_of
 from stampede.logs import get_logger
 from stampede.settings import Settings
-from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects, open_store
-from stampede.store.range_file import ObjectFile
+from stampede.store.parquet_object import read_columns
 from stampede.store.range_lookup import Ranges, lacking, rows_in
 from stampede.store.runs import RunInfo
 from stampede.store.schema import DETECTIONS, POSITIONS
@@ -267,9 +265,8 @@ def _changed(objects: Objects, parts: list[RunInfo]) -> pa.Array:
     found = [pa.array([], pa.string())]
     for part in parts:
         try:
-            file = pq.ParquetFile(ObjectFile(objects, part.object), page_checksum_verification=True)
-            ids = file.read(columns=["object_id"])["object_id"]
-            found.append(ids.unique())
-        except PARQUET_ERRORS as error:
-            raise Damaged(f"{part.key}: {error}; the catalogue would lack its points") from None
+            ids = read_columns(objects, part.object, ["object_id"])["object_id"]
+        except Damaged as error:
+            raise Damaged(f"{error.message}; the catalogue would lack its points") from None
+        found.append(ids.unique())
     return pa.concat_arrays(found).unique()

@@ -6,18 +6,22 @@ The IVOA note HATS 1.0 (https://www.ivoa.net/documents/Notes/HATS/) describes al
 import json
 import re
 from collections.abc import Iterable
-from io import BytesIO
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.checked_parquet import (
+    FileMetaData,
+    open_file,
+    read_file,
+    write,
+    write_footers,
+)
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects, find
-from stampede.store.range_file import ObjectFile
+from stampede.store.parquet_object import footer_of
 
 INDEX, INDEX_ORDER = "_healpix_29", 29
 DATASET, STATE, FORMAT = "dataset/", "stampede.json", 2
@@ -57,9 +61,7 @@ def key_of(order: int, number: int) -> str:
 
 def write_pixel(files: Objects, order: int, number: int, rows: pa.Table) -> Size:
     """Write a pixel with objects."""
-    file = BytesIO()
-    pq.write_table(rows, file, compression="zstd")
-    files.put(key_of(order, number), file.getbuffer())
+    files.put(key_of(order, number), memoryview(write(rows, compression="zstd")))
     return Size(rows.num_rows, pc.sum(rows["points"]).as_py())
 
 
@@ -67,9 +69,9 @@ def read_pixel(files: Objects, order: int, number: int) -> pa.Table:
     """The objects of a pixel. Raises `Damaged` if its file is no such file."""
     key = key_of(order, number)
     try:
-        return pq.read_table(ObjectFile(files, files.head(key)))
-    except (*PARQUET_ERRORS, NotFound) as error:
-        raise Damaged(f"{key}: {error}; write all with --again") from None
+        return read_file(key, open_file(key, files.get(key)))
+    except (Damaged, NotFound) as error:
+        raise Damaged(f"{error.message}; write all with --again") from None
 
 
 def numbers_of(files: Objects, order: int) -> set[int]:
@@ -83,11 +85,9 @@ def finish(files: Objects, name: str, state: State, written: int) -> Published:
     numbers = sorted(state.sizes)
     keys = [key_of(state.order, number) for number in numbers]
     if footers := [_footer(files, key) for key in keys]:
-        schema = footers[0].schema.to_arrow_schema()
+        schema = footers[0].schema.to_arrow_schema().remove_metadata()
         for metadata, some in (("_common_metadata", None), ("_metadata", footers)):
-            file = BytesIO()
-            pq.write_metadata(schema, file, metadata_collector=some)
-            files.put(f"{DATASET}{metadata}", file.getbuffer())
+            files.put(f"{DATASET}{metadata}", write_footers(schema, some))
     text = "".join(f"{state.order},{number}\n" for number in numbers)
     _put(files, "partition_info.csv", f"Norder,Npix\n{text}")
     objects, points = (sum(size[at] for size in state.sizes.values()) for at in (0, 1))
@@ -147,8 +147,8 @@ def claim(files: Objects) -> None:
     _put(files, STATE, json.dumps({"format": 0}))  # none yet
 
 
-def _footer(files: Objects, key: str) -> pq.FileMetaData:
-    footer = pq.read_metadata(ObjectFile(files, files.head(key)))
+def _footer(files: Objects, key: str) -> FileMetaData:
+    footer = footer_of(files, files.head(key)).metadata
     footer.set_file_path(key.removeprefix(DATASET))
     return footer
 

@@ -10,13 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.packs import night_of
-from stampede.store.range_file import ObjectFile
+from stampede.store.parquet_object import read_columns
 from stampede.store.schema import PACKET_PACKS
 
 AT_ONCE = 8  # packs whose small columns are read at once
@@ -120,14 +118,9 @@ def timestamps(rows: pa.Table) -> pa.ChunkedArray:
 def _places(objects: Objects, info: ObjectInfo) -> pa.Table:
     """The small columns of a pack that say what each row is. Raises `Damaged`, `StoreDown`."""
     try:
-        file = pq.ParquetFile(
-            ObjectFile(objects, info), pre_buffer=False, page_checksum_verification=True
-        )
-        return file.read(COLUMNS, use_threads=False)
+        return read_columns(objects, info, COLUMNS)
     except NotFound:  # retention deleted it
         return PACKET_PACKS.rows.schema.empty_table().select(COLUMNS)
-    except PARQUET_ERRORS as error:
-        raise Damaged(f"{info.key} cannot be read: {error}") from None
 
 
 def _when(rows: pa.Table) -> tuple[bool, int, str, int, int]:

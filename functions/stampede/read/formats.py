@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 import pydantic_core
 
 from stampede import compute as pc
 from stampede.alerts.columns import DETECTION
 from stampede.read import votable
+from stampede.store.checked_parquet import new_file
 
 MAGNITUDES = [
     pa.field(
@@ -138,7 +138,8 @@ def to_csv(detections: pa.Table, header: bool = True) -> bytes:
 def to_parquet(detections: pa.Table) -> bytes:
     """One Parquet file, zstd; units and descriptions are in the Arrow schema."""
     out = BytesIO()
-    pq.write_table(detections, out, compression="zstd")
+    with new_file(out, detections.schema, compression="zstd") as file:
+        file.write_table(detections)
     return out.getvalue()
 
 

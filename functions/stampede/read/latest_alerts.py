@@ -6,9 +6,9 @@ from typing import NamedTuple
 from stampede.read.locations import CutoutLocation, by_kind
 from stampede.read.lookup import Lookup
 from stampede.read.nights import folder_of_night, nights_of
-from stampede.read.pack_alerts import PackedAlert, alerts_of
+from stampede.read.pack_alerts import PackAlerts, PackedAlert, check_packs
 from stampede.read.readings import Readings
-from stampede.store.objects import Objects
+from stampede.store.objects import ObjectInfo
 
 DEFAULT, MOST = 12, 100
 MAX_AGE = 10.0
@@ -27,32 +27,37 @@ class LatestAlert(NamedTuple):
 class LatestAlerts:
     """Reads them again if the last reading is older than `MAX_AGE`. Use it in one thread."""
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, lookup: Lookup, alerts: PackAlerts) -> None:
+        self._lookup, self._of_packs = lookup, alerts
         self._alerts = Readings(self._read, MAX_AGE)
 
     def alerts(self, limit: int = DEFAULT) -> list[LatestAlert]:
-        """`limit` alerts at most, up to `MOST`, the latest first. Raises `StoreDown`."""
+        """`limit` alerts at most, up to `MOST`, the latest first.
+
+        Notes the packs that are damaged. Raises `StoreDown`.
+        """
         return self._alerts()[:limit]
 
     def _read(self) -> list[LatestAlert]:
-        found = {(one.alert_id, one.survey): one for one in _alerts(self._lookup.objects)}
-        latest = sorted(found, key=lambda alert: -found[alert].mjd)[:MOST]
+        packed = self._packed()
+        found = {(alert.alert_id, alert.survey): alert for _, alert in packed}
+        latest = sorted(found, key=lambda name: -found[name].mjd)[:MOST]
         by_alert = self._lookup.by_alert({alert_id for alert_id, _ in latest})
+        check_packs(self._of_packs, packed, by_alert)
         return [
-            LatestAlert(by_kind(by_alert[alert]), found[alert].band)
-            for alert in latest
-            if alert in by_alert
+            LatestAlert(by_kind(by_alert[name]), found[name].band)
+            for name in latest
+            if name in by_alert
         ]
 
-
-def _alerts(objects: Objects) -> list[PackedAlert]:
-    """Alerts in the newest packs of the latest nights."""
-    alerts: list[PackedAlert] = []
-    for night in nights_of(objects)[:NIGHTS]:
-        packs = islice(objects.list(folder_of_night(night)), LISTED)
-        for info in sorted(packs, key=lambda pack: pack.modified, reverse=True)[:PACKS]:
-            alerts += alerts_of(objects, info)
-        if len(alerts) >= MOST:
-            break
-    return alerts
+    def _packed(self) -> list[tuple[ObjectInfo, PackedAlert]]:
+        """Alerts in the newest packs of the latest nights, with their packs."""
+        objects = self._lookup.objects
+        alerts: list[tuple[ObjectInfo, PackedAlert]] = []
+        for night in nights_of(objects)[:NIGHTS]:
+            packs = islice(objects.list(folder_of_night(night)), LISTED)
+            for pack in sorted(packs, key=lambda pack: pack.modified, reverse=True)[:PACKS]:
+                alerts += ((pack, alert) for alert in self._of_packs.of(pack))
+            if len(alerts) >= MOST:
+                break
+        return alerts

@@ -13,6 +13,7 @@ from stampede.read.latest_alerts import LatestAlert
 from stampede.read.locations import by_kind
 from stampede.read.lookup import Lookup
 from stampede.read.nights import LISTED, NightAlerts, Part, Place, nights_of
+from stampede.read.pack_alerts import PackAlerts, check_packs
 from stampede.read.pages import ShownAlert
 from stampede.read.service import service_of
 from stampede.read.ticks import day_of, night_of_day
@@ -47,7 +48,7 @@ async def night_page(request: Request) -> Response:
         raise BadParameter("until", "give from or until, not both")
     part = await service.run(_part, service.night_alerts, night, start, end)
     (count,) = await service.run_ledger(service.night_counts.of, [night])
-    alerts = await service.run(_shown, service.lookup, part)
+    alerts = await service.run(_shown, service.lookup, service.pack_alerts, part)
     packs = await service.run(service.night_alerts.packs, night)
     text = pages.page(
         "night.html",
@@ -71,13 +72,14 @@ def _part(alerts: NightAlerts, night: int, start: Place | None, end: Place | Non
     return part
 
 
-def _shown(lookup: Lookup, part: Part) -> list[ShownAlert]:
+def _shown(lookup: Lookup, packs: PackAlerts, part: Part) -> list[ShownAlert]:
     """The alerts of a part, each only in the pack where its cutouts are looked up."""
     by_alert = lookup.by_alert({alert.alert_id for _, alert in part.alerts})
+    check_packs(packs, part.alerts, by_alert)
     found = []
     for pack, alert in part.alerts:
         locations = by_alert.get((alert.alert_id, alert.survey), [])
-        if pack in {location.pack for location in locations}:
+        if pack.key in {location.pack for location in locations}:
             found.append(LatestAlert(by_kind(locations), alert.band))
     return shown_alerts(lookup, found)
 

@@ -6,9 +6,8 @@ A night is a day of MJD (TAI). A pack is in the folder of its latest alert's nig
 from itertools import islice
 from typing import NamedTuple
 
-from stampede.read.pack_alerts import PackedAlert, alerts_of
+from stampede.read.pack_alerts import PackAlerts, PackedAlert
 from stampede.read.readings import Readings
-from stampede.store.cache import Cache
 from stampede.store.night_folders import night_of_folder
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.schema import CUTOUT_PACKS
@@ -17,8 +16,8 @@ MAX_AGE = 10.0
 """Seconds that a listing is used for: to list takes a request for a thousand packs."""
 LISTED = 10_000
 """Packs of a night whose alerts can be paged through."""
-KEPT_NIGHTS, KEPT_PACKS = 3, 64
-"""Listings and packs that are kept in memory: 10 MB of each at most."""
+KEPT_NIGHTS = 3
+"""Listings that are kept in memory: 10 MB at most."""
 
 
 def nights_of(objects: Objects) -> list[int]:
@@ -48,13 +47,13 @@ class Place(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some alerts of a night, each with the key of its pack, and where the parts beside it are.
+    """Some alerts of a night, each with its pack, and where the parts beside it are.
 
     `before` is where the part before ends, `after` where the next one begins; None if there is
     none.
     """
 
-    alerts: list[tuple[str, PackedAlert]]
+    alerts: list[tuple[ObjectInfo, PackedAlert]]
     before: Place | None
     after: Place | None
 
@@ -66,10 +65,9 @@ class NightAlerts:
     unless they were listed in the last `MAX_AGE` seconds, and two for each pack that it reads.
     """
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, alerts: PackAlerts) -> None:
+        self._objects, self._alerts = objects, alerts
         self._listings = Readings(self._list, MAX_AGE, KEPT_NIGHTS)
-        self._alerts = Cache(KEPT_PACKS)
 
     def packs(self, night: int) -> list[ObjectInfo]:
         """The packs of a night, `LISTED` at most, the one stored last first. Raises `StoreDown`."""
@@ -84,8 +82,8 @@ class NightAlerts:
     ) -> Part | None:
         """At most `most` alerts of at most `most_packs` packs: from `start` on, or up to `end`.
 
-        From the first on if both are None. None if the place's pack is not there. Raises
-        `StoreDown`.
+        From the first on if both are None. None if the place's pack is not there. Notes the packs
+        that are damaged. Raises `StoreDown`.
         """
         packs = self.packs(night)
         first, at = 0, 0
@@ -98,24 +96,17 @@ class NightAlerts:
             room = most - at
             while room > 0 and first and numbers[end.pack] - first < most_packs - (at > 0):
                 first -= 1
-                room -= len(self._of(packs[first]))
+                room -= len(self._alerts.of(packs[first]))
             at = max(0, -room)
         before = Place(digest_of(packs[first]), at) if first or at else None
-        found: list[tuple[str, PackedAlert]] = []
+        found: list[tuple[ObjectInfo, PackedAlert]] = []
         for number, pack in enumerate(packs[first:], first):
             if number - first == most_packs or len(found) == most:
                 return Part(found, before, Place(digest_of(pack), 0))
-            alerts = self._of(pack)
+            alerts = self._alerts.of(pack)
             taken = alerts[at : at + most - len(found)]
-            found += [(pack.key, alert) for alert in taken]
+            found += [(pack, alert) for alert in taken]
             if at + len(taken) < len(alerts):
                 return Part(found, before, Place(digest_of(pack), at + len(taken)))
             at = 0
         return Part(found, before, None)
-
-    def _of(self, pack: ObjectInfo) -> list[PackedAlert]:
-        alerts: list[PackedAlert] | None = self._alerts.get((pack.key,))
-        if alerts is None:
-            alerts = alerts_of(self._objects, pack)
-            self._alerts.put((pack.key,), alerts, 1)
-        return alerts

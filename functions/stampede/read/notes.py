@@ -14,8 +14,12 @@ The lookups of a request run in threads that share its notes (`ThreadRunner`).
 """
 
 import json
+from collections.abc import Callable
 from contextvars import ContextVar
 from math import ceil
+from typing import TypeVar
+
+A = TypeVar("A")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -26,8 +30,9 @@ class Notes:
     """What the lookups of one request found."""
 
     def __init__(self) -> None:
-        self.reasons: dict[str, None] = {}
         self.announced: dict[str, None] = {}
+        self._reasons: dict[str, None] = {}
+        self._packs: set[str] = set()
         self.view_age = 0.0
 
     @classmethod
@@ -37,15 +42,34 @@ class Notes:
         _notes.set(notes)
         return notes
 
+    @property
+    def reasons(self) -> list[str]:
+        """Why the answer may lack something; empty if it lacks nothing."""
+        if not self._packs:
+            return [*self._reasons]
+        packs = "1 pack" if len(self._packs) == 1 else f"{len(self._packs)} packs"
+        return [*self._reasons, f"{packs} of images cannot be read"]
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the answer may lack something, or be old."""
+        return bool(self._reasons or self._packs or self.view_age)
+
+    def add(self, other: "Notes") -> None:
+        """Add what other notes say."""
+        self.announced |= other.announced
+        self._reasons |= other._reasons
+        self._packs |= other._packs
+        self.view_age = max(self.view_age, other.view_age)
+
     def added_to(self, headers: Headers) -> Headers:
         """The headers of the answer, with what is noted."""
-        reasons = self.announced | self.reasons
-        if not reasons and not self.view_age:
+        if not (self.announced or self.lacking):
             return [*headers]
         added = [(name, value) for name, value in headers if name != b"cache-control"]
         added.append((b"cache-control", b"no-store"))
-        if reasons:
-            added.append((INCOMPLETE.encode(), ", ".join(reasons).encode()))
+        if why := [*self.announced, *self.reasons]:
+            added.append((INCOMPLETE.encode(), ", ".join(why).encode()))
         if self.view_age:
             added.append((VIEW_AGE.encode(), b"%d" % ceil(self.view_age)))
         return added
@@ -57,7 +81,13 @@ _notes: ContextVar[Notes | None] = ContextVar("notes", default=None)
 def may_lack(reason: str) -> None:
     """Note that the answer may lack something; `reason` is ASCII."""
     if notes := _notes.get():
-        notes.reasons[reason] = None
+        notes._reasons[reason] = None
+
+
+def lacks_pack(key: str) -> None:
+    """Note that the answer lacks what a pack of images holds, which cannot be read."""
+    if notes := _notes.get():
+        notes._packs.add(key)
 
 
 def announce(reason: str) -> None:
@@ -78,7 +108,7 @@ def from_view_of_age(seconds: float) -> None:
 def incomplete() -> list[str]:
     """Why the answer may lack something; empty if it lacks nothing."""
     notes = _notes.get()
-    return [*notes.reasons] if notes else []
+    return notes.reasons if notes else []
 
 
 def in_object(document: bytes) -> bytes:
@@ -86,3 +116,16 @@ def in_object(document: bytes) -> bytes:
     if why := incomplete():
         return document[:-1] + b', "incomplete": %s}' % json.dumps(why).encode()
     return document
+
+
+def noted(read: Callable[[], A]) -> tuple[A, bool]:
+    """What `read` returns, and whether it noted anything."""
+    before, own = _notes.get(), Notes()
+    token = _notes.set(own)
+    try:
+        result = read()
+    finally:
+        _notes.reset(token)
+        if before is not None:
+            before.add(own)
+    return result, own.lacking

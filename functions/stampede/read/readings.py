@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from stampede.read.notes import noted
 from stampede.store.cache import Cache
 
 T = TypeVar("T")
@@ -11,6 +12,8 @@ T = TypeVar("T")
 
 class Readings(Generic[T]):
     """The latest results of `read`, which is called again once a result is `max_age` seconds old.
+
+    A result that may lack something (`notes`) is not kept: only the request that read it was told.
 
     Threads may share it. It does not keep two of them from reading at the same time.
 
@@ -32,7 +35,8 @@ class Readings(Generic[T]):
         """What `read` returns for these arguments, or returned lately."""
         found: tuple[float, T] | None = self._results.get(args)
         if found is None or time.monotonic() - found[0] > self._max_age:
-            result = self._read(*args)
+            result, lacks = noted(lambda: self._read(*args))
             found = time.monotonic(), result
-            self._results.put(args, found, 1)
+            if not lacks:
+                self._results.put(args, found, 1)
         return found[1]

@@ -20,6 +20,7 @@ from stampede.read.ledger_cache import LedgerCache
 from stampede.read.lookup import Lookup
 from stampede.read.night_counts import NightCounts
 from stampede.read.nights import NightAlerts
+from stampede.read.pack_alerts import PackAlerts
 from stampede.read.quick_images import QuickImages
 from stampede.read.upkeep import UpkeepCache
 from stampede.settings import Settings
@@ -113,6 +114,7 @@ class ReadService:
     parsing: asyncio.Lock
     ledger: LedgerCache
     upkeep: UpkeepCache
+    pack_alerts: PackAlerts
     latest: LatestAlerts
     night_counts: NightCounts
     night_alerts: NightAlerts
@@ -122,7 +124,7 @@ class ReadService:
     @classmethod
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
         """The service over a store."""
-        lookup = Lookup(objects, settings)
+        lookup, pack_alerts = Lookup(objects, settings), PackAlerts(objects)
         gets = objects.async_gets() if isinstance(objects, S3Objects) else None
         return cls(
             settings,
@@ -137,9 +139,10 @@ class ReadService:
             asyncio.Lock(),
             LedgerCache(lookup, settings),
             UpkeepCache(lookup, settings),
-            LatestAlerts(lookup),
-            NightCounts(objects),
-            NightAlerts(objects),
+            pack_alerts,
+            LatestAlerts(lookup, pack_alerts),
+            NightCounts(objects, pack_alerts),
+            NightAlerts(objects, pack_alerts),
             ThreadRunner(1, "ledger"),
             ThreadRunner(1, "upkeep"),
         )

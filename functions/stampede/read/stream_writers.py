@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT
 from stampede.read.formats import to_csv
 from stampede.read.images import Absent
 from stampede.read.lacks import Ids, Lacks
 from stampede.read.locations import CutoutLocation
+from stampede.store.checked_parquet import new_file
 
 ROW_GROUP = 50_000
 MISSING = "stampede.missing"
@@ -214,7 +214,7 @@ class ParquetWriter:
         self._drain, self._waiting, self._rows = _Drain(), [schema.empty_table()], 0
         self._schema = schema
         sink = pa.PythonFile(self._drain, "w")
-        self._writer = pq.ParquetWriter(sink, schema, compression="zstd")
+        self._writer = new_file(sink, schema, compression="zstd")
 
     def add(self, found: pa.Table) -> bytes:
         """See `Writer.add`; empty until a row group is full."""

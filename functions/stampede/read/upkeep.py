@@ -5,23 +5,26 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import pyarrow.parquet as pq
-
-from stampede.errors import NotFound, StampedeError
+from stampede.errors import Damaged, NotFound, StampedeError
+from stampede.logs import get_logger
+from stampede.read import notes
 from stampede.read.lookup import Lookup
 from stampede.read.readings import Readings
 from stampede.settings import Settings
-from stampede.store.checked_parquet import PARQUET_ERRORS
+from stampede.store.cache import Cache
 from stampede.store.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_replica
-from stampede.store.range_file import ObjectFile
+from stampede.store.parquet_object import read_columns
 from stampede.store.round_state import PREFIX as RECONCILE
 from stampede.store.runs import RunInfo, prefix
 from stampede.store.scrub_state import PREFIX as SCRUB
+from stampede.store.verification import twice
+
+log = get_logger()
 
 MAX_AGE = 30.0
 """Seconds: a reading takes a listing of what is small, and two requests for each object of dead
@@ -32,6 +35,7 @@ LETTERS, LETTER_OBJECTS, LISTED = 50, 20, 10_000
 """Most dead letters that are shown, objects that are read for them, and objects that are listed."""
 LATE = timedelta(minutes=15)
 """Age from which a run that the second site lacks counts as late."""
+_COLUMNS = ("topic", "partition", "offset", "code", "reason")
 _REASON = 300  # characters of a reason
 _EVENT = re.compile(r"event \S+ of \S+: ")  # at the beginning: the position says as much
 
@@ -74,10 +78,12 @@ class Site(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """One reading. `more_letters` says whether there are more than `letters`."""
+    """One reading. `more_letters` says whether there are more than `letters`, and `damaged_letters`
+    how many objects of dead letters cannot be read."""
 
     letters: list[Letter]
     more_letters: bool
+    damaged_letters: int
     merges: list[Merges]
     rounds: list[Round]
     site: Site | None
@@ -88,13 +94,17 @@ class UpkeepCache:
 
     def __init__(self, lookup: Lookup, settings: Settings) -> None:
         self._lookup, self._settings = lookup, settings
+        self._letters = Letters(lookup.objects)
         self._second: Objects | None = None
         self._silent: Site | None = None
         self._silent_until = float("-inf")
         self._upkeep = Readings(self._read, MAX_AGE)
 
     def upkeep(self) -> Upkeep:
-        """The present state. Raises `StoreDown` if the first site does not answer."""
+        """The present state; notes the dead letters that cannot be read.
+
+        Raises `StoreDown` if the first site does not answer.
+        """
         return self._upkeep()
 
     def _read(self) -> Upkeep:
@@ -103,11 +113,11 @@ class UpkeepCache:
         for table in tables:
             table.refresh()
         runs = {table.spec.name: table.runs() for table in tables}
-        letters, more = _letters(objects)
+        letters, more, damaged = self._letters.latest()
         rounds = [_round(info) for folder in (RECONCILE, SCRUB) for info in objects.list(folder)]
         latest = {one.name: one for one in sorted(rounds, key=lambda one: one.saved)}
         merges = [_merges(name, of_table) for name, of_table in runs.items()]
-        return Upkeep(letters, more, merges, [*latest.values()], self._site(runs))
+        return Upkeep(letters, more, damaged, merges, [*latest.values()], self._site(runs))
 
     def _site(self, runs: dict[str, list[RunInfo]]) -> Site | None:
         if not self._settings.replica:
@@ -137,27 +147,50 @@ def _round(info: ObjectInfo) -> Round:
     return Round(info.key.rpartition("/")[0].replace("/", ": "), info.modified)
 
 
-def _letters(objects: Objects) -> tuple[list[Letter], bool]:
-    """The dead letters that were written last, and whether there are more. Raises `StoreDown`."""
-    infos = [*islice(objects.list(DEAD_LETTERS), LISTED)]
-    infos.sort(key=lambda info: (info.modified, info.key), reverse=True)
-    letters: list[Letter] = []
-    for number, info in enumerate(infos):
-        if number == LETTER_OBJECTS or len(letters) > LETTERS:
-            return letters[:LETTERS], True
-        letters += _letters_in(objects, info)
-    return letters[:LETTERS], len(letters) > LETTERS
+class Letters:
+    """Dead letters, without their alerts; those of the objects read last are kept in memory."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._known = Cache(2 * LETTER_OBJECTS)  # by key and etag
+
+    def latest(self) -> tuple[list[Letter], bool, int]:
+        """Those that were written last, whether there are more, and how many objects are damaged.
+
+        Notes the damage. Raises `StoreDown`.
+        """
+        infos = [*islice(self._objects.list(DEAD_LETTERS), LISTED)]
+        infos.sort(key=lambda info: (info.modified, info.key), reverse=True)
+        letters: list[Letter] = []
+        damaged = 0
+        for number, info in enumerate(infos):
+            if number == LETTER_OBJECTS or len(letters) > LETTERS:
+                break
+            try:
+                letters += self._in(info)
+            except NotFound:  # sent again, or merged
+                continue
+            except Damaged as error:
+                log.error("damaged", key=info.key, why=error.message)
+                damaged += 1
+        if damaged:
+            notes.may_lack(f"{damaged} damaged objects of dead letters")
+        more = len(letters) > LETTERS or len(infos) > LETTER_OBJECTS
+        return letters[:LETTERS], more, damaged
+
+    def _in(self, info: ObjectInfo) -> list[Letter]:
+        """The letters of an object. Raises `NotFound`, `StoreDown`, `Damaged`."""
+        known: list[Letter] | None = self._known.get((info.key, info.etag))
+        if known is None:
+            rows = twice(
+                self._objects, info.key, lambda: read_columns(self._objects, info, _COLUMNS)
+            )
+            known = [_letter(info, row) for row in rows.to_pylist()]
+            self._known.put((info.key, info.etag), known, 1)
+        return known
 
 
-def _letters_in(objects: Objects, info: ObjectInfo) -> list[Letter]:
-    """The letters of an object, without their alerts; none if it is gone or cannot be read."""
-    try:
-        file = pq.ParquetFile(ObjectFile(objects, info), pre_buffer=True)
-        rows = file.read(columns=["topic", "partition", "offset", "code", "reason"]).to_pylist()
-    except (NotFound, *PARQUET_ERRORS):
-        return []
-    table = info.key.split("/")[1]
-    for row in rows:
-        reason = _EVENT.sub("", row["reason"] or "no answer", count=1)
-        row["reason"] = " ".join(reason.split())[:_REASON]
-    return [Letter(table, **row, written=info.modified) for row in rows]
+def _letter(info: ObjectInfo, row: dict[str, Any]) -> Letter:
+    reason = _EVENT.sub("", row["reason"] or "no answer", count=1)
+    row["reason"] = " ".join(reason.split())[:_REASON]
+    return Letter(info.key.split("/")[1], **row, written=info.modified)

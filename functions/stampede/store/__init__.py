@@ -31,6 +31,7 @@ __all__ = [
     "packets",
     "packs",
     "pages",
+    "parquet_object",
     "parquet_writer",
     "prefix_lookup",
     "quotas",

@@ -7,14 +7,19 @@ enough for a reader that has only the footer's end. `stampede.format` follows: a
 format is refused by that name, not as damaged bytes.
 
 CRCs are computed by isal: 23 GB/s, where zlib makes 2.1.
+
+This module alone imports `pyarrow.parquet`; ruff forbids it elsewhere. So whatever else reads
+Parquet verifies it, and whatever writes it gives each page its CRC.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
+from pyarrow.parquet import FileMetaData, ParquetFile
 
 from stampede.errors import Damaged
 
@@ -65,7 +70,7 @@ def seal(data: pa.Buffer) -> pa.Buffer:
     return data
 
 
-def check_footer(key: str, footer: bytes, metadata: pq.FileMetaData) -> None:
+def check_footer(key: str, footer: bytes, metadata: FileMetaData) -> None:
     """Compare a footer with its checksum, and its format with `FORMAT`.
 
     Raises `Damaged`, which names `key`.
@@ -115,16 +120,41 @@ def start_of_pairs(footer: bytes) -> int | None:
     return pair - 2 if pair >= 2 else None
 
 
+def new_file(sink: Any, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:
+    """A writer of Parquet whose pages have CRCs; `options` as those of `pq.ParquetWriter`."""
+    return pq.ParquetWriter(sink, schema, write_page_checksum=True, **options)
+
+
 def write(rows: pa.Table, metadata: dict[str, str] | None = None, **options: Any) -> pa.Buffer:
-    """`rows` as a Parquet file with checksums; `options` as those of `pq.ParquetWriter`."""
+    """`rows` as a Parquet file with checksums; `options` as those of `new_file`."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **options) as writer:
-        writer.write_table(rows)
-        writer.add_key_value_metadata(PLACEHOLDER | (metadata or {}))
+    with new_file(sink, rows.schema, **options) as file:
+        file.write_table(rows)
+        file.add_key_value_metadata(PLACEHOLDER | (metadata or {}))
     return seal(sink.getvalue())
 
 
-def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) -> pq.ParquetFile:
+def write_footers(schema: pa.Schema, footers: Sequence[FileMetaData] | None = None) -> memoryview:
+    """A file that has the row groups of other files in its footer, and no pages."""
+    sink = BytesIO()
+    pq.write_metadata(schema, sink, metadata_collector=footers)
+    return sink.getbuffer()
+
+
+def metadata_of(footer: bytes) -> FileMetaData:
+    """A footer parsed, not verified. Raises `pa.ArrowException` or `OSError`."""
+    end = len(footer).to_bytes(4, "little") + b"PAR1"
+    return pq.read_metadata(pa.BufferReader(b"".join((footer, end))))
+
+
+def open_verified(source: Any, metadata: FileMetaData, pre_buffer: bool = False) -> ParquetFile:
+    """A file whose footer the caller has verified; its pages are verified when they are read."""
+    return pq.ParquetFile(
+        source, metadata=metadata, pre_buffer=pre_buffer, page_checksum_verification=True
+    )
+
+
+def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) -> ParquetFile:
     """A whole Parquet file, the footer checked; pages are checked when they are read.
 
     `options` are those of `pq.ParquetFile`.
@@ -141,12 +171,16 @@ def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) ->
     return file
 
 
-def read_file(key: str, file: pq.ParquetFile) -> pa.Table:
-    """All rows of a file from `open_file`. Raises `Damaged`, which names `key`."""
+def read_file(key: str, file: ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a file from `open_file`, with all its columns or these.
+
+    Raises `Damaged`, which names `key`, also if it lacks any of `columns`.
+    """
     try:
         # Arrow's threads abort a process that exits while they start: 9 of 80 runs of
         # `stampede deadletters list`, and none of 80 without threads.
-        return file.read(use_threads=False)
+        rows = file.read(columns=columns, use_threads=False)
+        return rows if columns is None else rows.select(columns)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} is damaged: {error}") from None
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.checked_parquet import PARQUET_ERRORS, check_footer
+from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.coverage import COVERAGE, Coverage
-from stampede.store.footers import metadata_of
 from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.parquet_object import footer_of
 
 DEAD_LETTERS = "deadletters/"
-TAIL = 16 << 10  # bytes at the end of an object: far more than its footer, far less than its alerts
 _THREADS = 8
 
 
@@ -71,14 +70,8 @@ def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
 
     Raises `NotFound`, `StoreDown`, and `Damaged` if the footer is not as it was written.
     """
-    tail = objects.get(info.key, max(0, info.size - TAIL))
-    size = int.from_bytes(tail[-8:-4], "little")
-    if size + 8 > len(tail):
-        tail = objects.get(info.key)
-    footer = tail[-8 - size : -8]
+    metadata = footer_of(objects, info).metadata
     try:
-        metadata = metadata_of(footer)
-        check_footer(info.key, footer, metadata)
         return Coverage.from_json(metadata.metadata[COVERAGE])
     except PARQUET_ERRORS as error:
         raise Damaged(f"{info.key} does not have a footer with coverage: {error}") from None

@@ -14,11 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede.alerts.container import leb128
 from stampede.decompression import unzstd
-from stampede.store.checked_parquet import end_of_footer, start_of_pairs
+from stampede.store.checked_parquet import (
+    FileMetaData,
+    end_of_footer,
+    metadata_of,
+    new_file,
+    start_of_pairs,
+)
 
 _LIST = b"\x19"  # a field of type list, whose number is one above that of the field before it
 _END = b"\0"  # of a structure
@@ -26,13 +31,7 @@ _END = b"\0"  # of a structure
 _TOGETHER = 16
 
 
-def metadata_of(footer: bytes) -> pq.FileMetaData:
-    """A footer parsed. Raises `pa.ArrowException` or `OSError`."""
-    end = len(footer).to_bytes(4, "little") + b"PAR1"
-    return pq.read_metadata(pa.BufferReader(b"".join((footer, end))))
-
-
-def run_metadata(key: str, tail: bytes, schema: pa.Schema) -> pq.FileMetaData | None:
+def run_metadata(key: str, tail: bytes, schema: pa.Schema) -> FileMetaData | None:
     """A run's metadata without its row groups, from the last bytes of its footer.
 
     None if `tail` is too short, or if the run does not have the columns of `schema`. Raises
@@ -59,8 +58,8 @@ class Descriptions:
         The same footer, parsed.
     """
 
-    def __init__(self, footer: bytes, metadata: pq.FileMetaData) -> None:
-        self._parsed: pq.FileMetaData | None = None  # if the footer cannot be taken apart
+    def __init__(self, footer: bytes, metadata: FileMetaData) -> None:
+        self._parsed: FileMetaData | None = None  # if the footer cannot be taken apart
         self._blocks: list[_Block] = []
         taken = _take_apart(footer, metadata)
         if taken is None:
@@ -82,7 +81,7 @@ class Descriptions:
             return 14 * self._parsed.serialized_size  # measured
         return sum(len(block.packed) + block.bounds.nbytes + 200 for block in self._blocks)
 
-    def of(self, group: int) -> tuple[pq.FileMetaData, int]:
+    def of(self, group: int) -> tuple[FileMetaData, int]:
         """File metadata that describes a row group, and the group's number in that metadata."""
         if self._parsed:
             return self._parsed, group
@@ -116,7 +115,7 @@ class _Pieces(NamedTuple):
     starts: list[int]  # of their descriptions, and of what follows the last one
 
 
-def _take_apart(footer: bytes, metadata: pq.FileMetaData) -> _Pieces | None:
+def _take_apart(footer: bytes, metadata: FileMetaData) -> _Pieces | None:
     """Where the pieces of a footer are; None if another program wrote it."""
     starts, count = _description_starts(footer, metadata), metadata.num_row_groups
     if len(starts) != count:
@@ -134,7 +133,7 @@ class _Block(NamedTuple):
     bounds: np.ndarray
 
 
-def _description_starts(footer: bytes, metadata: pq.FileMetaData) -> list[int]:
+def _description_starts(footer: bytes, metadata: FileMetaData) -> list[int]:
     """Where each row group's description starts, found by how its first column starts."""
     name = metadata.schema.names[0].encode() if metadata.num_columns else b""
     first = re.compile(
@@ -157,7 +156,7 @@ def _list_of(count: int) -> bytes:
 def _empty(schema: pa.Schema) -> tuple[bytes, bytes]:
     """The footer of a file without rows: up to its empty list of row groups, and the rest."""
     sink = pa.BufferOutputStream()
-    pq.ParquetWriter(sink, schema.remove_metadata(), version="2.6", store_schema=False).close()
+    new_file(sink, schema.remove_metadata(), version="2.6", store_schema=False).close()
     data = sink.getvalue().to_pybytes()
     footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
     no_groups = _LIST + _list_of(0)

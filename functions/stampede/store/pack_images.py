@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from stampede import compute as pc
@@ -21,6 +20,7 @@ from stampede.errors import Damaged
 from stampede.images.fits import is_gzip
 from stampede.images.fits_tail import split
 from stampede.store import zstd
+from stampede.store.checked_parquet import FileMetaData
 from stampede.store.merge import one_array
 from stampede.store.parquet_writer import (
     DATA_PAGE,
@@ -172,7 +172,7 @@ def tail_frames(body: memoryview, offset: int) -> list[Range]:
 
 
 def stored_cutouts(
-    rows: pa.Table, file: pq.FileMetaData, data: memoryview
+    rows: pa.Table, file: FileMetaData, data: memoryview
 ) -> tuple[Cutouts, list[Range], list[Range]]:
     """The cutouts of a pack from its bytes, and where their pages and their tails lie.
 
@@ -233,12 +233,12 @@ def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, p
     }
 
 
-def stored_images(file: pq.FileMetaData, data: memoryview) -> int:
+def stored_images(file: FileMetaData, data: memoryview) -> int:
     """Where the page of a pack's images begins."""
     return next((body.offset for _, _, body in _pages(file, "png", data)), 0)
 
 
-def _pages(file: pq.FileMetaData, name: str, data: memoryview) -> Iterator[tuple[int, int, Range]]:
+def _pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[tuple[int, int, Range]]:
     """The pages of a column: type, number of values, and where the body lies."""
     if not file.num_row_groups:
         return

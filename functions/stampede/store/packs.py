@@ -10,11 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede import compute as pc
 from stampede.errors import Damaged
-from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, open_file, read_file, seal
+from stampede.store.checked_parquet import (
+    PARQUET_ERRORS,
+    PLACEHOLDER,
+    FileMetaData,
+    open_file,
+    read_file,
+    seal,
+)
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.merge import is_sorted, one_array, sort_unique
 from stampede.store.pack_images import (
@@ -68,6 +74,12 @@ def expired(key: str, days: int | None, now_mjd: float) -> bool:
 def is_past(night: int, days: int | None, now_mjd: float) -> bool:
     """Whether a night is past the retention of its packs: it ended more than `days` ago."""
     return days is not None and night < int(now_mjd) - days
+
+
+def check_digest(key: str, data: bytes | memoryview | pa.Buffer) -> None:
+    """Raise `Damaged` if the bytes of an object do not have the digest in its name."""
+    if not key.endswith(f"/{digest(data)}.parquet"):
+        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
 
 
 def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS) -> Pack:
@@ -136,10 +148,10 @@ def _written(
 
 def _read(
     data: bytes | memoryview | pa.Buffer, key: str | None
-) -> tuple[pa.Table, Coverage, pq.FileMetaData]:
+) -> tuple[pa.Table, Coverage, FileMetaData]:
     name = key or "the pack"
-    if key is not None and not key.endswith(f"/{digest(data)}.parquet"):
-        raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    if key is not None:
+        check_digest(key, data)
     file = open_file(name, data)
     if "tail" in file.schema.names:
         file = open_file(name, data, read_dictionary=["tail"])

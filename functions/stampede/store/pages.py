@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from stampede.errors import Damaged
 from stampede.store import zstd
+from stampede.store.checked_parquet import metadata_of
 from stampede.store.thrift import read_struct
 
 _UNPACKED, _PACKED, _CRC, _DATA_PAGE = 2, 3, 4, 5  # numbers of the fields of a PageHeader
@@ -29,10 +29,10 @@ class Page(NamedTuple):
 
 
 def pages(data: pa.Buffer, column: str) -> list[Page]:
-    """The pages of a column of a whole file, in order. Raises `Damaged`."""
-    metadata = pq.read_metadata(pa.BufferReader(data))
-    number = metadata.schema.to_arrow_schema().get_field_index(column)
+    """The pages of a column of a whole file that is verified, in order. Raises `Damaged`."""
     view = memoryview(data).cast("B")
+    metadata = metadata_of(bytes(view[-8 - int.from_bytes(view[-8:-4], "little") : -8]))
+    number = metadata.schema.to_arrow_schema().get_field_index(column)
     found = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(number)

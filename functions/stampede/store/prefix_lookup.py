@@ -9,7 +9,7 @@ import numpy as np
 from stampede.errors import NotFound, StoreDown
 from stampede.store.filters import Wanted
 from stampede.store.keys import bounds
-from stampede.store.reader import ChangedObject
+from stampede.store.range_file import ChangedObject
 from stampede.store.runs import RunInfo
 from stampede.store.tables import Fetch, Piece, Table
 

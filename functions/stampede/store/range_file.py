@@ -4,6 +4,10 @@ from stampede.errors import StoreDown
 from stampede.store.objects import ObjectInfo, Objects
 
 
+class ChangedObject(StoreDown):
+    """An object is no longer what was listed: list again."""
+
+
 class RangeFile:
     """A read-only file of `size` bytes; a subclass says where `read` gets them."""
 
@@ -71,6 +75,6 @@ class ObjectFile(RangeFile):
         """As `io.RawIOBase.read`. Raises `NotFound`, `StoreDown`."""
         data = self._objects.get(self._key, self._position, length)
         if len(data) != min(length, self._size - self._position):
-            raise StoreDown(f"{self._key} is shorter than it was listed")
+            raise ChangedObject(f"{self._key} is shorter than it was listed")
         self._position += length
         return data

@@ -9,7 +9,8 @@ import pyarrow as pa
 from stampede.errors import NotFound, StoreDown
 from stampede.store.filters import Wanted
 from stampede.store.merge import sort_unique
-from stampede.store.reader import ChangedObject, adjacent_groups
+from stampede.store.range_file import ChangedObject
+from stampede.store.reader import adjacent_groups
 from stampede.store.run_format import RunIndex
 from stampede.store.runs import RunInfo
 from stampede.store.tables import Fetch, Piece, Table

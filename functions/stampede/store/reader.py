@@ -8,16 +8,16 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede import compute as pc
-from stampede.errors import Damaged, StoreDown
+from stampede.errors import Damaged
 from stampede.logs import get_logger
 from stampede.store.cache import Cache
-from stampede.store.checked_parquet import PARQUET_ERRORS
-from stampede.store.footers import metadata_of, run_metadata
+from stampede.store.checked_parquet import PARQUET_ERRORS, metadata_of, open_verified
+from stampede.store.footers import run_metadata
 from stampede.store.objects import ObjectInfo, Objects, read_twice
-from stampede.store.range_file import MemoryRange
+from stampede.store.parquet_object import footer_bytes, tail_of
+from stampede.store.range_file import ChangedObject, MemoryRange
 from stampede.store.row_values import COLUMN_BYTES, RowValues
 from stampede.store.run_format import (
     RunIndex,
@@ -37,11 +37,6 @@ GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 38,000 rows, ten of each object, that
 # is the whole footer, so lookups need no extra request.
 TAIL_BYTES = 32 << 10
-MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
-
-
-class ChangedObject(StoreDown):
-    """An object is no longer what was listed: list again."""
 
 
 class RunReader:
@@ -67,7 +62,7 @@ class RunReader:
 
         Raises `NotFound`, `StoreDown`, `Damaged`.
         """
-        tail, footer_size = self._tail(info, min(info.size, TAIL_BYTES))
+        tail, footer_size = tail_of(self.objects, info, min(info.size, TAIL_BYTES))
         with _parquet(info.key):
             metadata = (
                 None if footer_size <= len(tail) else run_metadata(info.key, tail, self.spec.schema)
@@ -170,25 +165,7 @@ class RunReader:
 
     def _footer(self, info: ObjectInfo) -> bytes:
         """A footer's bytes, by one GET, or by two if it is longer than usual."""
-        tail, footer_size = self._tail(info, min(info.size, (40 << 10) + info.size // 64))
-        if footer_size > len(tail):
-            tail, _ = self._tail(info, footer_size + 8)
-        return tail[-footer_size:]
-
-    def _tail(self, info: ObjectInfo, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes without the final 8 of Parquet, and the length of the footer.
-
-        Raises `NotFound`, `StoreDown`, `Damaged`.
-        """
-        if info.size < MIN_BYTES:
-            raise Damaged(f"{info.key} has {info.size} bytes, too few for Parquet")
-        tail = self.objects.get(info.key, info.size - length, length)
-        if len(tail) != length:
-            raise ChangedObject(f"{info.key} is shorter than it was listed")
-        footer_size = int.from_bytes(tail[-8:-4], "little")
-        if tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
-            raise Damaged(f"{info.key} is cut short or is not Parquet")
-        return tail[:-8], footer_size
+        return footer_bytes(self.objects, info, (40 << 10) + info.size // 64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,10 +250,7 @@ class RunFile:
         source = MemoryRange(block, self.index.extent(group)[0], self.run.object.size)
         metadata, number = self.index.metadata_of(group)
         with _parquet(self.run.key):
-            file = pq.ParquetFile(
-                source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
-            )
-            rows = file.read_row_group(number, use_threads=False)
+            rows = open_verified(source, metadata).read_row_group(number, use_threads=False)
             if rows.num_rows != self.index.rows_of(group):
                 raise Damaged(f"{self.run.key} does not have the rows that its footer says")
         return with_columns(rows, self._spec, self.run.key)

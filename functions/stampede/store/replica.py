@@ -15,9 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from stampede import compute as pc
 from stampede.at_once import run_all
 from stampede.errors import Damaged, NotFound, StoreDown
@@ -27,7 +24,7 @@ from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS
 from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.one_site import of_one_site
-from stampede.store.range_file import ObjectFile
+from stampede.store.parquet_object import read_column
 from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import Listing, whole
@@ -229,12 +226,7 @@ def packs_of(objects: Objects, info: ObjectInfo) -> set[str]:
     Fetches only that column of each row group.
     """
     packs: set[str] = set()
-    try:
-        file = pq.ParquetFile(ObjectFile(objects, info), pre_buffer=False)
-        if "pack" in file.schema_arrow.names:
-            for group in range(file.num_row_groups):
-                column = file.read_row_group(group, columns=["pack"], use_threads=False)["pack"]
-                packs.update(pc.unique(column.drop_null()).to_pylist())
-    except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{info.key} is no run: {error}") from error
+    if "pack" in ALL_TABLES[table_of(info.key)].schema.names:
+        for column in read_column(objects, info, "pack"):
+            packs.update(pc.unique(column.drop_null()).to_pylist())
     return packs

@@ -8,13 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede.errors import Damaged
-from stampede.store.checked_parquet import BODY, PARQUET_ERRORS, check_footer, check_format
+from stampede.store.checked_parquet import (
+    BODY,
+    PARQUET_ERRORS,
+    FileMetaData,
+    check_footer,
+    check_format,
+    metadata_of,
+)
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.filters import Filter, Wanted
-from stampede.store.footers import Descriptions, metadata_of
+from stampede.store.footers import Descriptions
 from stampede.store.keys import between, bounds, overlapping
 from stampede.store.objects import ObjectInfo
 from stampede.store.runs import RunInfo, RunName
@@ -67,7 +73,7 @@ class RunIndex:
         """The number of rows of a row group."""
         return int(self.rows[self._place(group)])
 
-    def metadata_of(self, group: int) -> tuple[pq.FileMetaData, int]:
+    def metadata_of(self, group: int) -> tuple[FileMetaData, int]:
         """File metadata that describes a row group, and the group's number in that metadata."""
         return self.descriptions.of(self._place(group))
 
@@ -106,7 +112,7 @@ class RunIndex:
         return group - self.first
 
 
-def parse_footer(metadata: pq.FileMetaData, info: ObjectInfo, spec: TableSpec) -> RunInfo:
+def parse_footer(metadata: FileMetaData, info: ObjectInfo, spec: TableSpec) -> RunInfo:
     """The `RunInfo` in a part's footer.
 
     Raises `Damaged` if the object is not a run of this table, or not the one that it is named.
@@ -232,7 +238,7 @@ class _RowGroups(NamedTuple):
         return RunIndex(firsts, lasts, self.starts, self.ends, self.rows, descriptions)
 
 
-def _row_groups(metadata: pq.FileMetaData) -> _RowGroups:
+def _row_groups(metadata: FileMetaData) -> _RowGroups:
     firsts: list[int | str | None] = []
     lasts: list[int | str | None] = []
     extents = []

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stampede import compute as pc
-from stampede.store.checked_parquet import BODY_PLACEHOLDER, MOST_PAIRS, PLACEHOLDER, seal
+from stampede.store.checked_parquet import BODY_PLACEHOLDER, MOST_PAIRS, PLACEHOLDER, new_file, seal
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.filters import KEY_BITS, Filter
 from stampede.store.footers import partial_footers
@@ -42,7 +41,7 @@ class RunWriter:
         self._keys: list[int | str] = []  # the least of each section
         self._hashes: list[list[np.ndarray]] = []  # of the keys of each section
         self._sink = io.BytesIO()
-        self._writer = pq.ParquetWriter(
+        self._writer = new_file(
             self._sink,
             spec.schema.remove_metadata(),
             version="2.6",
@@ -51,7 +50,6 @@ class RunWriter:
             use_dictionary=[f.name for f in spec.schema if pa.types.is_string(f.type)],
             write_statistics=[spec.leading],
             store_schema=False,
-            write_page_checksum=True,
         )
 
     def add(self, rows: pa.Table) -> None:

@@ -23,7 +23,8 @@ from stampede.store.listing import Listing
 from stampede.store.merge import sort_unique
 from stampede.store.objects import Objects, read_twice
 from stampede.store.quarantine import Fault
-from stampede.store.reader import MIB, Block, ChangedObject, RunReader, adjacent_groups
+from stampede.store.range_file import ChangedObject
+from stampede.store.reader import MIB, Block, RunReader, adjacent_groups
 from stampede.store.row_values import RowValues
 from stampede.store.run_format import RunIndex
 from stampede.store.run_writer import RunWriter

@@ -267,7 +267,7 @@ def test_a_pack_of_which_nobody_knows_the_alerts_is_named(settings: Settings) ->
     unknown, two = Night(settings, NIGHT)
     assert isinstance(unknown, Unsendable)
     assert unknown.alert_id is None
-    assert unknown.why.startswith(f"{bad} cannot be read: ")
+    assert unknown.why.startswith(f"{bad} is cut short")
     assert isinstance(two, Replayed)
 
 

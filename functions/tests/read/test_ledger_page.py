@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from random import Random
 
 import pyarrow as pa
 from hypothesis import given
@@ -73,6 +74,32 @@ def test_the_verdict_turns_red_and_green_again(monkeypatch):
         mark, sentence = verdict_on(read)
         assert mark == "bad"
         assert "1 damaged object left out" in sentence
+
+
+def test_dead_letters_that_cannot_be_read_are_told_and_shown_once_they_are_mended(monkeypatch):
+    monkeypatch.setattr(upkeep, "MAX_AGE", 0.0)
+    objects = filled([0, 1])
+    refuse(objects, 2, "not an alert: 1")
+    keys = [info.key for info in objects.list("deadletters/")]
+    whole = {key: objects.get(key) for key in keys}
+    random = Random(1)
+    for read in serving(make_app(Settings(), objects)):
+        for _ in range(40):
+            for key, data in whole.items():
+                damaged = bytearray(data)
+                damaged[random.randrange(len(data))] ^= 1 << random.randrange(8)
+                objects.put(key, bytes(damaged))
+            got = read("/ledger")
+            text = html(got)[1]
+            shown = text.count("not an alert: 1<")
+            told = re.findall(r"([12]) damaged objects of dead letters", text)
+            assert shown + int((told or "0")[0]) == 2
+            assert ("Stampede-Incomplete" in got.headers) == bool(told)
+            assert "There are none" not in text
+            assert "None can be read" in text or shown
+        for key, data in whole.items():
+            objects.put(key, data)
+        assert html(read("/ledger"))[1].count("not an alert: 1<") == 2
 
 
 def test_the_page_shows_merges_rounds_and_a_second_site_that_lacks_runs(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 
 from stampede.read import night_counts, night_page, nights
 from stampede.read.app import make_app
+from stampede.read.pack_alerts import PackAlerts
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
@@ -79,7 +80,7 @@ def test_nights_have_numbers_and_lead_to_their_alerts():
 def test_numbers_of_a_large_night_are_extrapolated(monkeypatch):
     monkeypatch.setattr(night_counts, "READ", 2)
     objects = Watched(store_of_night())
-    counts = night_counts.NightCounts(objects)
+    counts = night_counts.NightCounts(objects, PackAlerts(objects))
     large, small = counts.of([NIGHT, NIGHT - 4])
     assert (small.alerts, small.exact) == ({"lsst": 1}, True)
     assert not large.exact

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.store import run_writer
-from stampede.store.checked_parquet import MOST_PAIRS, PLACEHOLDER
+from stampede.store.checked_parquet import MOST_PAIRS, PLACEHOLDER, metadata_of
 from stampede.store.coverage import Coverage
-from stampede.store.footers import Descriptions, metadata_of, run_metadata
+from stampede.store.footers import Descriptions, run_metadata
 from stampede.store.memory import MemoryObjects
 from stampede.store.objects import ObjectInfo
 from stampede.store.run_format import parse_footer, parse_index

@@ -249,7 +249,7 @@ def test_an_object_that_should_be_a_run_is_damaged() -> None:
     source, target = store(), store()
     key = f"tables/cutouts/0000-{32 * '0'}.parquet"
     source.put(key, b"not Parquet, whatever its name says")
-    with pytest.raises(Damaged, match="is no run"):
+    with pytest.raises(Damaged, match="is not Parquet"):
         Replica(source, target, 1).copy(key)
     assert keys(target) == []
 

@@ -19,9 +19,9 @@ from stampede.alerts.columns import CUTOUT_LOCATION
 from stampede.errors import Damaged
 from stampede.store import checkpoint, kept_checkpoints, run_writer
 from stampede.store.cache import Cache
+from stampede.store.checked_parquet import metadata_of
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
-from stampede.store.footers import metadata_of
 from stampede.store.memory import MemoryObjects
 from stampede.store.reader import TAIL_BYTES
 from stampede.store.runs import RunInfo

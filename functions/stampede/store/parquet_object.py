@@ -1,0 +1,120 @@
+"""Parquet objects of a store, read in part, and verified as far as they are read.
+
+That is the footer by its checksum, the format number, each page that is read by its CRC, and the
+name: a part of a run says in its footer which one it is, and of a pack the night must be that of
+its folder. The other names are digests of all bytes: `packs.check_digest` compares them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.errors import Damaged
+from stampede.store.checked_parquet import (
+    PARQUET_ERRORS,
+    FileMetaData,
+    check_footer,
+    metadata_of,
+    open_verified,
+    read_file,
+)
+from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.packs import night_of
+from stampede.store.range_file import ChangedObject, ObjectFile
+from stampede.store.run_format import parse_footer
+from stampede.store.schema import ALL_TABLES
+
+TAIL = 16 << 10
+"""Bytes at the end of an object that are read first: more than a footer of one row group."""
+MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
+
+
+class Footer(NamedTuple):
+    """A footer: its bytes, and the same parsed."""
+
+    data: bytes
+    metadata: FileMetaData
+
+
+def tail_of(objects: Objects, info: ObjectInfo, length: int) -> tuple[bytes, int]:
+    """The last `length` bytes without the final 8 of Parquet, and the length of the footer.
+
+    Raises `NotFound`, `StoreDown`, `Damaged`.
+    """
+    if info.size < MIN_BYTES:
+        raise Damaged(f"{info.key} has {info.size} bytes, too few for Parquet")
+    tail = objects.get(info.key, info.size - length, length)
+    if len(tail) != length:
+        raise ChangedObject(f"{info.key} is shorter than it was listed")
+    footer_size = int.from_bytes(tail[-8:-4], "little")
+    if tail[-4:] != b"PAR1" or footer_size + 8 > info.size:
+        raise Damaged(f"{info.key} is cut short or is not Parquet")
+    return tail[:-8], footer_size
+
+
+def footer_bytes(objects: Objects, info: ObjectInfo, first: int = TAIL) -> bytes:
+    """A footer, not verified: by one GET of `first` bytes, or by two if it is longer.
+
+    Raises `NotFound`, `StoreDown`, `Damaged`.
+    """
+    tail, size = tail_of(objects, info, min(info.size, first))
+    if size > len(tail):
+        tail, _ = tail_of(objects, info, size + 8)
+    return tail[len(tail) - size :]
+
+
+def footer_of(objects: Objects, info: ObjectInfo) -> Footer:
+    """The footer of an object, verified. Raises `NotFound`, `StoreDown`, `Damaged`."""
+    data = footer_bytes(objects, info)
+    try:
+        metadata = metadata_of(data)
+        check_footer(info.key, data, metadata)
+        _check_name(info, metadata)
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{info.key} does not have a footer of Parquet: {error}") from None
+    return Footer(data, metadata)
+
+
+def read_columns(objects: Objects, info: ObjectInfo, columns: Sequence[str]) -> pa.Table:
+    """Some columns of an object, by two requests if they lie side by side.
+
+    Raises `NotFound`, `StoreDown`, and `Damaged`, which names the key.
+    """
+    file = open_verified(ObjectFile(objects, info), footer_of(objects, info).metadata, True)
+    return read_file(info.key, file, columns)
+
+
+def read_column(objects: Objects, info: ObjectInfo, column: str) -> Iterator[pa.ChunkedArray]:
+    """One column of an object, a row group at a time. Raises as `read_columns`."""
+    footer = footer_of(objects, info)
+    try:
+        file = open_verified(ObjectFile(objects, info), footer.metadata)
+        for group in range(footer.metadata.num_row_groups):
+            yield file.read_row_group(group, columns=[column], use_threads=False)[column]
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{info.key} is damaged: {error}") from None
+
+
+def _check_name(info: ObjectInfo, metadata: FileMetaData) -> None:
+    """Raise `Damaged` if a footer is not that of the object of this name, as far as it says."""
+    folder, _, rest = info.key.partition("/")
+    if spec := ALL_TABLES.get(rest.partition("/")[0]) if folder == "tables" else None:
+        parse_footer(metadata, info, spec)
+        return
+    night, latest = night_of(info.key), _latest_mjd(metadata)
+    # Packs are named by the truncated MJD, those of packets by its floor.
+    if night is not None and latest is not None and night not in (int(latest), np.floor(latest)):
+        raise Damaged(f"{info.key} does not hold alerts of that night: it is another pack")
+
+
+def _latest_mjd(metadata: FileMetaData) -> float | None:
+    """The greatest value of the column `mjd`; None if the footer does not say."""
+    if metadata.num_row_groups != 1:
+        return None
+    group = metadata.row_group(0)
+    for chunk in map(group.column, range(group.num_columns)):
+        if chunk.path_in_schema == "mjd" and chunk.statistics and chunk.statistics.has_min_max:
+            return float(chunk.statistics.max)
+    return None
