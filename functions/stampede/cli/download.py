@@ -93,15 +93,14 @@ def said_at_end(file: IO[bytes]) -> str | None:
 
     Raises `StampedeError` if it is not Parquet.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from stampede.store.checked_parquet import PARQUET_ERRORS, pairs_of
 
     try:
-        pairs = pq.read_metadata(file).metadata or {}
+        pairs = pairs_of(file)
         if MISSING not in pairs:
             return None
         return ", ".join(map(str, json.loads(pairs.get(LACKING, b"[]"))))
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+    except PARQUET_ERRORS as error:
         raise StampedeError(f"the answer is damaged: {error}; try again") from None
 
 

@@ -14,7 +14,7 @@ Parquet verifies it, and whatever writes it gives each page its CRC.
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -145,6 +145,14 @@ def metadata_of(footer: bytes) -> FileMetaData:
     """A footer parsed, not verified. Raises `pa.ArrowException` or `OSError`."""
     end = len(footer).to_bytes(4, "little") + b"PAR1"
     return pq.read_metadata(pa.BufferReader(b"".join((footer, end))))
+
+
+def pairs_of(file: IO[bytes]) -> dict[bytes, bytes]:
+    """The metadata of a file that is an answer of `read`, which has no checksum of its footer.
+
+    Raises one of `PARQUET_ERRORS`.
+    """
+    return pq.read_metadata(file).metadata or {}
 
 
 def open_verified(source: Any, metadata: FileMetaData, pre_buffer: bool = False) -> ParquetFile:
