@@ -149,7 +149,7 @@ def _head(survey: str, record: Record) -> Record:
         mjd = _mjd_of_jd(record["candidate"]["jd"])
         return {
             "survey": survey,
-            "alert_id": record["candid"],
+            "alert_id": record.get("candid") or record["candidate"]["candid"],
             "object_id": record["objectId"],
             "mjd": mjd,
             "processed_mjd": mjd,

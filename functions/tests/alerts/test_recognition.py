@@ -38,7 +38,15 @@ REFUSED = {
     "winter.alert": (renamed("alert", namespace="winter"), "a WINTER alert (schema winter.alert)"),
     "turbo": (renamed("turbo.alert"), "a TURBO alert (schema turbo.alert)"),
     "elasticc": (renamed("alert", namespace="elasticc.v0_9"), "a ELASTICC alert"),
-    "no candid": (without(renamed("topLevelRecord"), "candid"), "ZTF's (no field candid)"),
+    "no candid": (
+        without(
+            with_candidate(
+                renamed("topLevelRecord"), lambda candidate: without(candidate, "candid")
+            ),
+            "candid",
+        ),
+        "ZTF's (no field candid or candidate.candid)",
+    ),
     "no objectId": (without(made_alerts.ztf_schema(), "objectId"), "ZTF's (no field objectId)"),
     "no pid": (
         with_candidate(renamed("alert"), lambda candidate: without(candidate, "pid")),
@@ -134,3 +142,22 @@ def test_a_union_without_an_alert_is_called_a_union(decoder) -> None:
     (fault,) = decoder.cutouts([made_alerts.contained([stamp], other)]).faults
     assert fault is not None
     assert (fault.status, "another branch" in fault.message) == (400, True)
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
+def test_an_alert_of_ztf_may_have_its_candid_in_its_candidate_alone(decoder, codec: str) -> None:
+    """Those of schemas 3.0 to 3.3 in some archives do."""
+    record = made_alerts.ztf_record(7)
+    del record["candid"]
+    schema = without(made_alerts.ztf_schema(), "candid")
+    message = made_alerts.contained([record], schema, codec)
+    assert_as_the_oracle(decoder, [message, made_alerts.ztf_alert(8)])
+    assert decoder.cutouts([message]).rows["alert_id"].to_pylist() == 3 * [7]
+
+
+def test_an_alert_of_ztf_without_any_candid_is_refused(decoder) -> None:
+    schema = without(made_alerts.ztf_schema(["null", "long"]), "candid")
+    record = made_alerts.ztf_record(None)
+    for decode in (decoder.cutouts, decoder.detections):
+        (fault,) = decode([made_alerts.contained([record], schema)]).faults
+        assert fault.status == 422

@@ -26,7 +26,7 @@ NAME: str = "ztf"
 OWN_FIELD: str = "candidate"
 REQUIRED_FIELDS: Sequence[tuple[str, ...]] = (
     ("objectId",),
-    ("candid",),
+    ("candid", "candidate.candid"),
     *(
         (f"candidate.{name}",)
         for name in ("jd", "fid", "pid", "programid", "isdiffpos", "magpsf", "sigmapsf")
@@ -57,7 +57,8 @@ def built_in_schemas() -> Mapping[int, dict]:
 
 def head_columns(fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
     """The columns that `head` needs."""
-    return ["candid", "objectId", *(f"candidate.{name}" for name in HEAD if name in own)]
+    top = [name for name in ("candid", "objectId") if name in fields]
+    return [*top, *(f"candidate.{name}" for name in HEAD if name in own)]
 
 
 def head(table: pa.Table) -> pa.Table:
