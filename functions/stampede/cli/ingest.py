@@ -45,7 +45,8 @@ def ingest(
     Uses the `stampede up` that is running, or starts the functions for as long as it takes.
 
     In a folder, files are chosen by the ends of their names; a file that you name is read whatever
-    its name is. What is in a file decides how it is read.
+    its name is. What is in a file decides how it is read. Links, devices and pipes in a folder are
+    left out and named.
 
     The content of the files stands for a topic of Kafka, "files-" and a digest, and the place of an
     alert in it for its offset. So the same content again, under any name, is the same alerts:
@@ -56,8 +57,8 @@ def ingest(
     rest is one dead letter. So is a block of an Avro container that does not end in its sync
     marker, because any record in it may be damaged. `stampede deadletters list` shows them.
 
-    Exits with 1 if any alert is missing afterwards, a file could not be read to its end, or not one
-    alert could be stored.
+    Exits with 1 if any alert is missing afterwards, a file could not be read to its end, a link, a
+    device or a pipe was left out, or not one alert could be stored.
     """
     from stampede.cli.running import running
     from stampede.ingest import files
@@ -99,6 +100,8 @@ def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) 
 
     `to_list` is the command that lists the dead letters.
     """
+    from stampede.ingest import files
+
     done = _send(paths, system, console)
     if not done.complete:
         console.print(
@@ -118,7 +121,8 @@ def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) 
             highlight=False,
             soft_wrap=True,
         )
-    return status or (1 if tally.faults or not tally.stored else 0)
+    lacks = tally.faults or not tally.stored or files.left_out(paths).no_files
+    return status or (1 if lacks else 0)
 
 
 def summary(paths: list[Path], done: Ingested) -> list[Text]:
@@ -129,9 +133,19 @@ def summary(paths: list[Path], done: Ingested) -> list[Text]:
     tally = done.tally
     given = ", ".join(map(str, paths[:NAMED])) + (", …" if len(paths) > NAMED else "")
     lines = [text(f"{given}: {done.topic}")]
-    if others := files.left_out(paths):
+    left_out = files.left_out(paths)
+    if others := left_out.others:
         examples = ", ".join(map(str, others[:NAMED]))
         lines.append(text(f"{len(others):,} other files left out, for example {examples}"))
+    if no_files := left_out.no_files:
+        examples = ", ".join(map(str, no_files[:NAMED]))
+        lines.append(
+            text(
+                f"{len(no_files):,} links, devices or pipes left out, for example {examples}: "
+                "`ingest` follows links that you name, and reads files alone",
+                "bold red",
+            )
+        )
     lines.append(
         text(f"{tally.alerts:,} alerts: {tally.stored:,} stored, {tally.refused:,} refused")
     )

@@ -165,6 +165,10 @@ def _tar(name: str, stream: Stream, limit: int, level: int) -> Iterator[FileAler
                         if found.fault and stream.fault:
                             found = found._replace(fault=f"{found.fault}; {name}: {stream.fault}")
                         yield found
+                elif member.issym() or member.isdev():  # a hard link is another name of a member
+                    inner_name = f"{name}:{member.name}"
+                    why = f"{inner_name} is a link, a device or a pipe, and no file"
+                    yield FileAlert(inner_name, b"", why)
     except READ_ERRORS as error:
         # A member that is cut off has its own fault, which says as much as this one.
         if not (found and found.fault and stream.at_end()):

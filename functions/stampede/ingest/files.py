@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from stat import S_ISREG
+from typing import NamedTuple
 
 from stampede.errors import SetupError
 from stampede.ingest import archives
@@ -17,25 +19,26 @@ ENDINGS = (*AVRO, *ARCHIVES)
 
 
 def find(paths: Iterable[Path]) -> list[Path]:
-    """The files of alerts at `paths` and below, in order; links are followed.
+    """The files of alerts at `paths` and below, in order.
 
-    Raises `SetupError` for what cannot be read twice, and if there are no files at all.
+    A link that is named is followed, one in a folder is not: see `left_out`.
+
+    Raises `SetupError` for a path that cannot be read twice, and if there are no files at all.
     """
     paths = list(paths)
     alert_files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            alert_files += [file for file in _below(path) if file.name.endswith(ENDINGS)]
-        else:
-            alert_files.append(path)
-    for file in alert_files:
-        if not file.exists():
-            raise SetupError(f"{file}: there is no such file or folder")
-        if not file.is_file():
+            alert_files += _below(path).alert_files
+            continue
+        if not path.exists():
+            raise SetupError(f"{path}: there is no such file or folder")
+        if not path.is_file():
             raise SetupError(
-                f"{file} is neither a file nor a folder: `ingest` reads a file twice, so write a "
+                f"{path} is neither a file nor a folder: `ingest` reads a file twice, so write a "
                 "stream to a file first"
             )
+        alert_files.append(path)
     if not alert_files:
         raise SetupError(
             f"no alerts in {', '.join(map(str, paths))}: looked for files that end in "
@@ -44,28 +47,58 @@ def find(paths: Iterable[Path]) -> list[Path]:
     return alert_files
 
 
-def left_out(paths: Iterable[Path]) -> list[Path]:
-    """The files in the folders of `paths` that `find` leaves out, because of their names."""
-    folders = (path for path in paths if path.is_dir())
-    return [file for each in folders for file in _below(each) if not file.name.endswith(ENDINGS)]
+class LeftOut(NamedTuple):
+    """What `find` leaves out in folders.
+
+    Attributes
+    ----------
+    others
+        Files whose names say that they hold no alerts.
+    no_files
+        Links, and all that can be read once only, such as a FIFO or a device. Alerts may be missing
+        because of them: a link to a folder, or what is named like a file of alerts.
+    """
+
+    others: list[Path]
+    no_files: list[Path]
 
 
-def _below(folder: Path) -> list[Path]:
-    """All that is in a folder and no folder itself. Raises `SetupError` if one cannot be read."""
+def left_out(paths: Iterable[Path]) -> LeftOut:
+    """What `find` leaves out in the folders of `paths`."""
+    found = [_below(path) for path in paths if path.is_dir()]
+    return LeftOut(
+        [file for each in found for file in each.others],
+        [file for each in found for file in each.no_files],
+    )
+
+
+class _Below(NamedTuple):
+    """What a folder and those in it hold, in order: as `LeftOut`, and the files of alerts."""
+
+    alert_files: list[Path]
+    others: list[Path]
+    no_files: list[Path]
+
+
+def _below(folder: Path) -> _Below:
+    """What a folder holds. Raises `SetupError` if a folder in it cannot be read."""
 
     def fail(error: OSError) -> None:
         raise SetupError(f"{error.filename} cannot be read: {error.strerror}") from error
 
-    found = []
-    seen = set()
-    for path, folders, names in os.walk(folder, onerror=fail, followlinks=True):
-        seen.add(os.path.realpath(path))
-        # A link may lead back: each folder once.
-        folders[:] = [
-            name for name in folders if os.path.realpath(os.path.join(path, name)) not in seen
-        ]
-        found += [Path(path, name) for name in names]
-    return sorted(found)
+    found = _Below([], [], [])
+    for path, folders, names in os.walk(folder, onerror=fail):
+        found.no_files.extend(Path(path, name) for name in folders if Path(path, name).is_symlink())
+        for file in (Path(path, name) for name in names):
+            if not file.name.endswith(ENDINGS):
+                found.others.append(file)
+            elif S_ISREG(file.lstat().st_mode):
+                found.alert_files.append(file)
+            else:
+                found.no_files.append(file)
+    for each in found:
+        each.sort()
+    return found
 
 
 def read(

@@ -4,13 +4,14 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d,.]*")
-
+# What differs between alerts that are refused for one reason: the id of the object, which may be
+# any text, and every word with a digit in it.
+OWN = re.compile(r"(?<= of object ).*(?= at MJD )|\S*\d\S*", re.DOTALL)
 MOST_KINDS = 100  # of refusals that are told apart
 
 
 class Refusal(NamedTuple):
-    """Alerts that were refused for reasons that differ in their numbers alone."""
+    """Alerts that were refused for reasons that differ in ids and numbers alone."""
 
     alerts: int
     tables: tuple[str, ...]
@@ -48,7 +49,8 @@ class Tally:
         self.faults += fault
         for reason in dict.fromkeys(refusals.values()):
             tables = tuple(table for table, its in refusals.items() if its == reason)
-            kind = NUMBER.sub("#", reason.replace(name, "")), tables
+            file = name.partition("[")[0]  # before the number of the record in it
+            kind = OWN.sub("#", reason.replace(name, "").replace(file, "")), tables
             if kind not in self._counts and len(self._counts) >= MOST_KINDS:
                 kind = "", tables
             self._counts[kind] += 1

@@ -134,6 +134,40 @@ def test_a_cut_off_file_of_300_mb_ends(system: System, tmp_path: Path) -> None:
     assert [letter["bytes"] for letter in system.letters()] == [16 << 20] * 2
 
 
+def test_links_and_pipes_in_a_folder_are_named_and_left_out(system: System, tmp_path: Path) -> None:
+    night = tmp_path / "night"
+    night.mkdir()
+    (night / "1.avro").write_bytes(made_alerts.ztf_alert(1))
+    (tmp_path / "secret").write_text("of another user")
+    (night / "2.avro").symlink_to(tmp_path / "secret")
+    os.mkfifo(night / "3.avro")
+    shown = system.run("ingest", night, status=1)
+    assert "1 alerts: 1 stored, 0 refused" in shown
+    assert (
+        f"2 links, devices or pipes left out, for example {night}/2.avro, {night}/3.avro" in shown
+    )
+    assert not system.letters()
+    (night / "2.avro").unlink()
+    (night / "3.avro").unlink()
+    assert "left out" not in system.run("ingest", night)
+
+
+def test_refusals_that_differ_in_ids_alone_are_one_line(system: System, tmp_path: Path) -> None:
+    night = tmp_path / "night"
+    night.mkdir()
+    letters = "abcdefghij"
+    for number, letter in enumerate(letters, 1):
+        negative = made_alerts.ztf_alert(-number, objectId=f"ZTF18aaaaaa{letter}")
+        (night / f"{letter}.avro").write_bytes(negative)
+        odd = made_alerts.ztf_alert(number, objectId=f"no {letter} name")
+        (night / f"odd {letter}.avro").write_bytes(odd)
+        (night / f"cut {letter}.avro").write_bytes(negative[:-3])
+    shown = system.run("ingest", night, status=1)
+    refused = [line for line in shown.splitlines() if line.startswith("  ")]
+    assert len(refused) == 3
+    assert all(line.startswith("  10 refused by cutouts and detections: ") for line in refused)
+
+
 REAL = made_alerts.REAL
 
 

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import socket
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -117,25 +118,33 @@ def test_names_say_where_an_alert_is(tmp_path: Path) -> None:
 
 def test_other_files_of_a_folder_are_left_out_and_named(tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
-    assert files.left_out([folder]) == [folder / "README.md"]
-    assert files.left_out([folder / "README.md"]) == []
+    (folder / "a link").symlink_to(folder / "README.md")
+    assert files.left_out([folder]) == ([folder / "README.md", folder / "a link"], [])
+    assert files.left_out([folder / "README.md"]) == ([], [])
 
 
-def test_links_are_followed_once_and_broken_ones_are_errors(tmp_path: Path) -> None:
-    """What is left out in silence would count as if it were not there."""
+def test_what_is_no_file_in_a_folder_is_left_out_and_named(tmp_path: Path) -> None:
+    """A link may lead anywhere, and a FIFO makes its reader wait."""
     folder = in_folder(tmp_path)
-    (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "a.avro").write_bytes(ALERTS[0])
-    (folder / "z").symlink_to(tmp_path / "linked")
-    (folder / "zz").symlink_to(folder)
-    assert contents(folder) == [*ALERTS, ALERTS[0]]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret.avro").write_bytes(ALERTS[0])
+    (folder / "deep" / "folder").symlink_to(tmp_path / "elsewhere")
+    (folder / "back").symlink_to(folder)
+    (folder / "link.avro").symlink_to(tmp_path / "elsewhere" / "secret.avro")
     (folder / "broken.avro").symlink_to(tmp_path / "gone")
-    with pytest.raises(SetupError, match=r"broken\.avro: there is no such file"):
-        files.find([folder])
-    (folder / "broken.avro").unlink()
     os.mkfifo(folder / "stream.avro")
-    with pytest.raises(SetupError, match=r"stream\.avro is neither a file nor a folder"):
-        files.find([folder])
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket.tar"))
+        assert contents(folder) == ALERTS
+        names = ["back", "broken.avro", "deep/folder", "link.avro", "socket.tar", "stream.avro"]
+        assert files.left_out([folder]).no_files == [folder / name for name in names]
+
+
+def test_a_link_that_is_named_is_followed(tmp_path: Path) -> None:
+    folder = in_folder(tmp_path)
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "one.avro").symlink_to(folder / "0.avro")
+    assert contents(tmp_path / "link", tmp_path / "one.avro") == [*ALERTS, ALERTS[0]]
 
 
 def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
@@ -167,6 +176,21 @@ def test_a_container_of_many_becomes_containers_of_one(tmp_path: Path, codec: st
 def without_crc32(rows: pa.Table) -> pa.Table:
     """The rows without the CRC-32 of the message, of which the container is a part."""
     return rows.drop_columns([name for name in rows.column_names if name == "message_crc32"])
+
+
+def test_what_is_no_file_in_a_tar_is_a_fault(tmp_path: Path) -> None:
+    """A hard link is not: its bytes are those of another member."""
+    path = tar(tmp_path)
+    kinds = [tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.LNKTYPE]
+    with tarfile.open(path, "a", format=tarfile.USTAR_FORMAT) as archive:
+        for number, kind in enumerate(kinds):
+            member = tarfile.TarInfo(f"{number}.avro")
+            member.type, member.linkname = kind, "night/0.avro"
+            archive.addfile(member)
+    *good, one, two, three, four = files.read([path])
+    assert [each.data for each in good] == ALERTS
+    for number, each in enumerate((one, two, three, four)):
+        assert each.fault == f"{path}:{number}.avro is a link, a device or a pipe, and no file"
 
 
 def test_an_empty_container_holds_no_alert(tmp_path: Path) -> None:
