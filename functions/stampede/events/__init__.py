@@ -6,6 +6,7 @@ __all__ = [
     "alert_age",
     "answer",
     "batching",
+    "body_parts",
     "body_protocol",
     "broker",
     "budget",

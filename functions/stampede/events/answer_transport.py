@@ -1,4 +1,4 @@
-"""A connection's transport that counts what its client takes of its answers."""
+"""A connection's transport that counts what its client takes of its answers, and reads slowly."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,6 +24,8 @@ class AnswerTransport:
     ----------
     written
         Bytes written so far.
+    held
+        Whether `hold_reading` holds the connection.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class AnswerTransport:
         self._closes_slowly = closes_slowly
         self._loop = loop
         self._head = b""
+        self._paused = self.held = False
         self.written = 0
 
     @property
@@ -65,6 +68,29 @@ class AnswerTransport:
             self._loop.call_soon(self.flush)
         else:
             self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Read nothing until `resume_reading`."""
+        self._paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again, unless the connection is held."""
+        self._paused = False
+        if not self.held:
+            self._transport.resume_reading()
+
+    def hold_reading(self, seconds: float) -> None:
+        """Read nothing for some seconds."""
+        if not self._transport.is_closing():
+            self.held = True
+            self._transport.pause_reading()
+            self._loop.call_later(seconds, self._release)
+
+    def _release(self) -> None:
+        self.held = False
+        if not (self._paused or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Send the head that waits, if there is one."""

@@ -4,88 +4,31 @@ uvicorn receives a body in parts of 64 KB or less, copies each four times, and w
 each. What this saves is in docs/adr/0029-bodies.md.
 """
 
-import asyncio
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from stampede.events.http_protocol import BoundedProtocol
+from stampede.events.http_protocol import NOTHING_MORE, BoundedProtocol, protocol_of
+from stampede.events.small_reads import READ_BYTES
 
-# Most bytes of a request that are read in one piece before its body. A header has about 700; what
-# comes with it of a body is copied three times.
-SCRATCH_BYTES = 4 << 10
-LARGE = 2 * SCRATCH_BYTES  # bytes of a body from which it has memory of its own
-
-
-NOTHING = memoryview(b"")
-
-
-class BodyProtocol(asyncio.BufferedProtocol):
-    """What a transport sees of a connection: where to put the next bytes.
-
-    Parameters
-    ----------
-    requests
-        The connection's requests.
-    """
-
-    def __init__(self, requests: "LargeBodies") -> None:
-        self._requests = requests
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
-        self._requests.connection_made(cast(asyncio.Transport, transport))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        self._requests.connection_lost(exc)
-
-    def eof_received(self) -> None:
-        """The client sends no more; it may still read."""
-        self._requests.eof_received()
-
-    def pause_writing(self) -> None:
-        """The client takes too little of its answers."""
-        self._requests.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client takes its answers again."""
-        self._requests.resume_writing()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """The rest of the body that arrives, or memory for what must be parsed."""
-        return self._requests.rest_of_body or self._scratch
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes came."""
-        if self._requests.rest_of_body:
-            self._requests.body_received(nbytes)
-        else:
-            self._requests.data_received(bytes(self._scratch[:nbytes]))
+LARGE = 2 * READ_BYTES  # bytes of a body from which it has memory of its own
 
 
 class LargeBodies(BoundedProtocol):
-    """The requests of one connection.
+    """The requests of one connection to a function.
 
     A large body waits in the socket until the app asks for it: only then has the app counted its
     bytes, and only then is there memory for them. The parser does not see them.
-
-    Attributes
-    ----------
-    rest_of_body
-        The memory for those bytes of a body that have not come; empty if no large body is awaited.
     """
 
-    rest_of_body = NOTHING
     _body: bytearray | None = None  # what the app waits for
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what came of a body."""
-        self.rest_of_body, self._body = NOTHING, None
+        self.rest_of_body, self._body = NOTHING_MORE, None
         super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
@@ -100,19 +43,19 @@ class LargeBodies(BoundedProtocol):
 
     def body_received(self, number: int) -> None:
         """So many bytes of a large body are in its memory."""
-        if self._receiving:
-            self._receiving.move(number, self.loop.time())
         rest = self.rest_of_body[number:]
-        self.rest_of_body = rest or NOTHING  # an empty slice would keep the body in memory
+        self.rest_of_body = rest or NOTHING_MORE  # an empty slice would keep the body in memory
         if not rest:
             # The old parser still waits for the body.
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
             self.on_message_complete()
+        elif self._receiving:
+            self.part_read(self._receiving, 0, number)
 
     def _close_slowly(self) -> None:
         """What still comes of a body is dropped."""
-        self.rest_of_body, self._body = NOTHING, None
+        self.rest_of_body, self._body = NOTHING_MORE, None
         super()._close_slowly()
 
     def _length(self) -> int:
@@ -149,6 +92,5 @@ class LargeBodies(BoundedProtocol):
 
 
 def body_protocol(client_seconds: float) -> Any:
-    """What makes a `BodyProtocol`, for uvicorn's setting `http`, with this bound in seconds."""
-    bounded = type("LargeBodies", (LargeBodies,), {"client_seconds": client_seconds})
-    return lambda *arguments, **named: BodyProtocol(bounded(*arguments, **named))
+    """As `bounded_protocol`, for a server that takes large bodies."""
+    return protocol_of(LargeBodies, client_seconds=client_seconds)

@@ -303,7 +303,8 @@ async def respond(send: Send, reply: Reply) -> None:
     if reply.retry_after:
         headers.append((b"retry-after", reply.retry_after.encode()))
     if reply.status == NotAuthorized.status:
-        headers.append((b"www-authenticate", b"Bearer"))
+        # The connection is closed: what a stranger still sends is worth no work.
+        headers += [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]
     if reply.body:
         headers.append((b"content-type", b"application/problem+json"))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

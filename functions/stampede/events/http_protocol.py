@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stampede import metrics
 from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
 from stampede.events.answer_transport import AnswerTransport
+from stampede.events.body_parts import BodyParts, PartRate
+from stampede.events.small_reads import SmallReads
 from stampede.logs import get_logger
 from stampede.problem import problem_json
 from stampede.safe_headers import NOTHING, SAFE_HEADERS
@@ -21,17 +23,23 @@ from stampede.safe_headers import NOTHING, SAFE_HEADERS
 log = get_logger()
 
 # A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
-# Knative, accepts 1 MiB.
-HEADER_BYTES = 256 << 10
+# Knative, accepts 1 MiB. Nothing that `read` is asked for needs a tenth of its bound.
+HEADER_BYTES, HEADER_BYTES_OF_READ = 256 << 10, 64 << 10
+# An event has 256 attributes at most; proxies add some headers. The parser calls Python for each,
+# and a header of 5 bytes takes 130 of memory.
+MOST_HEADERS = 400
 # Bytes a second below which a client counts as one that holds a connection: of a body, and of an
 # answer. A large query keeps others from a slot while its answer is taken.
 SLOWEST_BODY, SLOWEST_ANSWER = 1024, 16 << 10
-# The rest of a refused body is read and dropped up to here: a client that is still sending may
-# never see an answer if its connection is closed.
+# The rest of a refused body of known length is read and dropped up to here: a client that is still
+# sending may never see an answer if its connection is closed.
 DROPPED_BYTES = 64 << 20
+# So much is read of a connection that will be closed.
+LINGER_BYTES = 1 << 20
 PIPELINED = 16  # requests that one connection may send before it has the first one's answer
 CHECK_SECONDS = 5.0
 LINGER_SECONDS = 1.0
+NOTHING_MORE = memoryview(b"")
 _SAFE = b"".join(b"%s: %s\r\n" % header for header in (*SAFE_HEADERS, NOTHING))
 
 
@@ -56,6 +64,11 @@ class Pace:
         self.bytes += number
         self.last = now
 
+    def hold(self, seconds: float) -> None:
+        """Do not count these next seconds: the server does not read."""
+        self.begin += seconds
+        self.last += seconds
+
     def excuse(self, now: float) -> None:
         """Do not count the time since the last bytes: the client was not the one to move."""
         self.begin += now - self.last
@@ -76,9 +89,18 @@ class BoundedProtocol(HttpToolsProtocol):
     client_seconds
         Seconds in which a client must send its headers; and in which some bytes of its body must
         come, or some of its answer be taken.
+    header_bytes
+        Most bytes of a request's target and headers, and of its trailers.
+    part_rate
+        Shared by the connections of one server.
+    rest_of_body
+        Memory for the bytes of a body that have not come; empty unless such a body is awaited.
     """
 
     client_seconds = 60.0
+    header_bytes = HEADER_BYTES
+    part_rate = PartRate()
+    rest_of_body = NOTHING_MORE
 
     # -- called by the transport
 
@@ -91,6 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._receiving: Pace | None = None  # None between requests
         self._in_headers = False
         self._header_bytes = 0
+        self._parts = BodyParts()
         self._refusal: StampedeError | None = None
         self._refused = False
         self._dropped = 0
@@ -104,19 +127,55 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes; refuse a header that does not end."""
+        """Parse bytes; refuse a header that does not end, or a body in parts that are too small."""
         if self._refused:
             self._dropped += len(data)
-            if self._dropped > DROPPED_BYTES:
-                self.transport.abort()
+            if self._dropped > LINGER_BYTES:
+                self.transport.pause_reading()  # until it is closed
             return
+        before = self._parts
         super().data_received(data)
-        unfinished = self._receiving and self._in_headers
-        if unfinished and not (self._refused or self.transport.is_closing()):
+        if self._receiving is None or self._refused or self.transport.is_closing():
+            return
+        if self._in_headers:
             # The parser keeps an unfinished header to itself: count what it was given.
             self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES:
-                self._refuse(_too_many())
+            if self._header_bytes > self.header_bytes:
+                self._refuse(self._too_many())
+            return
+        self._end_read(self._receiving, len(data), begun=self._parts is not before)
+
+    def body_received(self, number: int) -> None:
+        """So many bytes are in `rest_of_body`."""
+
+    def _end_read(self, receiving: Pace, size: int, begun: bool) -> None:
+        """Note that a part of the body came in a read; `begun`: after the header, in the same."""
+        try:
+            parts, moved = self._parts.end_read(None if begun else size)
+        except BadQuery as error:
+            self._refuse(error)
+            return
+        if begun:
+            receiving.move(moved, self.loop.time())
+        else:
+            self.part_read(receiving, parts, moved)
+
+    def part_read(self, receiving: Pace, parts: int, size: int) -> None:
+        """Note that bytes of a body came. Stop reading for a moment if they are few."""
+        now = self.loop.time()
+        receiving.move(size, now)
+        if seconds := self.part_rate.hold(parts, size, now):
+            receiving.hold(seconds)
+            self._answers.hold_reading(seconds)
+
+    # -- called by the server
+
+    def shutdown(self) -> None:
+        """End the connection after its answer; at once if it sends its body in small parts."""
+        if self._answers.held and self._receiving:
+            self._refuse(NotInTime("the request's body did not come before the server's end"))
+        else:
+            super().shutdown()
 
     # -- called by the parser
 
@@ -125,7 +184,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
         self._in_headers, self._header_bytes = True, 0
-        self._parsed_bytes = 0
+        self._parsed_bytes = self._parsed_headers = 0
 
     def on_url(self, url: bytes) -> None:
         """Count a part of the request's target."""
@@ -134,6 +193,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header. Drop a trailer: it would pass for a header, after checks of the header."""
+        self._parsed_headers += 1
         self._count_header(len(name) + len(value))
         if self._in_headers:
             super().on_header(name, value)
@@ -147,7 +207,8 @@ class BoundedProtocol(HttpToolsProtocol):
             )
             raise self._refusal
         self._in_headers = False
-        self._parsed_bytes = 0  # trailers count anew
+        self._parsed_bytes = self._parsed_headers = 0  # trailers count anew
+        self._parts = BodyParts()
         self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
@@ -157,10 +218,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body; after the answer, drop it."""
-        if self._receiving:
-            self._receiving.move(len(body), self.loop.time())
-            if self.cycle.response_complete and self._receiving.bytes > DROPPED_BYTES:
-                self.transport.close()
+        self._parts.add(len(body))
+        moved = self._receiving.bytes if self._receiving else 0
+        if self.cycle.response_complete and moved > DROPPED_BYTES:
+            self.transport.close()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -170,9 +231,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is complete."""
+        """The answer is complete. Read no more chunks: nobody knows how many will come."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
+        unfinished = self._receiving and not self._in_headers and self.cycle.response_complete
+        if unfinished and any(name == b"transfer-encoding" for name, _ in self.headers):
+            self._closes_slowly()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, or what `_count_header` has refused."""
@@ -185,9 +249,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _count_header(self, number: int) -> None:
         """Count bytes of headers or trailers; end the parser's work if they are too many."""
         self._parsed_bytes += number
-        if self._parsed_bytes > HEADER_BYTES:
-            self._refusal = _too_many()
+        if self._parsed_bytes > self.header_bytes or self._parsed_headers > MOST_HEADERS:
+            self._refusal = self._too_many()
             raise self._refusal
+
+    def _too_many(self) -> TooManyHeaders:
+        return TooManyHeaders(
+            f"the request has more than {self.header_bytes:,} bytes of headers, or more than "
+            f"{MOST_HEADERS} headers"
+        )
 
     def _watch(self) -> None:
         seconds = min(CHECK_SECONDS, self.client_seconds / 4)
@@ -281,10 +351,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
-def _too_many() -> TooManyHeaders:
-    return TooManyHeaders(f"the request's header has more than {HEADER_BYTES:,} bytes")
+def protocol_of(requests: type[BoundedProtocol], **bounds: Any) -> Any:
+    """What makes the protocol of a connection, for uvicorn's setting `http`."""
+    bounded = type(requests.__name__, (requests,), {**bounds, "part_rate": PartRate()})
+    return lambda *arguments, **named: SmallReads(bounded(*arguments, **named))
 
 
-def bounded_protocol(client_seconds: float) -> type[BoundedProtocol]:
-    """The protocol for uvicorn's setting `http`, with this bound in seconds."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"client_seconds": client_seconds})
+def bounded_protocol(client_seconds: float) -> Any:
+    """What makes the protocol of a server whose requests are small, with this bound in seconds."""
+    return protocol_of(
+        BoundedProtocol, client_seconds=client_seconds, header_bytes=HEADER_BYTES_OF_READ
+    )

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from stampede.events.body_protocol import LARGE, SCRATCH_BYTES
+from stampede.events.body_protocol import LARGE
+from stampede.events.small_reads import READ_BYTES
 from tests.events.test_http_protocol import EVENT, LIMIT, Function, answer, serving
 
 pytestmark = pytest.mark.anyio
 
-SIZES = (0, 1, SCRATCH_BYTES - 200, SCRATCH_BYTES, LARGE, LARGE + 1, 3 * LARGE, LIMIT)
+SIZES = (0, 1, READ_BYTES - 200, READ_BYTES, LARGE, LARGE + 1, 3 * LARGE, LIMIT)
 
 
 @pytest.fixture

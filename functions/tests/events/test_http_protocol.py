@@ -12,10 +12,12 @@ from prometheus_client import REGISTRY
 from starlette.types import Receive, Scope, Send
 
 from stampede.events import http_protocol
-from stampede.events.body_protocol import body_protocol
+from stampede.events.access import Senders
+from stampede.events.body_parts import EXTENSION_BYTES, FRAMING_BYTES
+from stampede.events.body_protocol import LargeBodies, body_protocol
 from stampede.events.event import Event
 from stampede.events.event_endpoint import EventEndpoint
-from stampede.events.http_protocol import HEADER_BYTES
+from stampede.events.http_protocol import HEADER_BYTES, LINGER_BYTES, MOST_HEADERS
 
 pytestmark = pytest.mark.anyio
 
@@ -162,7 +164,7 @@ async def test_an_idle_connection_is_closed(start: bytes) -> None:
     "headers",
     [
         [b"ce-x: " + bytes(HEADER_BYTES).replace(b"\0", b"a")],
-        [b"ce-x%d: y" % n for n in range(HEADER_BYTES // 7)],
+        [b"a: b"] * MOST_HEADERS,
         [b"ce-x: " + b"a" * 8_000_000],
     ],
     ids=["one", "many", "huge"],
@@ -252,6 +254,84 @@ async def test_bodies_in_chunks_are_reserved_as_they_grow() -> None:
             writer.close()
     assert statuses == [204, 204, 429, 429]
     assert function.held == 0
+
+
+def in_chunks(data: bytes, size: int, extension: bytes = b"") -> bytes:
+    parts = [data[start : start + size] for start in range(0, len(data), size)]
+    return b"".join(b"%x%s\r\n%s\r\n" % (len(part), extension, part) for part in parts)
+
+
+CHUNKED = EVENT + b"transfer-encoding: chunked\r\n\r\n"
+TOO_MUCH = {
+    "small": (in_chunks(bytes(FRAMING_BYTES // 2), 1), "too small"),
+    "less small": (in_chunks(bytes(4 * FRAMING_BYTES), 6), "too small"),
+    "leading zeros": (b"0" * 3 * EXTENSION_BYTES + b"1\r\nx\r\n", "of extensions"),
+    "one extension": (b"1;" + b"x" * 2 * EXTENSION_BYTES + b"\r\nx\r\n", "of extensions"),
+    "an extension without end": (b"1;" + b"x" * 100 * EXTENSION_BYTES, "of extensions"),
+    "many": (in_chunks(bytes(90_000), 100, b";" + b"x" * 50), "of extensions"),
+    "trailers": (b"0\r\na: %s" % (b"x" * 2 * EXTENSION_BYTES), "of extensions"),
+}
+
+
+@pytest.mark.parametrize(("body", "why"), TOO_MUCH.values(), ids=TOO_MUCH)
+async def test_bytes_between_the_parts_of_a_body_are_bounded(body: bytes, why: str) -> None:
+    function = Function()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(CHUNKED + body)
+        status, headers, problem = await answer(reader)
+        assert (status, headers["connection"]) == (400, "close")
+        assert why in json.loads(problem)["detail"]
+        assert await is_closed(reader)
+        writer.close()
+    assert not function.events
+    assert function.held == 0
+
+
+async def test_a_body_in_chunks_as_small_as_an_id_comes_as_it_was_sent() -> None:
+    function = Function()
+    body = b"".join(b"ZTF21%07d\n" % number for number in range(7_000))
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        writer.write(CHUNKED + in_chunks(body, 13) + b"0\r\n\r\n")
+        assert (await answer(reader))[0] == 204
+        writer.close()
+    assert function.events[0].data == body
+
+
+async def test_little_is_read_of_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function with a key parses nothing of a stranger's body, and ends the connection."""
+    read, received = 0, LargeBodies.data_received
+
+    def count(self: LargeBodies, data: bytes) -> None:
+        nonlocal read
+        read += len(data)
+        received(self, data)
+
+    monkeypatch.setattr(LargeBodies, "data_received", count)
+    function = Function()
+    keyed = EventEndpoint("held", function.handle, LIMIT, senders=Senders(["k" * 16]))
+    async with serving(keyed) as connect:
+        for head in (CHUNKED, EVENT + b"content-length: 90000000\r\n\r\n"):
+            read = 0
+            reader, writer = await connect()
+            writer.write(head)
+            status, headers, _ = await answer(reader)
+            assert (status, headers["connection"]) == (401, "close")
+            with pytest.raises(ConnectionError):
+                await send_on(writer)
+            writer.close()
+            assert read < 1.1 * LINGER_BYTES
+
+
+async def test_chunks_that_nobody_waits_for_end_the_connection() -> None:
+    """The function answers before the body has come: the answer arrives, no more is parsed."""
+    async with serving(EventEndpoint("small", Function().handle, 10)) as connect:
+        reader, writer = await connect()
+        writer.write(CHUNKED + in_chunks(bytes(3000), 100))
+        assert (await answer(reader))[0] == 413
+        assert await is_closed(reader)
+        writer.close()
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -1,0 +1,71 @@
+"""Strangers: connections that send what costs a server much and a client little.
+
+Each group of them is a process, ``python -m tests.support.strangers HOST PORT COUNT KIND``, so that
+their work does not hold up the test's own client.
+"""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+POST = b"POST /v1/cutouts HTTP/1.1\r\nhost: x\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+MANY = 64 << 10  # bytes of one call of send, about
+
+# What a connection sends at its beginning, and then again and again.
+KINDS = {
+    "chunks of 1 byte": (CHUNKED, b"1\r\n1\r\n" * (MANY // 6)),
+    "chunks of 8 bytes": (CHUNKED, b"8\r\n1234567\n\r\n" * (MANY // 13)),
+    "chunk extensions": (CHUNKED, b"1;%s\r\n1\r\n" % (b"a" * MANY)),
+    "packets of 1 byte": (POST + b"content-length: 60000000\r\n\r\n", b"1"),
+    "small headers": (POST, b"a:b\r\n" * (MANY // 5)),
+}
+
+
+@contextmanager
+def strangers(address: tuple[str, int], count: int, kind: str) -> Iterator[None]:
+    """While the context lasts, this many connections of a kind, which come again when cut."""
+    if not count:
+        yield
+        return
+    command = [sys.executable, "-m", "tests.support.strangers", *map(str, address), str(count)]
+    process = subprocess.Popen([*command, kind], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == b"begun\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def annoy(address: tuple[str, int], kind: str) -> None:
+    """Send for ever, over one connection after the other."""
+    begin, more = KINDS[kind]
+    while True:
+        with socket.create_connection(address) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                connection.sendall(begin)
+                while True:
+                    connection.sendall(more)
+            except OSError:
+                time.sleep(0.01)
+
+
+def main(host: str, port: str, count: str, kind: str) -> None:
+    """Begin."""
+    for _ in range(int(count)):
+        threading.Thread(target=annoy, args=((host, int(port)), kind), daemon=True).start()
+    time.sleep(0.5)
+    print("begun", flush=True)
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
