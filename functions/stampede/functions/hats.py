@@ -6,6 +6,7 @@ Later calls write only the pixels of objects that have new points.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -16,17 +17,18 @@ import pyarrow.compute as pc
 from stampede import metrics
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.healpix import cells_of
-from stampede.alerts.positions import CELLS
-from stampede.errors import Damaged, SetupError, StampedeError
+from stampede.alerts.positions import CELLS, positions_of
+from stampede.errors import Damaged, NotFound, SetupError, StampedeError
 from stampede.functions.hats_files import (
     INDEX,
     INDEX_ORDER,
+    Pixel,
     Published,
-    Size,
     State,
     claim,
     finish,
-    numbers_of,
+    key_of,
+    read_footer,
     read_pixel,
     read_state,
     write_pixel,
@@ -34,6 +36,7 @@ from stampede.functions.hats_files import (
 from stampede.functions.hats_points import points_of
 from stampede.logs import get_logger
 from stampede.settings import Settings
+from stampede.store.checked_parquet import FileMetaData
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects, open_store
@@ -50,6 +53,13 @@ MOST_OBJECTS = 10_000
 FINEST = 12
 """Order of the smallest pixels, of 50 arcsec."""
 POINTS = [field for field in DETECTION if field.name not in ("object_id", "survey", "withdrawn")]
+
+READ_IDS = 10_000
+"""Objects whose points are looked up at once."""
+_DERIVE = (
+    " of points in `detections`, and the catalogue would lack objects: `stampede reconcile` "
+    "derives them; then publish again"
+)
 
 Pixels = dict[int, pa.Table]
 
@@ -76,7 +86,7 @@ def publish(
     SetupError
         There are other files; or the store has no objects.
     Damaged
-        Rows of the store cannot be read: the catalogue would lack them.
+        Rows of the store cannot be read, or are lost: the catalogue would lack them.
     StoreDown
         The store does not answer.
     """
@@ -87,26 +97,23 @@ def publish(
         positions.refresh()
         parts = detections.runs()
         coverage = Coverage.union(part.coverage for part in parts)
+        _check_offsets(coverage, positions.coverage(), before)
         places = _places(positions)
+        ids = _ids(objects, [part for part in parts if not before or _is_new(part, before)])
+        _check_objects(detections, places, ids)
         where = _latest(places)
         if not where.num_rows:
             raise SetupError("the store has no objects with a position: nothing to publish")
         order = order_of(where[INDEX].to_numpy(), most)
         pixels = _by_pixel(where, order)
-        sizes, changed, kept = dict[int, Size](), set(pixels), set[int]()
-        ids = pa.array([], pa.string())
-        if before and before.order == order:
-            ids = _changed(objects, [part for part in parts if _is_new(part, before)])
-            stale = places.filter(pc.is_in(places["object_id"], ids))[INDEX].to_numpy()
-            stale = set((stale >> 2 * (INDEX_ORDER - order)).tolist())
-            changed = {n for n in pixels if n in stale or n not in before.sizes}
-            sizes = {n: size for n, size in before.sizes.items() if n in pixels and n not in stale}
-            kept = changed & before.sizes.keys() & numbers_of(files, order)
+        footers, kept = _kept(files, before, order, pixels, places, ids)
         claim(files)
-        todo = {n: _of(pixels[n], ids) if n in kept else pixels[n] for n in sorted(changed)}
-        sizes |= (written := _write(files, detections, order, todo, kept, ids))
-        runs = frozenset(part.key for part in parts)
-        return finish(files, name, State(order, sizes, runs, coverage), len(written))
+        todo = {n: pixels[n] for n in sorted(pixels.keys() - footers.keys())}
+        made = _write(files, detections, order, todo, kept, ids)
+        stay = {n: before.pixels[n] for n in footers} if before else {}
+        footers |= {n: read_footer(files, order, n, pixel) for n, pixel in made.items()}
+        state = State(order, stay | made, frozenset(part.key for part in parts), coverage)
+        return finish(files, name, state, footers, len(made))
     finally:
         detections.close()
         positions.close()
@@ -204,27 +211,88 @@ def _by_pixel(rows: pa.Table, order: int) -> Pixels:
     return {int(number): rows.slice(begin, end - begin) for number, begin, end in cut}
 
 
-def _write(
-    files: Objects, table: Table, order: int, pixels: Pixels, kept: set[int], ids: pa.Array
-) -> dict[int, Size]:
-    """Write pixels; the sizes of those that have objects with points.
+def _check_offsets(stored: Coverage, located: Coverage, before: State | None) -> None:
+    """Raise `Damaged` if runs are lost: of `positions`, or of what the catalogue was made of."""
+    if lost := stored - located:
+        raise Damaged(f"the table `positions` lacks {len(lost):,} offsets{_DERIVE}")
+    if before and (lost := before.coverage - stored):
+        raise Damaged(
+            f"the table `detections` lacks {len(lost):,} offsets of the catalogue that it had: "
+            "`stampede audit` names them; write all that is left with --again"
+        )
 
-    A pixel in `kept` also keeps the objects of its file that are none of `ids`.
+
+def _check_objects(detections: Table, places: pa.Table, ids: pa.Array) -> None:
+    """Raise `Damaged` if `positions` lacks any object of `ids` that has a position.
+
+    Offsets do not tell of points that did not come from Kafka.
     """
-    sizes = dict[int, Size]()
-    numbers, rows = [*pixels], [*pixels.values()]
+    unknown = ids.filter(pc.invert(pc.is_in(ids, places["object_id"].combine_chunks())))
+    for start in range(0, len(unknown), READ_IDS):
+        points = detections.lookup(unknown.slice(start, READ_IDS).to_pylist())
+        if lost := len(positions_of(points)["object_id"].unique()):
+            raise Damaged(f"the table `positions` lacks {lost:,} objects{_DERIVE}")
+
+
+def _kept(
+    files: Objects,
+    before: State | None,
+    order: int,
+    pixels: Pixels,
+    places: pa.Table,
+    ids: pa.Array,
+) -> tuple[dict[int, FileMetaData], dict[int, Pixel]]:
+    """The footers of the pixels that stay as they are, and what is known of those that gain points.
+
+    A pixel whose footer is not as it was written is neither: it is made anew.
+    """
+    footers: dict[int, FileMetaData] = {}
+    if before is None or before.order != order:
+        return footers, {}
+    cells = places.filter(pc.is_in(places["object_id"], ids))[INDEX].to_numpy()
+    stale = set((cells >> 2 * (INDEX_ORDER - order)).tolist())
+    there = {n: pixel for n, pixel in before.pixels.items() if n in pixels}
+    for number in there.keys() - stale:
+        try:
+            footers[number] = read_footer(files, order, number, there[number])
+        except (Damaged, NotFound) as error:
+            log.error("damaged", key=key_of(order, number), why=error.message)
+    return footers, {n: there[n] for n in there.keys() & stale}
+
+
+def _write(
+    files: Objects,
+    table: Table,
+    order: int,
+    pixels: Pixels,
+    kept: Mapping[int, Pixel],
+    ids: pa.Array,
+) -> dict[int, Pixel]:
+    """Write pixels; returns those that have objects with points.
+
+    A pixel in `kept` also keeps the objects of its file that are none of `ids`. If
+    its file is not what was written, all its objects are read from the store.
+    """
+    written, damaged = dict[int, Pixel](), Pixels()
+    new = {n: _of(rows, ids) if n in kept else rows for n, rows in pixels.items()}
+    numbers, rows = [*new], [*new.values()]
     for some, points in points_of(table, rows) if rows else ():
         found = _with_curves(pa.concat_tables([rows[at] for at in some]), points)
         made = _by_pixel(found, order)
         for number in numbers[some.start : some.stop]:
             here = made.get(number, found.slice(0, 0))
             if number in kept:
-                before = read_pixel(files, order, number)
+                try:
+                    before = read_pixel(files, order, number, kept[number])
+                except (Damaged, NotFound) as error:
+                    log.error("damaged", key=key_of(order, number), why=error.message)
+                    damaged[number] = pixels[number]
+                    continue
                 before = before.filter(pc.invert(pc.is_in(before["object_id"], ids)))
                 here = pa.concat_tables([here, before.cast(here.schema)]).sort_by(INDEX)
             if here.num_rows:
-                sizes[number] = write_pixel(files, order, number, here)
-    return sizes
+                written[number] = write_pixel(files, order, number, here)
+    return written | _write(files, table, order, damaged, {}, ids) if damaged else written
 
 
 def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:
@@ -260,7 +328,7 @@ def _is_new(part: RunInfo, before: State) -> bool:
     return not part.coverage or bool(part.coverage - before.coverage)
 
 
-def _changed(objects: Objects, parts: list[RunInfo]) -> pa.Array:
+def _ids(objects: Objects, parts: list[RunInfo]) -> pa.Array:
     """The ids of the objects that these parts have points of."""
     found = [pa.array([], pa.string())]
     for part in parts:

@@ -5,7 +5,7 @@ The IVOA note HATS 1.0 (https://www.ivoa.net/documents/Notes/HATS/) describes al
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.store.checked_parquet import (
+    BODY_PLACEHOLDER,
+    CRC32,
     FileMetaData,
     open_file,
     read_file,
@@ -24,15 +26,19 @@ from stampede.store.objects import Objects, find
 from stampede.store.parquet_object import footer_of
 
 INDEX, INDEX_ORDER = "_healpix_29", 29
-DATASET, STATE, FORMAT = "dataset/", "stampede.json", 2
+DATASET, STATE, FORMAT = "dataset/", "stampede.json", 3
 _PIXEL = re.compile(r"dataset/Norder=(\d+)/Dir=\d+/Npix=(\d+)\.parquet")
 
 
-class Size(NamedTuple):
-    """Objects and points of a pixel."""
+class Pixel(NamedTuple):
+    """Objects and points of a pixel, and the checksum of its footer, which has that of the rest.
+
+    By the checksum a file is told from all others, also from an older one of the same pixel.
+    """
 
     objects: int
     points: int
+    checksum: str
 
 
 class Published(NamedTuple):
@@ -46,10 +52,10 @@ class Published(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of what a catalogue was made: order and sizes of its pixels, keys of runs, their coverage."""
+    """Of what a catalogue was made: order of its pixels, these, keys of runs, their coverage."""
 
     order: int
-    sizes: dict[int, Size]
+    pixels: dict[int, Pixel]
     runs: frozenset[str]
     coverage: Coverage
 
@@ -59,38 +65,61 @@ def key_of(order: int, number: int) -> str:
     return f"{DATASET}Norder={order}/Dir={number // 10_000 * 10_000}/Npix={number}.parquet"
 
 
-def write_pixel(files: Objects, order: int, number: int, rows: pa.Table) -> Size:
+def write_pixel(files: Objects, order: int, number: int, rows: pa.Table) -> Pixel:
     """Write a pixel with objects."""
-    files.put(key_of(order, number), memoryview(write(rows, compression="zstd")))
-    return Size(rows.num_rows, pc.sum(rows["points"]).as_py())
+    key, data = key_of(order, number), write(rows, BODY_PLACEHOLDER, compression="zstd")
+    files.put(key, memoryview(data))
+    checksum = _checksum(open_file(key, data).metadata)
+    return Pixel(rows.num_rows, pc.sum(rows["points"]).as_py(), checksum)
 
 
-def read_pixel(files: Objects, order: int, number: int) -> pa.Table:
-    """The objects of a pixel. Raises `Damaged` if its file is no such file."""
+def read_pixel(files: Objects, order: int, number: int, pixel: Pixel) -> pa.Table:
+    """The objects of a pixel, every checksum verified.
+
+    Raises `NotFound`, `StoreDown`, and `Damaged` if its file is not the one that was written.
+    """
     key = key_of(order, number)
-    try:
-        return read_file(key, open_file(key, files.get(key)))
-    except (Damaged, NotFound) as error:
-        raise Damaged(f"{error.message}; write all with --again") from None
+    file = open_file(key, files.get(key))
+    _check_pixel(key, file.metadata, pixel)
+    return read_file(key, file)
 
 
-def numbers_of(files: Objects, order: int) -> set[int]:
-    """The numbers of the pixels of an order that have a file."""
-    found = (_PIXEL.fullmatch(info.key) for info in files.list(f"{DATASET}Norder={order}/"))
-    return {int(each[2]) for each in found if each}
+def read_footer(files: Objects, order: int, number: int, pixel: Pixel) -> FileMetaData:
+    """The footer of a pixel, verified. Raises as `read_pixel`."""
+    key = key_of(order, number)
+    footer = footer_of(files, files.head(key)).metadata
+    _check_pixel(key, footer, pixel)
+    footer.set_file_path(key.removeprefix(DATASET))
+    return footer
 
 
-def finish(files: Objects, name: str, state: State, written: int) -> Published:
-    """Write what describes the catalogue; then delete what it lacks; last, what it was made of."""
-    numbers = sorted(state.sizes)
+def _check_pixel(key: str, footer: FileMetaData, pixel: Pixel) -> None:
+    if _checksum(footer) != pixel.checksum:
+        raise Damaged(f"{key} is not the pixel that was written: it is another one, or older")
+
+
+def _checksum(footer: FileMetaData) -> str:
+    return str(footer.metadata[CRC32.encode()].decode())
+
+
+def finish(
+    files: Objects, name: str, state: State, footers: Mapping[int, FileMetaData], written: int
+) -> Published:
+    """Write what describes the catalogue; then delete what it lacks; last, what it was made of.
+
+    `footers` are those of all its pixels.
+    """
+    numbers = sorted(state.pixels)
     keys = [key_of(state.order, number) for number in numbers]
-    if footers := [_footer(files, key) for key in keys]:
-        schema = footers[0].schema.to_arrow_schema().remove_metadata()
-        for metadata, some in (("_common_metadata", None), ("_metadata", footers)):
+    if numbers:
+        schema = footers[numbers[0]].schema.to_arrow_schema().remove_metadata()
+        of_pixels = [footers[number] for number in numbers]
+        for metadata, some in (("_common_metadata", None), ("_metadata", of_pixels)):
             files.put(f"{DATASET}{metadata}", write_footers(schema, some))
     text = "".join(f"{state.order},{number}\n" for number in numbers)
     _put(files, "partition_info.csv", f"Norder,Npix\n{text}")
-    objects, points = (sum(size[at] for size in state.sizes.values()) for at in (0, 1))
+    objects = sum(pixel.objects for pixel in state.pixels.values())
+    points = sum(pixel.points for pixel in state.pixels.values())
     properties = {
         "obs_collection": name,
         "dataproduct_type": "object",
@@ -112,7 +141,7 @@ def finish(files: Objects, name: str, state: State, written: int) -> Published:
     document = {
         "format": FORMAT,
         "order": state.order,
-        "sizes": {str(number): state.sizes[number] for number in numbers},
+        "pixels": {str(number): state.pixels[number] for number in numbers},
         "runs": sorted(state.runs),
         "coverage": json.loads(state.coverage.to_json()),
     }
@@ -130,8 +159,8 @@ def read_state(files: Objects) -> State | None:
         if saved["format"] != FORMAT:
             return None
         coverage = Coverage.from_json(json.dumps(saved["coverage"]))
-        sizes = {int(number): Size(*size) for number, size in saved["sizes"].items()}
-        return State(saved["order"], sizes, frozenset(saved["runs"]), coverage)
+        pixels = {int(number): Pixel(*pixel) for number, pixel in saved["pixels"].items()}
+        return State(saved["order"], pixels, frozenset(saved["runs"]), coverage)
     except NotFound:
         return None
     except (ValueError, LookupError, TypeError):
@@ -145,12 +174,6 @@ def claim(files: Objects) -> None:
     if other := next(iter(files.list("")), None):
         raise SetupError(f"{other.key} is there, of no catalogue of Stampede: give an empty place")
     _put(files, STATE, json.dumps({"format": 0}))  # none yet
-
-
-def _footer(files: Objects, key: str) -> FileMetaData:
-    footer = footer_of(files, files.head(key)).metadata
-    footer.set_file_path(key.removeprefix(DATASET))
-    return footer
 
 
 def _delete_others(files: Objects, keys: Iterable[str]) -> None:
