@@ -11,9 +11,10 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 # A cluster that three tests found broken is broken for the others.
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
+STRANGERS := $(addprefix functions/tests/,alerts deadletters events functions fuzz images ingest read store)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +24,7 @@ demo: $(VENV)/stampede ## run everything here with 2,000 simulated alerts, or yo
 
 check: lint units ## quick checks: format, lint, types, unit tests, the chart
 
-test: units servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
+test: units checked servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e eventing tools charts client
@@ -40,6 +41,12 @@ servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/r
 	@tools/need chromium
 	@tools/need gcc
 	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder --ignore e2e/on_machine/test_alert_rules.py e2e/on_machine functions/tests client/tests
+
+# The unit tests of what sees bytes of strangers, and the fuzz corpora, where native code that writes
+# beyond its memory ends its process.
+checked: $(VENV)/dev
+	tools/checked $(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long" $(STRANGERS)
+	cd functions && ../tools/checked $(abspath $(BIN))/python -m tests.fuzz --corpora
 
 alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real servers, under a real Prometheus
 	@tools/need gcc

@@ -4,28 +4,38 @@ Whatever a stranger sends, the answer is a result or an error that Stampede can 
 """
 
 import gzip
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
+import httptools
+import numpy as np
+import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.care import Care
+from stampede.alerts.columns import DETECTION
 from stampede.alerts.framing import Framing
 from stampede.errors import StampedeError
 from stampede.events.event import parse
 from stampede.images import fits, thumbnail
 from stampede.read import id_list, parameters
+from stampede.read.alert_fields import AlertFields
+from stampede.read.formats import FORMATS, with_magnitudes
+from stampede.settings import Settings
 from stampede.simulator.simulator import Simulator
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.fits_files import fits_of, lsst, source, ztf
 
 LIMIT = 1 << 20  # bytes of a message, and of an unpacked image
 MOST_IDS = 100
+VOTABLE = "{http://www.ivoa.net/xml/VOTable/v1.3}"
 
 
 class Target(NamedTuple):
@@ -100,6 +110,66 @@ def id_lists(data: bytes) -> None:
         assert len(id_list.object_ids(bytearray(data), MOST_IDS)) <= MOST_IDS
 
 
+def fields(data: bytes) -> None:
+    """Give all fields of an alert as JSON."""
+    with suppress(StampedeError):
+        json.dumps(_fields().of(data), allow_nan=False)
+
+
+def light_curve(data: bytes) -> None:
+    """Write a light curve with any text and any numbers in every format."""
+    text = data.decode("utf-8", "replace")
+    numbers = iter(np.resize(np.frombuffer(data.ljust(8, b"\0")[: len(data) // 8 * 8 or 8]), 100))
+    rows = [_row(part, numbers) for part in text.split("\0", 3)]
+    curve = with_magnitudes(pa.Table.from_pylist(rows, DETECTION))
+    written = {name: format.write(curve) for name, format in FORMATS.items()}
+    assert json.loads(written["json"])["detections"][0]["procstatus"] == rows[0]["procstatus"]
+    assert pa.ipc.open_stream(written["arrow"]).read_all()["procstatus"].equals(curve["procstatus"])
+    cells = [cell.text for cell in ElementTree.fromstring(written["votable"]).iter(f"{VOTABLE}TD")]
+    assert len(cells) == curve.num_columns * len(rows)
+
+
+def http(data: bytes) -> None:
+    """Parse the bytes of a connection, in two parts, and the address in them."""
+    parser = httptools.HttpRequestParser(_Requests())
+    with suppress(httptools.HttpParserError):
+        for part in (data[: len(data) // 2], data[len(data) // 2 :]):
+            parser.feed_data(part)
+
+
+class _Requests:
+    """What the parser calls."""
+
+    def on_url(self, url: bytes) -> None:
+        with suppress(httptools.HttpParserInvalidURLError):
+            httptools.parse_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert isinstance(name + value, bytes)
+
+    def on_body(self, body: bytes) -> None:
+        assert isinstance(body, bytes)
+
+
+def _row(text: str, numbers: Iterator[float]) -> dict:
+    """A point of a light curve with such a text and such numbers."""
+    values: dict[str, object] = {"object_id": "ZTF21abiuvdk", "survey": "ztf", "procstatus": text}
+    for field in DETECTION:
+        number = next(numbers, 0.0)
+        if pa.types.is_float32(field.type):
+            number = np.clip(number, -3e38, 3e38)
+        if pa.types.is_floating(field.type):
+            values[field.name] = number
+        elif not pa.types.is_string(field.type) and not field.nullable:
+            values[field.name] = 0 if pa.types.is_integer(field.type) else number > 0
+    return values
+
+
+@cache
+def _fields() -> AlertFields:
+    return AlertFields(Settings(schema_registry=None))
+
+
 @cache
 def _decoder() -> BatchDecoder:
     return make_batch_decoder(Path(tempfile.mkdtemp(prefix="stampede-fuzz-")), 70_000.0)
@@ -108,12 +178,26 @@ def _decoder() -> BatchDecoder:
 def _alerts() -> Iterator[bytes]:
     for alert in Simulator(1, corrupt=0.4).alerts(30):
         yield alert.body
+    for codec in ("deflate", "snappy"):
+        for alert in Simulator(1, lsst_share=0.0, codec=codec).alerts(3):
+            yield alert.body
 
 
 def _files() -> Iterator[bytes]:
     yield from (ztf(source(9)), lsst(source(9)), gzip.compress(lsst(source(9)), mtime=0))
     yield from (fits_of(3, 4, bitpix) for bitpix in (8, 16, 32, 64, -32, -64))
     yield b""
+
+
+def _light_curves() -> Iterator[bytes]:
+    numbers = np.array([60000.5, 10.0, -5.0, np.nan, np.inf, -1e300]).tobytes()
+    yield from (b"0", b"56,61" + numbers, b"5" * 138 + b"\0", "é\r\n<&>]]>￾\0=1+1".encode())
+
+
+def _connections() -> Iterator[bytes]:
+    yield b"GET /v1/alerts/1?survey=ztf HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"
+    yield b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    yield b"POST http://[::1]:80/a?b#c HTTP/1.0\r\nContent-Length: 3\r\n\r\nabcGET /d HTTP/1.1\r\n"
 
 
 def _requests() -> Iterator[bytes]:
@@ -149,8 +233,11 @@ def _id_texts() -> Iterator[bytes]:
 TARGETS = {
     "framing": Target(framing, _alerts),
     "decoding": Target(decoding, _alerts),
+    "fields": Target(fields, _alerts),
     "image": Target(image, _files),
     "event": Target(event, _requests),
     "http_parameters": Target(http_parameters, _texts),
     "id_lists": Target(id_lists, _id_texts),
+    "light_curve": Target(light_curve, _light_curves),
+    "http": Target(http, _connections),
 }

@@ -21,10 +21,10 @@ from stampede.store.schema import DETECTIONS
 from stampede.store.tables import Table
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
-from tests.support import checking_allocator
 from tests.support.batch_decoders import make_batch_decoder
 
 pytestmark = pytest.mark.integration
+CHECKED = Path(__file__).parents[3] / "tools" / "checked"
 CURVES = 600
 REQUESTS = [
     f"/v1/objects/strange{number}/lightcurve?format={name}&magnitudes={more}"
@@ -62,9 +62,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, 
     environment = {"STAMPEDE_STORE": store.as_uri(), "STAMPEDE_PORT": str(port)}
     process = Process(
         "read",
-        [sys.executable, "-m", "stampede", "serve", "read"],
+        [str(CHECKED), sys.executable, "-m", "stampede", "serve", "read"],
         folder / "log",
-        environment | checking_allocator.ENVIRONMENT,
+        environment,
     )
     process.start()
     try:
