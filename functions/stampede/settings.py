@@ -61,8 +61,9 @@ class Settings(BaseSettings):
     ztf_programids: str = Field(
         "1",
         pattern=r"^\d{1,9}(,\d{1,9})*$",
-        description="comma-separated: a function answers 422 to a ZTF alert of another programme; "
-        "1 is public, 2 the partnership's, 3 Caltech's",
+        description="comma-separated: a function answers 422 to a ZTF alert of another programme, "
+        "history rows of another are not stored, and nothing of another is given; 1 is public, 2 "
+        "the partnership's, 3 Caltech's",
     )
 
     # -- a function's HTTP endpoint, and how it batches alerts

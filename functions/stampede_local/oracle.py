@@ -153,6 +153,7 @@ def _head(survey: str, record: Record) -> Record:
             "object_id": record["objectId"],
             "mjd": mjd,
             "processed_mjd": mjd,
+            "programid": record["candidate"]["programid"],
         }
     source = record["diaSource"]
     mjd = _first(source, "midpointMjdTai", "midPointTai")
@@ -179,7 +180,7 @@ def _cutouts(survey: str, record: Record) -> dict[str, bytes | None]:
 
 def _row(identity: Record, **values: Any) -> Record:
     optional = ("band", "ra", "dec", *SINGLE_PRECISION, "visit", "detector", "flags", "procstatus")
-    row: Record = dict.fromkeys(optional)
+    row: Record = dict.fromkeys((*optional, "programid"))
     row |= {name: identity[name] for name in ("object_id", "survey", "processed_mjd")}
     row |= {"withdrawn": False, **values}
     for name in SINGLE_PRECISION:
@@ -243,6 +244,7 @@ def _ztf(row: Record, identity: Record, drb: bool) -> Record:
         "reliability": _finite(row.get("drb" if drb else "rb")),
         "limiting_mag": _not_negative(row["diffmaglim"]),
         "rb": _not_negative(row["rb"]),
+        "programid": row["programid"],
     }
     if row.get("candid") is None:
         depth = _finite(row["diffmaglim"])
@@ -278,6 +280,7 @@ def _ztf_forced(row: Record, identity: Record) -> Record:
         flux_err=None if error is None or scale is None else error * scale,
         procstatus=row.get("procstatus"),
         limiting_mag=_not_negative(row.get("diffmaglim")),
+        programid=_first(row, "programid") or identity["programid"],
     )
 
 

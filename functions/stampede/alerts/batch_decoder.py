@@ -9,7 +9,7 @@ one of them is to blame.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 
 import numpy as np
@@ -33,13 +33,16 @@ from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
 from stampede.alerts.groups import (
+    ORIGIN,
     Faults,
     Group,
+    Mixed,
     cutout_rows,
     detection_rows,
     raw_alerts,
     unusable,
 )
+from stampede.alerts.history_cut import without_rows
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
 from stampede.errors import DecoderFailed, Overloaded, StampedeError, Undecodable
 
@@ -60,7 +63,8 @@ class BatchDecoder:
     guards
         Entered around all work with messages.
     programids
-        Observing programmes whose alerts are stored, of a survey that has some (ZTF's public: 1).
+        Observing programmes whose alerts and history rows are stored, of a survey that has some
+        (ZTF's public: 1).
     most_bytes
         Bytes of records that are decoded at once; one record may exceed them. Each message is
         bounded, but kilobytes may decompress to megabytes: the sum must be bounded too.
@@ -119,8 +123,15 @@ class BatchDecoder:
         care: Care = Care.FAST,
         suspect: Suspect = lambda numbers: None,
     ) -> Decoded:
-        """All points of the light curves, the alerts' own and their histories', as `cutouts`."""
-        return self._decoded(messages, care, suspect, self._detections, DETECTION)
+        """All points of the light curves, the alerts' own and their histories', as `cutouts`.
+
+        Without the points of observing programmes that are not stored.
+        """
+
+        def read(records: Records, careful: bool) -> Part:
+            return self._detections(records, careful, messages)
+
+        return self._decoded(messages, care, suspect, read, DETECTION)
 
     def identities(
         self,
@@ -166,7 +177,9 @@ class BatchDecoder:
         rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
         raw = [alerts for part in parts for alerts in part.raw]
         groups = [group for part in parts for group in part.groups]
-        return Decoded(rows, [faults.get(number) for number in range(count)], raw, groups)
+        origins = concat(ORIGIN, [part.origins for part in parts if part.origins is not None])
+        of_messages = [faults.get(number) for number in range(count)]
+        return Decoded(rows, of_messages, raw, groups, origins)
 
     def _sort(
         self, messages: Sequence[Bytes], care: Care, suspect: Suspect
@@ -237,20 +250,39 @@ class BatchDecoder:
         group, faults = self._decode(records, [], careful)
         if not group.heads.num_rows:
             return Part(CUTOUT.empty_table(), [], faults)
-        rows, bad_images = cutout_rows(group, messages)
-        return Part(rows, [], faults | bad_images)
+        rows, bad_images, origins = cutout_rows(group, messages)
+        return Part(rows, [], faults | bad_images, origins=origins)
 
-    def _detections(self, records: Records, careful: bool) -> Part:
+    def _detections(self, records: Records, careful: bool, messages: Sequence[Bytes]) -> Part:
         schema = records.schema
         images = schema.survey.CUTOUT_FIELDS.values()
         fields = [name for name in schema.fields if name not in images]
         group, faults = self._decode(records, fields, careful)
         if not group.heads.num_rows:
             return Part(DETECTION.empty_table(), [], faults)
-        rows, bad_points = detection_rows(group, self._times())
-        group = group.without(bad_points)
-        groups = [group] if group.heads.num_rows else []
-        return Part(rows, [raw_alerts(group) for group in groups], faults | bad_points, groups)
+        points = detection_rows(group, self._times(), self._programids)
+        faults |= points.faults
+        group = group.without(points.faults)
+        if not group.heads.num_rows:
+            return Part(points.rows, [], faults)
+        if points.programids:
+            group = self._mixed(group, points.programids, messages)
+        return Part(points.rows, raw_alerts(group), faults, [group])
+
+    def _mixed(
+        self, group: Group, found: Mapping[int, frozenset[int]], messages: Sequence[Bytes]
+    ) -> Group:
+        """The group with what is stored of alerts whose points are of the programmes `found`."""
+        own = dict(zip(group.messages.tolist(), group.heads["programid"].to_pylist(), strict=True))
+        mixed = {}
+        for number in own.keys() & found.keys():
+            mixed[number] = Mixed(found[number] & self._programids)
+            if not found[number] <= self._programids:
+                schema, record = self._framing.take(messages[number])
+                cut, rows = without_rows(schema, record, own[number], self._programids)
+                message = self._framing.replaced(messages[number], cut)
+                mixed[number] = mixed[number]._replace(message=message, rows_cut=rows)
+        return group._replace(mixed=mixed)
 
     def _decode(
         self, records: Records, fields: Sequence[str], careful: bool

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from stampede import compute as pc
+from stampede.alerts.arrays import viewed, views
 from stampede.alerts.container import Bytes
 from stampede.alerts.framing import WriterSchema
 from stampede.alerts.groups import Faults, Group, RawAlerts
@@ -33,12 +35,42 @@ class Decoded(NamedTuple):
         With detections, the alerts in the survey's own columns, a table per schema.
     groups
         With detections, the good alerts of each schema, with their images.
+    origins
+        With cutouts, of each row the number of its `message`, and the `programid` of its alert:
+        null where the survey has no observing programmes.
     """
 
     rows: pa.Table
     faults: list[StampedeError | None]
     raw: list[RawAlerts]
     groups: list[Group]
+    origins: pa.Table
+
+    def by_programme(self) -> Iterator["OfProgramme"]:
+        """The rows of cutouts, those of each programme by themselves."""
+        programids = self.origins["programid"]
+        distinct = pc.unique(programids)
+        for each in distinct.sort().to_pylist():
+            chosen = programids.is_null() if each is None else pc.equal(programids, each)
+            messages = self.origins["message"].filter(chosen).unique().to_pylist()
+            rows = self.rows if len(distinct) == 1 else _of(self.rows, chosen)
+            yield OfProgramme([] if each is None else [each], rows, messages)
+
+
+class OfProgramme(NamedTuple):
+    """The rows of one observing programme, or of surveys without, and the numbers of messages."""
+
+    programids: list[int]
+    rows: pa.Table
+    messages: list[int]
+
+
+def _of(rows: pa.Table, chosen: pa.ChunkedArray) -> pa.Table:
+    """The chosen rows of `CUTOUT`. Arrow cannot filter views."""
+    at = rows.schema.get_field_index("fits")
+    images = compress(viewed(rows["fits"].combine_chunks()), chosen.to_pylist())
+    others = rows.remove_column(at).filter(chosen)
+    return others.add_column(at, rows.schema.field(at), views([*images]))
 
 
 class AlertIdentity(NamedTuple):
@@ -69,12 +101,13 @@ class Records(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What became of records of one schema: their rows, the alerts as sent, errors, and groups."""
+    """What became of records of one schema; the attributes are those of `Decoded`."""
 
     rows: pa.Table
     raw: list[RawAlerts]
     faults: Faults
     groups: Sequence[Group] = ()
+    origins: pa.Table | None = None
 
 
 Read = Callable[[Records, bool], Part]

@@ -90,6 +90,13 @@ PACKED_CUTOUT = pa.schema(
     ]
 )
 
+_PROGRAMID = _column(
+    "programid",
+    pa.int32(),
+    "observing programme: 1 public, 2 the partnership's, 3 Caltech's (ztf); null where the survey "
+    "has none, and in rows that were stored before the column was",
+)
+
 DETECTION = pa.schema(
     [
         _OBJECT[1],
@@ -150,6 +157,7 @@ DETECTION = pa.schema(
             pa.float32(),
             "0 bogus to 1 real, by ztf's older classifier; its history has this score, and no drb",
         ),
+        _PROGRAMID,
     ]
 )
 
@@ -259,6 +267,17 @@ _CUTS = [
     )
 ]
 _MESSAGE_CRC32 = _key("crc32", pa.uint32(), "CRC-32 of the whole message, images included")
+# Of a message out of which history rows of other programmes were cut. Null of a whole one.
+_SENT = [
+    _column(
+        "sent_crc32",
+        pa.uint32(),
+        "CRC-32 of the message as the survey sent it, `message_crc32` of its cutouts, if rows of "
+        "observing programmes that are not stored were cut out of its history; otherwise null",
+    ),
+    _column("sent_sha256", pa.string(), "SHA-256 of that message, hexadecimal"),
+    _column("rows_cut", pa.int32(), "how many rows were cut out"),
+]
 PACKET = pa.schema(
     [
         CUTOUT.field("alert_id"),
@@ -273,6 +292,7 @@ PACKET = pa.schema(
         _key("packet", pa.binary(), "the message as it came, without the cutouts' bytes"),
         *_CUTS,
         _MESSAGE_CRC32,
+        *_SENT,
     ]
 )
 
@@ -314,10 +334,12 @@ PACKET_LOCATION = pa.schema(
         _key("row", pa.int32(), "number of the packet in its page"),
         *_CUTS,
         _MESSAGE_CRC32,
+        *_SENT,
     ]
 )
 PACKET_KEY = ("alert_id", "survey", "crc32")
-PACKET_PRECEDENCE = ("pack", "offset", "row")
+# A packet that was cut and is sent again has the same bytes, and not what proves them.
+PACKET_PRECEDENCE = ("rows_cut", "pack", "offset", "row")
 
 # Where objects are: the columns of the table `positions`, derived from `DETECTION`.
 POSITION = pa.schema(
@@ -339,7 +361,13 @@ POSITION = pa.schema(
         ),
         _key("first_mjd", pa.float64(), "MJD TAI of the first of these detections", "d"),
         _key("last_mjd", pa.float64(), "MJD TAI of the latest of these detections", "d"),
+        _column(
+            "programid",
+            pa.int32(),
+            "observing programme of these detections; null if it is public (ztf's 1), and where "
+            "the survey has none",
+        ),
     ]
 )
-POSITION_KEY = ("healpix", "survey", "object_id")
+POSITION_KEY = ("healpix", "survey", "object_id", "programid")
 POSITION_PRECEDENCE = ("last_mjd", "detections")

@@ -5,8 +5,11 @@ of metadata, a 16-byte sync marker), then blocks of records, each followed by th
 """
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import cramjam
 
 from stampede.alerts.schemas import Schema, read_json
 from stampede.decompression import Bytes, NotWhole, TooLong, inflate, unsnappy
@@ -101,6 +104,11 @@ def read_header(data: Bytes) -> Header:
     return Header(meta[b"avro.schema"], codec, at)
 
 
+def is_compressed(message: Bytes) -> bool:
+    """Whether a message is a container with compressed blocks. Raises `Undecodable`."""
+    return bytes(message[:4]) == MAGIC and read_header(message).codec != "null"
+
+
 def _read_bytes(data: Bytes, at: int) -> tuple[bytes, int]:
     """The Avro bytes that start at `at`, and the offset after them. Raises `Undecodable`."""
     size, start = read_varint(data, at)
@@ -149,6 +157,24 @@ def decompress(block: Bytes, codec: str, limit: int) -> Bytes:
     except NotWhole as error:
         raise Undecodable(f"{codec} block: {error}") from error
     return block
+
+
+def compress(data: bytes, codec: str) -> bytes:
+    """A block with this content, as `decompress` reads it."""
+    if codec == "deflate":
+        deflate = zlib.compressobj(wbits=-15)
+        return deflate.compress(data) + deflate.flush()
+    if codec == "snappy":
+        checksum = zlib.crc32(data).to_bytes(4, "big")
+        return bytes(cramjam.snappy.compress_raw(data)) + checksum
+    return data
+
+
+def replaced(data: Bytes, header: Header, record: bytes) -> bytes:
+    """The container `data`, of one record, with another record in its place."""
+    head = bytes(data[: header.length + len(SYNC)])
+    block = compress(record, header.codec)
+    return b"".join([head, varint(1), varint(len(block)), block, head[-len(SYNC) :]])
 
 
 def make_header(schema: dict) -> bytes:

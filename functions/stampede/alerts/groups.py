@@ -3,8 +3,9 @@
 A batch holds alerts of several schemas. A `Group` holds the decoded alerts of one schema.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,29 @@ from stampede.errors import StampedeError, Unusable
 
 HEAD_COLUMNS = ("alert_id", "object_id", "mjd", "band", "ra", "dec")
 
+# Of rows of cutouts: the message that they came in, and the observing programme of their alert.
+ORIGIN = pa.schema([("message", pa.int64()), ("programid", pa.int32())])
+
 # Errors of single messages, by the message's number in the batch.
 Faults = dict[int, StampedeError]
+
+
+class Mixed(NamedTuple):
+    """What is stored of an alert whose history has points of other programmes than its own.
+
+    Attributes
+    ----------
+    programids
+        The programmes of the points that are stored, the alert's own among them.
+    message
+        The message without the rows that are not stored; None if all are.
+    rows_cut
+        How many these rows are.
+    """
+
+    programids: frozenset[int]
+    message: bytes | None = None
+    rows_cut: int = 0
 
 
 class Group(NamedTuple):
@@ -38,6 +60,8 @@ class Group(NamedTuple):
         By kind, each alert's image as the survey sent it.
     messages
         Number of the message that each alert came in.
+    mixed
+        Of detections, by number of the message, what is stored of alerts with a mixed history.
     """
 
     survey: Survey
@@ -45,6 +69,7 @@ class Group(NamedTuple):
     heads: pa.Table
     images: dict[str, list[Bytes | None]]
     messages: np.ndarray
+    mixed: Mapping[int, Mixed] = MappingProxyType({})
 
     def filter(self, keep: np.ndarray) -> "Group":
         """The alerts for which `keep` is true."""
@@ -55,6 +80,7 @@ class Group(NamedTuple):
             self.heads.filter(mask).combine_chunks(),
             {kind: [*compress(images, keep)] for kind, images in self.images.items()},
             self.messages[keep],
+            self.mixed,
         )
 
     def without(self, faults: Faults) -> "Group":
@@ -73,11 +99,14 @@ class RawAlerts(NamedTuple):
     ----------
     night
         Night of the latest alert: integer MJD TAI.
+    programid
+        Their observing programme; None if the survey has none.
     """
 
     survey: str
     night: int
     table: pa.Table
+    programid: int | None = None
 
 
 def unusable(group: Group, times: Times, programids: frozenset[int]) -> Faults:
@@ -120,10 +149,11 @@ def _describe(head: dict) -> str:
     return f"alert {alert_id} of object {shown} at MJD {mjd}{programid}"
 
 
-def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults]:
+def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults, pa.Table]:
     """Three rows of `CUTOUT` per alert, in the order of a pack; `messages` are those of the batch.
 
-    An alert with an image that is not FITS has a fault and no rows.
+    An alert with an image that is not FITS has a fault and no rows. The last value is `ORIGIN`,
+    for each row.
     """
     ids = group.heads["alert_id"].to_pylist()
     files, faults = _files(group, ids)
@@ -139,7 +169,11 @@ def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faul
         "message_crc32": pa.array(np.repeat(_crc32s(group, good, messages), len(kinds))),
         "fits": views([files[kind][row] for row in good for kind in kinds]),
     }
-    return table_of(CUTOUT, columns, len(rows)), faults
+    origins = {"message": pa.array(group.messages[rows])}
+    if "programid" in heads.column_names:
+        origins["programid"] = heads["programid"]
+    origin = table_of(ORIGIN, origins, len(rows))
+    return table_of(CUTOUT, columns, len(rows)), faults, origin
 
 
 def _crc32s(group: Group, rows: Sequence[int], messages: Sequence[Bytes]) -> np.ndarray:
@@ -172,32 +206,79 @@ def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[Bytes | None]],
     return files, faults
 
 
-def detection_rows(group: Group, times: Times) -> tuple[pa.Table, Faults]:
-    """All points of the light curves, as `DETECTION`.
+class Points(NamedTuple):
+    """Points of light curves out of a group of alerts.
+
+    Attributes
+    ----------
+    rows
+        Of `DETECTION`, those of programmes that are stored.
+    faults
+        Of alerts with a point that could not be served: they have no rows.
+    programids
+        By number of the message, the programmes of all points of an alert, if they are several.
+    """
+
+    rows: pa.Table
+    faults: Faults
+    programids: dict[int, frozenset[int]]
+
+
+def detection_rows(group: Group, times: Times, programids: Collection[int]) -> Points:
+    """All points of the light curves, of the programmes that are stored.
 
     An alert with a point that could not be served, by its id or its time, has a fault and no rows:
     to leave out the point alone would be a loss that nobody sees.
     """
     rows = group.survey.detections(group.table, group.heads)
-    if not _bad_points(rows, times).any():
-        return rows, {}
-    # Which alerts the points come from: their object ids are replaced by the alerts' numbers.
+    several = _several(rows["programid"])
+    if not several and not _bad_points(rows, times).any():
+        return Points(rows, {}, {})
+    numbers = _numbers(group)
+    found: dict[int, frozenset[int]] = {}
+    if several:
+        found = _programids(group, numbers, rows)
+        stored = pc.is_in(rows["programid"], pa.array(sorted(programids), pa.int32()))
+        rows, numbers = rows.filter(stored), numbers.filter(stored)
+    faults: Faults = {}
+    bad = pa.array(_bad_points(rows, times))
+    for number, point in zip(
+        numbers.filter(bad).to_pylist(), rows.filter(bad).to_pylist(), strict=True
+    ):
+        alert = _describe(group.heads.slice(number, 1).to_pylist()[0])
+        faults.setdefault(
+            int(group.messages[number]),
+            Unusable(f"{alert} cannot be stored: {_describe_point(point)}, not of {times}"),
+        )
+    good = pc.invert(pc.is_in(numbers, numbers.filter(bad).combine_chunks()))
+    return Points(rows.filter(good), faults, found)
+
+
+def _numbers(group: Group) -> pa.ChunkedArray:
+    """The number of the alert that each point comes from: it stands for its object id here."""
     numbers = pa.array(map(str, range(group.heads.num_rows)), pa.string())
     at = group.heads.schema.get_field_index("object_id")
     numbered = group.heads.set_column(at, "object_id", numbers)
-    points = group.survey.detections(group.table, numbered)
-    faults: Faults = {}
-    refused = set()
-    for point in points.filter(pa.array(_bad_points(points, times))).to_pylist():
-        number = point["object_id"]
-        refused.add(number)
-        alert = _describe(group.heads.slice(int(number), 1).to_pylist()[0])
-        faults.setdefault(
-            int(group.messages[int(number)]),
-            Unusable(f"{alert} cannot be stored: {_describe_point(point)}, not of {times}"),
-        )
-    good = pc.invert(pc.is_in(points["object_id"], pa.array(sorted(refused), pa.string())))
-    return rows.filter(good), faults
+    return group.survey.detections(group.table, numbered)["object_id"].cast(pa.int64())
+
+
+def _several(programids: pa.ChunkedArray) -> bool:
+    """Whether the points are of more than one programme. A survey without programmes has nulls."""
+    if programids.null_count == len(programids):
+        return False
+    ends = pc.min_max(programids)
+    return programids.null_count > 0 or ends["min"] != ends["max"]
+
+
+def _programids(
+    group: Group, numbers: pa.ChunkedArray, rows: pa.Table
+) -> dict[int, frozenset[int]]:
+    """By number of the message, the programmes of alerts whose points are of several."""
+    pairs = pa.table({"number": numbers, "programid": rows["programid"]})
+    found: dict[int, set[int]] = {}
+    for pair in pairs.group_by(["number", "programid"]).aggregate([]).to_pylist():
+        found.setdefault(int(group.messages[pair["number"]]), set()).add(pair["programid"])
+    return {message: frozenset(ids) for message, ids in found.items() if len(ids) > 1}
 
 
 def _bad_points(rows: pa.Table, times: Times) -> np.ndarray:
@@ -213,10 +294,21 @@ def _describe_point(point: dict) -> str:
     return f"its history has a {kind} with id {point['source_id']} at MJD {point['mjd']}"
 
 
-def raw_alerts(group: Group) -> RawAlerts:
-    """The alerts in the survey's own columns."""
+def raw_alerts(group: Group) -> list[RawAlerts]:
+    """The alerts in the survey's own columns, those of each programme by themselves."""
+    if "programid" not in group.heads.column_names:
+        return [_raw_alerts(group, None)]
+    ids = group.heads["programid"]
+    distinct = sorted(pc.unique(ids).to_pylist())
+    if len(distinct) == 1:
+        return [_raw_alerts(group, distinct[0])]
+    of_each = [(each, group.filter(pc.equal(ids, each).to_numpy())) for each in distinct]
+    return [_raw_alerts(some, each) for each, some in of_each]
+
+
+def _raw_alerts(group: Group, programid: int | None) -> RawAlerts:
     history = group.survey.HISTORY_FIELDS
     own = [name for name in group.table.column_names if "." not in name and name not in history]
     order = pc.sort_indices(group.heads["alert_id"])
     night = int(pc.max(group.heads["mjd"]).as_py())
-    return RawAlerts(group.survey.NAME, night, group.table.select(own).take(order))
+    return RawAlerts(group.survey.NAME, night, group.table.select(own).take(order), programid)

@@ -3,22 +3,27 @@
 An image that a message holds byte for byte is cut out of it; where it stood is kept. `joined` puts
 the images back, and the CRC-32 of the message shows that it is the one that was sent. A message
 whose images are not in it byte for byte, a compressed container, stays whole.
+
+Rows of observing programmes that are not stored are cut out for good. The checksums of the message
+that was sent stay beside the packet: whoever has that message can prove what was stored of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import pyarrow as pa
 from isal import isal_zlib
 
 from stampede import compute as pc
-from stampede.alerts.columns import KINDS, cut_columns
-from stampede.alerts.container import Bytes
-from stampede.alerts.groups import Group
+from stampede.alerts.columns import KINDS, PACKET, cut_columns
+from stampede.alerts.container import Bytes, is_compressed
+from stampede.alerts.groups import Group, Mixed
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
-ORDER = ("night", "object_id", "mjd", "alert_id", "survey")  # of packets in packs
+SENT = ("sent_crc32", "sent_sha256", "rows_cut")
+ORDER = ("night", "programids", "object_id", "mjd", "alert_id", "survey")  # of packets in packs
 
 
 class Cut(NamedTuple):
@@ -40,7 +45,8 @@ def cut(message: Bytes, images: Mapping[str, Bytes | None]) -> tuple[list[Bytes]
         if image is not None and len(image) >= LEAST:
             begin = _address(image) - start
             if not 0 <= begin <= len(message) - len(image):
-                begin = bytes(message).find(bytes(image))
+                # Snappy leaves an image as it is, but its checksum holds for the whole block.
+                begin = -1 if is_compressed(message) else bytes(message).find(bytes(image))
             if begin >= 0:
                 places.append((begin, len(image), kind))
     pieces: list[Bytes] = []
@@ -76,39 +82,66 @@ def packet_rows(
     -------
     tuple[pa.Table, list]
         A row for each packet, and its pieces, which are views of the message. Columns: `number`
-        (that of the message), survey, alert_id, object_id, mjd, night, crc32, and for each kind of
-        cutout those of `columns.cut_columns`.
+        (that of the message), survey, alert_id, object_id, mjd, night, crc32, for each kind of
+        cutout those of `columns.cut_columns`, those of `SENT`, and `programids`: the observing
+        programmes in it, as text. History rows of programmes that are not stored are not in it.
     """
     heads: list[pa.Table] = []
     images: list[dict[str, Bytes]] = []
+    mixed: dict[int, Mixed] = {}
     for group in groups:
         given = {name: group.heads[name] for name in HEADS}
         survey = pa.repeat(group.survey.NAME, len(group.messages))
         night = pc.floor(given["mjd"])
         number = pa.array(group.messages)
+        given["programids"] = _programids(group)
         heads.append(pa.table({"number": number, "survey": survey, "night": night, **given}))
         images += _images(group)
+        mixed |= group.mixed
     rows = pa.concat_tables(heads)
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
     rows = rows.take(order)
 
     packets, checksums = [], []
+    sent: dict[str, list] = {name: [None] * rows.num_rows for name in SENT}
     columns = {kind: cut_columns(kind) for kind in KINDS}
     places: dict[str, list[int | None]] = {
         name: [None] * rows.num_rows for names in columns.values() for name in names
     }
     numbers = zip(rows["number"].to_pylist(), order.to_pylist(), strict=True)
     for packet, (number, row) in enumerate(numbers):
-        kept, cuts = cut(messages[number], images[row])
+        message = messages[number]
+        if number in mixed and mixed[number].message is not None:
+            proof = isal_zlib.crc32(message), sha256(message).hexdigest(), mixed[number].rows_cut
+            for name, value in zip(SENT, proof, strict=True):
+                sent[name][packet] = value
+            message = mixed[number].message or b""
+        kept, cuts = cut(message, images[row])
         packets.append(kept)
-        checksums.append(isal_zlib.crc32(messages[number]))
+        checksums.append(isal_zlib.crc32(message))
         for kind, position, length in cuts:
             at, size = columns[kind]
             places[at][packet], places[size][packet] = position, length
     rows = rows.append_column("crc32", pa.array(checksums, pa.uint32()))
     for name, values in places.items():
         rows = rows.append_column(name, pa.array(values, pa.int32()))
+    for name, values in sent.items():
+        rows = rows.append_column(name, pa.array(values, PACKET.field(name).type))
     return rows, packets
+
+
+def _programids(group: Group) -> pa.Array:
+    """The programmes of each packet, ascending, as text: 1, or 1.2; empty without programmes."""
+    if "programid" not in group.heads.column_names:
+        return pa.repeat("", len(group.messages))
+    texts = group.heads["programid"].cast(pa.string())
+    if not group.mixed:
+        return texts
+    stored = {
+        number: ".".join(map(str, sorted(one.programids))) for number, one in group.mixed.items()
+    }
+    numbers = zip(group.messages.tolist(), texts.to_pylist(), strict=True)
+    return pa.array([stored.get(number, text) for number, text in numbers], pa.string())
 
 
 def _images(group: Group) -> Iterator[dict[str, Bytes]]:

@@ -9,12 +9,17 @@ from stampede.alerts.healpix import cells_of
 
 ORDER = 16
 """Of the cells: 3.2 arcsec wide, so that the scatter of an object's detections stays in few."""
+PUBLIC = 1
+"""ZTF's programme for everybody."""
 CELLS = 12 << 2 * ORDER
 """Number of cells of the whole sky."""
 
 
 def positions_of(detections: pa.Table) -> pa.Table:
     """One row of `POSITION` per object and cell in which any of its detections lies.
+
+    The detections of each programme that is not public have a row of their own: so they can be
+    withheld, and all that is said of the others is true without them.
 
     Forced photometry, limits, withdrawn points and points without a position do not count. The
     order of the rows of `detections`, and how often a point is there, does not matter.
@@ -30,9 +35,12 @@ def positions_of(detections: pa.Table) -> pa.Table:
     ra, dec = rows["ra"].to_numpy() % 360.0, rows["dec"].to_numpy()
     mjd, sources = rows["mjd"].to_numpy(), rows["source_id"].to_numpy()
     cells, objects = cells_of(ra, dec, ORDER), object_codes(rows)
-    order = np.lexsort((dec, ra, mjd, sources, objects, cells))
+    programmes = pc.fill_null(rows["programid"], PUBLIC).to_numpy()
+    order = np.lexsort((dec, ra, mjd, sources, programmes, objects, cells))
     cells, objects, sources, mjd = cells[order], objects[order], sources[order], mjd[order]
-    new = np.append(True, (cells[1:] != cells[:-1]) | (objects[1:] != objects[:-1]))
+    programmes = programmes[order]
+    new = np.logical_or.reduce([each[1:] != each[:-1] for each in (cells, objects, programmes)])
+    new = np.append(True, new)
     starts = np.flatnonzero(new)
     distinct = new | np.append(True, sources[1:] != sources[:-1])
     latest = np.maximum.reduceat(mjd, starts)
@@ -52,6 +60,7 @@ def positions_of(detections: pa.Table) -> pa.Table:
             "detections": np.add.reduceat(distinct, starts, dtype=np.int32),
             "first_mjd": np.minimum.reduceat(mjd, starts),
             "last_mjd": latest,
+            "programid": pa.array(programmes[starts], mask=programmes[starts] == PUBLIC),
         },
         POSITION,
     )

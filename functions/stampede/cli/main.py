@@ -15,6 +15,7 @@ from stampede.cli.function import quicken_imports
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
 from stampede.cli.publish import publish
+from stampede.cli.purge import purge
 from stampede.cli.rebuild import rebuild
 from stampede.cli.reconcile import reconcile
 from stampede.cli.replay import replay
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "reconcile": reconcile,
     "rebuild": rebuild,
+    "purge": purge,
     "replay": replay,
     "check-store": check_store,
 }

@@ -43,12 +43,14 @@ def hats(
     from stampede.functions.hats import publish as publish_catalogue
     from stampede.logs import configure_logs
     from stampede.store.open import open_objects
+    from stampede.store.rights import Rights
 
     configure_logs()
     settings = settings_of(running(data))
     url = place if "://" in place else Path(place).absolute().as_uri()
     files, name = open_catalogue(settings, url)
-    done = publish_catalogue(open_objects(settings), files, name, again=again)
+    rights = Rights.of(settings)
+    done = publish_catalogue(open_objects(settings), files, name, again=again, rights=rights)
     typer.echo(
         f"{done.objects:,} objects with {done.points:,} points in {done.pixels:,} pixels of order "
         f"{done.order}; {done.written:,} pixels written"

@@ -37,6 +37,8 @@ def replay(
 ) -> None:
     """Send the alerts of a night to a Kafka topic, as they came: each message byte for byte.
 
+    History rows of programmes that are not stored (STAMPEDE_ZTF_PROGRAMIDS) are not in it.
+
     Key, headers and timestamp are those of the first time; partition and offset are new. The order
     is that of each partition, but for a few batches. Use it to feed a new broker or filter with a
     real night, or to bring a topic back that Kafka has deleted.

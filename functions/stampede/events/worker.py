@@ -84,9 +84,13 @@ class Batch(NamedTuple):
 
     def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
         """The coverage of the messages without an error; `outcomes` may be those of the first."""
-        skipped = (self.skipped or [0] * len(self.positions))[: len(outcomes)]
-        counts = [n for n, error in zip(skipped, outcomes, strict=True) if error is None]
-        return coverage_of_positions(self.stored_positions(outcomes), counts)
+        return self.coverage_of([n for n, error in enumerate(outcomes) if error is None])
+
+    def coverage_of(self, numbers: Sequence[int]) -> Coverage:
+        """The coverage of the messages with these numbers."""
+        skipped = self.skipped or [0] * len(self.positions)
+        positions = [self.positions[number] for number in numbers]
+        return coverage_of_positions(positions, [skipped[number] for number in numbers])
 
     def stored_positions(self, outcomes: Sequence[Outcome]) -> list[Position | None]:
         """The positions of the messages without an error."""

@@ -14,6 +14,7 @@ __all__ = [
     "kafka_sender",
     "lightcurves",
     "packets",
+    "purge",
     "reconcile",
     "replay",
     "replay_plan",

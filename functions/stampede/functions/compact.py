@@ -18,6 +18,7 @@ from stampede.settings import Settings
 from stampede.store.compaction import Report, compact
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects
+from stampede.store.rights import Rights
 from stampede.store.runs import RunInfo
 from stampede.store.schema import ALL_TABLES, TABLES, TableSpec
 from stampede.store.tables import Table
@@ -49,7 +50,7 @@ def compact_tables(settings: Settings) -> None:
 
 def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
     begin = time.perf_counter()
-    table = Table(objects, spec)
+    table = Table(objects, spec, rights=Rights.of(settings))
     try:
         report = compact(
             table,

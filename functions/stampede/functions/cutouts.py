@@ -1,9 +1,11 @@
-"""cutouts: stores the images of alerts; one pack holds those of many alerts.
+"""cutouts: stores the images of alerts; one pack holds those of many alerts of one programme.
 
 Order matters: the pack is durable before the index points into it, and the index is durable before
 the function accepts the event. A crash in between leaves a pack that nothing points to, and the
 sender sends the event again.
 """
+
+import pyarrow as pa
 
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
@@ -29,15 +31,18 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
         watch.lap("decode")
         coverage = batch.coverage(decoded.faults)
-        pack = write_pack(decoded.rows, coverage)
-        watch.lap("pack")
-        stored = 0
-        if decoded.rows.num_rows:
+        stored, locations = 0, []
+        for of_programme in decoded.by_programme():
+            held = batch.coverage_of(of_programme.messages)
+            pack = write_pack(of_programme.rows, held, programids=of_programme.programids)
+            watch.lap("pack")
             objects.put(pack.key, pack.data, pack.sha256)
             watch.lap("put")
-            table.append(pack.locations, coverage)
+            locations.append(pack.locations)
+            stored += len(pack.data)
+        if locations:
+            table.append(pa.concat_tables(locations), coverage)
             watch.lap("index")
-            stored = len(pack.data)
         return StoredBatch(decoded.faults, watch.laps, stored)
 
     return in_parts(store_batch, settings)

@@ -42,6 +42,7 @@ from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects, open_store
 from stampede.store.parquet_object import read_columns
 from stampede.store.range_lookup import Ranges, lacking, rows_in
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.runs import RunInfo
 from stampede.store.schema import DETECTIONS, POSITIONS
 from stampede.store.tables import Table
@@ -65,7 +66,12 @@ Pixels = dict[int, pa.Table]
 
 
 def publish(
-    objects: Objects, files: Objects, name: str, most: int = MOST_OBJECTS, again: bool = False
+    objects: Objects,
+    files: Objects,
+    name: str,
+    most: int = MOST_OBJECTS,
+    again: bool = False,
+    rights: Rights = EVERYTHING,
 ) -> Published:
     """Write the catalogue, or the pixels of it that have new points; `again` writes all.
 
@@ -80,6 +86,8 @@ def publish(
         Where the catalogue is: a folder or a bucket of its own.
     name
         Of the catalogue.
+    rights
+        Only points of programmes that are stored. If these were others before, all is written.
 
     Raises
     ------
@@ -98,9 +106,12 @@ def publish(
         parts = detections.runs()
         coverage = Coverage.union(part.coverage for part in parts)
         _check_offsets(coverage, positions.coverage(), before)
-        places = _places(positions)
+        programids = None if rights.programids is None else tuple(sorted(rights.programids))
+        if before and before.programids != programids:
+            before = None
+        places = _places(positions, rights)
         ids = _ids(objects, [part for part in parts if not before or _is_new(part, before)])
-        _check_objects(detections, places, ids)
+        _check_objects(detections, places, ids, rights)
         where = _latest(places)
         if not where.num_rows:
             raise SetupError("the store has no objects with a position: nothing to publish")
@@ -109,10 +120,11 @@ def publish(
         footers, kept = _kept(files, before, order, pixels, places, ids)
         claim(files)
         todo = {n: pixels[n] for n in sorted(pixels.keys() - footers.keys())}
-        made = _write(files, detections, order, todo, kept, ids)
+        made = _write(files, detections, order, todo, kept, ids, rights)
         stay = {n: before.pixels[n] for n in footers} if before else {}
         footers |= {n: read_footer(files, order, n, pixel) for n, pixel in made.items()}
-        state = State(order, stay | made, frozenset(part.key for part in parts), coverage)
+        runs = frozenset(part.key for part in parts)
+        state = State(order, stay | made, runs, coverage, programids)
         return finish(files, name, state, footers, len(made))
     finally:
         detections.close()
@@ -132,7 +144,7 @@ def publish_pass(settings: Settings) -> None:
     begin = time.perf_counter()
     files, name = open_catalogue(settings, settings.catalogue)
     try:
-        done = publish(open_objects(settings), files, name)
+        done = publish(open_objects(settings), files, name, rights=Rights.of(settings))
     except StampedeError as error:
         metrics.PUBLISH_PASSES.labels(error.name).inc()
         log.error("publishing failed", outcome=error.name, why=error.message)
@@ -174,10 +186,10 @@ def order_of(cells: np.ndarray, most: int) -> int:
     return FINEST
 
 
-def _places(table: Table) -> pa.Table:
+def _places(table: Table, rights: Rights) -> pa.Table:
     """Every place at which an object was seen, by object; the latest first."""
     everywhere = Ranges(np.array([0]), np.array([CELLS]))
-    found = [*rows_in(table, everywhere)]
+    found = [rights.rows(rows) for rows in rows_in(table, everywhere)]
     _check(table, everywhere)
     rows = pa.concat_tables(found) if found else table.spec.no_rows
     order = [(name, "ascending") for name in ("object_id", "survey")]
@@ -222,14 +234,14 @@ def _check_offsets(stored: Coverage, located: Coverage, before: State | None) ->
         )
 
 
-def _check_objects(detections: Table, places: pa.Table, ids: pa.Array) -> None:
+def _check_objects(detections: Table, places: pa.Table, ids: pa.Array, rights: Rights) -> None:
     """Raise `Damaged` if `positions` lacks any object of `ids` that has a position.
 
     Offsets do not tell of points that did not come from Kafka.
     """
     unknown = ids.filter(pc.invert(pc.is_in(ids, places["object_id"].combine_chunks())))
     for start in range(0, len(unknown), READ_IDS):
-        points = detections.lookup(unknown.slice(start, READ_IDS).to_pylist())
+        points = rights.rows(detections.lookup(unknown.slice(start, READ_IDS).to_pylist()))
         if lost := len(positions_of(points)["object_id"].unique()):
             raise Damaged(f"the table `positions` lacks {lost:,} objects{_DERIVE}")
 
@@ -267,6 +279,7 @@ def _write(
     pixels: Pixels,
     kept: Mapping[int, Pixel],
     ids: pa.Array,
+    rights: Rights,
 ) -> dict[int, Pixel]:
     """Write pixels; returns those that have objects with points.
 
@@ -277,6 +290,7 @@ def _write(
     new = {n: _of(rows, ids) if n in kept else rows for n, rows in pixels.items()}
     numbers, rows = [*new], [*new.values()]
     for some, points in points_of(table, rows) if rows else ():
+        points = rights.rows(points)
         found = _with_curves(pa.concat_tables([rows[at] for at in some]), points)
         made = _by_pixel(found, order)
         for number in numbers[some.start : some.stop]:
@@ -292,7 +306,9 @@ def _write(
                 here = pa.concat_tables([here, before.cast(here.schema)]).sort_by(INDEX)
             if here.num_rows:
                 written[number] = write_pixel(files, order, number, here)
-    return written | _write(files, table, order, damaged, {}, ids) if damaged else written
+    if damaged:
+        written |= _write(files, table, order, damaged, {}, ids, rights)
+    return written
 
 
 def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:

@@ -26,7 +26,7 @@ from stampede.store.objects import Objects, find
 from stampede.store.parquet_object import footer_of
 
 INDEX, INDEX_ORDER = "_healpix_29", 29
-DATASET, STATE, FORMAT = "dataset/", "stampede.json", 3
+DATASET, STATE, FORMAT = "dataset/", "stampede.json", 4
 _PIXEL = re.compile(r"dataset/Norder=(\d+)/Dir=\d+/Npix=(\d+)\.parquet")
 
 
@@ -52,12 +52,16 @@ class Published(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of what a catalogue was made: order of its pixels, these, keys of runs, their coverage."""
+    """Of what a catalogue was made: order of its pixels, these, keys of runs, their coverage.
+
+    `programids` are the programmes whose points it may have; None: all of them.
+    """
 
     order: int
     pixels: dict[int, Pixel]
     runs: frozenset[str]
     coverage: Coverage
+    programids: tuple[int, ...] | None = None
 
 
 def key_of(order: int, number: int) -> str:
@@ -144,6 +148,7 @@ def finish(
         "pixels": {str(number): state.pixels[number] for number in numbers},
         "runs": sorted(state.runs),
         "coverage": json.loads(state.coverage.to_json()),
+        "programids": state.programids,
     }
     _put(files, STATE, json.dumps(document))
     return Published(state.order, len(keys), written, objects, points)
@@ -160,7 +165,8 @@ def read_state(files: Objects) -> State | None:
             return None
         coverage = Coverage.from_json(json.dumps(saved["coverage"]))
         pixels = {int(number): Pixel(*pixel) for number, pixel in saved["pixels"].items()}
-        return State(saved["order"], pixels, frozenset(saved["runs"]), coverage)
+        programids = saved["programids"] and tuple(saved["programids"])
+        return State(saved["order"], pixels, frozenset(saved["runs"]), coverage, programids)
     except NotFound:
         return None
     except (ValueError, LookupError, TypeError):

@@ -277,6 +277,7 @@ class Reconciler:
                 self._now,
                 self._grace,
                 lambda key: self._findings.add("damaged", key, repaired=False),
+                self._retention.rights,
             ):
                 self._delete("superseded", site, key)
         if self._repair:

@@ -14,13 +14,20 @@ import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.functions.replay_plan import PLACE, plan_of, timestamps
-from stampede.functions.replayed import PackRead, Replayed, Unsendable, replayed
+from stampede.functions.replayed import (
+    PackRead,
+    Replayed,
+    Unsendable,
+    replayed,
+    sent_crc32,
+)
 from stampede.read.lookup import Lookup
 from stampede.read.packets import cuts_of
 from stampede.settings import Settings
 from stampede.store.objects import read_twice
 from stampede.store.open import open_objects
 from stampede.store.packs import read_rows
+from stampede.store.rights import Rights
 
 AHEAD = 2  # packs read while another is sent
 
@@ -50,7 +57,7 @@ class Night:
 
     def __init__(self, settings: Settings, night: int, survey: str | None = None) -> None:
         self._settings, self._objects = settings, open_objects(settings)
-        self.plan = plan_of(self._objects, night, survey)
+        self.plan = plan_of(self._objects, night, survey, Rights.of(settings))
         if not self.plan.counts and not self.plan.unreadable:
             of = f" of survey {survey}" if survey else ""
             raise SetupError(f"no packets{of} of the night MJD {night} are stored")
@@ -116,5 +123,7 @@ class Night:
         small = small.set_column(small.column_names.index("time"), "time", timestamps(small))
         packets = rows["packet"]
         alerts = [(row, packets[row["row"]].as_buffer()) for row in small.to_pylist()]
-        cut = [(row["alert_id"], row["survey"], row["crc32"]) for row, _ in alerts if cuts_of(row)]
+        cut = [
+            (row["alert_id"], row["survey"], sent_crc32(row)) for row, _ in alerts if cuts_of(row)
+        ]
         return PackRead(alerts, lookup.parts_of(cut))

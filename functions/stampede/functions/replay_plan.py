@@ -15,6 +15,7 @@ from stampede.errors import Damaged, NotFound
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.packs import night_of
 from stampede.store.parquet_object import read_columns
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.schema import PACKET_PACKS
 
 AT_ONCE = 8  # packs whose small columns are read at once
@@ -65,8 +66,10 @@ class Plan(NamedTuple):
     unreadable: dict[str, str]
 
 
-def plan_of(objects: Objects, night: int, survey: str | None) -> Plan:
+def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = EVERYTHING) -> Plan:
     """The alerts of a night, an integer MJD; only those of `survey` if it is given.
+
+    Without those of programmes that are not stored any more.
 
     Raises `StoreDown`.
     """
@@ -78,7 +81,11 @@ def plan_of(objects: Objects, night: int, survey: str | None) -> Plan:
             return error
 
     prefix = f"{PACKET_PACKS.prefix}/{night}/"
-    infos = [info for info in objects.list(prefix) if night_of(info.key) == night]
+    infos = [
+        info
+        for info in objects.list(prefix)
+        if night_of(info.key) == night and rights.holds(info.key)
+    ]
     with ThreadPoolExecutor(AT_ONCE, "plan") as pool:
         read = list(zip(infos, pool.map(places, infos), strict=True))
     unreadable = {info.key: rows.message for info, rows in read if isinstance(rows, Damaged)}

@@ -93,13 +93,19 @@ def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
         )
 
 
+def sent_crc32(row: dict[str, Any]) -> int:
+    """CRC-32 of the message that the survey sent, by which its images are found."""
+    number: int = row["crc32"] if row.get("sent_crc32") is None else row["sent_crc32"]
+    return number
+
+
 def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup) -> bytes:
     """The message in a row, as it was sent. Raises `_Missing` if it is not whole, `StoreDown`."""
     cuts = cuts_of(row)
 
     def of_kind(images: Mapping[tuple[int, str, str, int | None], T], kind: str) -> T | None:
         names = row["alert_id"], row["survey"], kind
-        return images.get((*names, row["crc32"])) or images.get((*names, None))
+        return images.get((*names, sent_crc32(row))) or images.get((*names, None))
 
     found = {cut.kind: of_kind(images, cut.kind) for cut in cuts}
     if None not in found.values():
@@ -107,7 +113,7 @@ def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup)
         if isal_zlib.crc32(message) == row["crc32"]:
             return message
     # Something is damaged or missing: read each image alone, which verifies it.
-    message_of = row["alert_id"], row["survey"], row["crc32"]
+    message_of = row["alert_id"], row["survey"], sent_crc32(row)
     files = lookup.images_of([message_of] if cuts else [])
 
     def image(cut: Cut) -> list[bytes]:

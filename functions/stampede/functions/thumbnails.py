@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede import metrics
-from stampede.clock import Stopwatch, now_mjd
+from stampede.clock import Stopwatch
 from stampede.errors import Damaged, NotFound
 from stampede.events.event import Event
 from stampede.events.s3_events import key_of
@@ -24,7 +24,9 @@ from stampede.logs import get_logger
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.packs import expired, night_of, read_rows, write_pack
+from stampede.store.packs import night_of, read_rows, write_pack
+from stampede.store.programmes import programids_of
+from stampede.store.retention import Retention
 from stampede.store.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables import Table
 from stampede.store.versions import shown
@@ -38,7 +40,7 @@ class Thumbnails:
     def __init__(self, settings: Settings) -> None:
         self._objects = open_objects(settings)
         self._table = Table(self._objects, THUMBNAILS)
-        self._days = settings.cutout_days
+        self._retention = Retention.of(settings)
         self._drawing = asyncio.Lock()
 
     async def handle(self, event: Event) -> None:
@@ -60,17 +62,20 @@ class Thumbnails:
         Raises `StoreDown`, `Damaged`.
         """
         watch = Stopwatch()
+        if not self._retention.rights.holds(key):
+            log.info("no thumbnails: alerts of a programme that is not stored", pack=key)
+            return
         try:
             cutouts, coverage = self._read(key)
         except NotFound:
-            if expired(key, self._days, now_mjd()):
+            if self._retention.expired(key):
                 log.info("no thumbnails: the pack is past its retention", pack=key)
                 return
             raise Damaged(f"the store announced {key} but has it no longer") from None
         watch.lap("get")
         drawn = thumbnails(shown(cutouts, "fits"))
         watch.lap("draw")
-        pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS)
+        pack = write_pack(drawn.rows, coverage, THUMBNAIL_PACKS, programids_of(key))
         watch.lap("pack")
         self._objects.put(pack.key, pack.data, pack.sha256)
         watch.lap("put")

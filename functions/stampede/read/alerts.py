@@ -58,12 +58,19 @@ def _brief(alert: LatestAlert) -> dict[str, object]:
 
 
 async def get_packet(request: Request) -> Response:
-    """The message that the survey sent, byte for byte."""
+    """The message that the survey sent, byte for byte.
+
+    Without the history rows of observing programmes that are not stored: then headers say how many
+    were cut out, and the SHA-256 of the message before that.
+    """
     service = service_of(request)
     alert_id = parameters.alert_id(request.path_params["alert_id"])
     survey = parameters.survey(request.query_params)
     location = await service.run(service.lookup.packet, alert_id, survey)
     headers = {"Content-Disposition": f'attachment; filename="{alert_id}.avro"'}
+    if location.rows_cut:
+        headers["Stampede-Rows-Cut"] = str(location.rows_cut)
+        headers["Stampede-Message-SHA256"] = location.sent_sha256 or ""
     tag = etag(location.pack, location.offset, location.row)
     packet = Representation(tag, "application/avro", headers)
     if not_modified := packet.not_modified(request):

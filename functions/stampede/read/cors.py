@@ -13,7 +13,7 @@ Headers = list[tuple[bytes, bytes]]
 
 _EXPOSED = (
     b"ETag, Content-Range, Content-Disposition, Retry-After, Stampede-Incomplete, "
-    b"Stampede-View-Age, WWW-Authenticate"
+    b"Stampede-Message-SHA256, Stampede-Rows-Cut, Stampede-View-Age, WWW-Authenticate"
 )
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, HEAD, POST"),

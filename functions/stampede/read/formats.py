@@ -51,6 +51,7 @@ UCDS = {
     "procstatus": "meta.code.status",
     "limiting_mag": "phot.mag;stat.max",
     "rb": "meta.code.qual",
+    "programid": "meta.id;obs",
     "mag": "phot.mag",
     "mag_err": "stat.error;phot.mag",
 }

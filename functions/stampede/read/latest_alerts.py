@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stampede.read.locations import CutoutLocation, by_kind
 from stampede.read.lookup import Lookup
-from stampede.read.nights import folder_of_night, nights_of
+from stampede.read.nights import nights_of, packs_of_night
 from stampede.read.pack_alerts import PackAlerts, PackedAlert, check_packs
 from stampede.read.readings import Readings
 from stampede.store.objects import ObjectInfo
@@ -55,7 +55,7 @@ class LatestAlerts:
         objects = self._lookup.objects
         alerts: list[tuple[ObjectInfo, PackedAlert]] = []
         for night in nights_of(objects)[:NIGHTS]:
-            packs = islice(objects.list(folder_of_night(night)), LISTED)
+            packs = islice(packs_of_night(objects, night, self._lookup.rights), LISTED)
             for pack in sorted(packs, key=lambda pack: pack.modified, reverse=True)[:PACKS]:
                 alerts += ((pack, alert) for alert in self._of_packs.of(pack))
             if len(alerts) >= MOST:

@@ -65,10 +65,11 @@ class Lookup:
         # Eight tables share the cache: three in each of the two lookups, and those of thumbnails
         # and of packets, which only small queries read. The rest is for the tails of both lookups.
         age, stale = settings.refresh_seconds, settings.stale_seconds
+        rights = self.rights = self._retention.rights
 
         def table(spec: TableSpec, miss_age: float | None) -> RefreshingTable:
             whole = Table(objects, spec, settings.cache_bytes * 9 // 80)
-            return RefreshingTable(whole, age, miss_age if relist_on_miss else None, stale)
+            return RefreshingTable(whole, age, miss_age if relist_on_miss else None, stale, rights)
 
         self.cutouts = table(CUTOUTS, 0.0)
         self.detections = table(DETECTIONS, 0.0)
@@ -115,7 +116,10 @@ class Lookup:
         rows = self.cutouts.cached_values(alert_id, FEW)  # it may come in thousands of versions
         if rows is None:
             return None
-        found = shown(locations_of(rows, survey), self._retention.expired)
+        found = locations_of(rows, survey)
+        if not all(one.pack is None or self.rights.holds(one.pack) for one in found):
+            return None
+        found = shown(found, self._retention.expired)
         return of_one_alert(found, alert_id, survey)
 
     def thumbnail_locations(self, alert_ids: Sequence[int]) -> list[ThumbnailLocation]:

@@ -10,11 +10,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.read.nights import MAX_AGE, digest_of, folder_of_night
+from stampede.read.nights import MAX_AGE, digest_of, packs_of_night
 from stampede.read.pack_alerts import PackAlerts, alerts_of, note_damage
 from stampede.read.readings import Readings
 from stampede.store.cache import Cache
 from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.rights import EVERYTHING, Rights
 
 SAMPLED = 1000
 """Packs that are listed of a night: one request."""
@@ -56,8 +57,8 @@ class NightCount(NamedTuple):
 class NightCounts:
     """Counts the alerts of nights. Use it in one thread."""
 
-    def __init__(self, objects: Objects, packs: PackAlerts) -> None:
-        self._objects, self._packs = objects, packs
+    def __init__(self, objects: Objects, packs: PackAlerts, rights: Rights = EVERYTHING) -> None:
+        self._objects, self._packs, self._rights = objects, packs, rights
         # By key and etag: a pack that was mended is read again.
         self._known, self._damaged = Cache(REMEMBERED), Cache(REMEMBERED)
         self._counts = Readings(self._read, MAX_AGE, KEPT)
@@ -96,7 +97,7 @@ class NightCounts:
         return {pack for pack in packs if same[pack.etag] > 1 and not self._packs.prove(pack)}
 
     def _sample(self, night: int) -> list[ObjectInfo]:
-        return [*islice(self._objects.list(folder_of_night(night)), SAMPLED)]
+        return [*islice(packs_of_night(self._objects, night, self._rights), SAMPLED)]
 
     def _surveys(self, pack: ObjectInfo) -> Counter[str] | Damaged | None:
         """The number of alerts by survey; None if the pack was deleted."""

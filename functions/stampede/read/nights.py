@@ -3,6 +3,7 @@
 A night is a day of MJD (TAI). A pack is in the folder of its latest alert's night.
 """
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from stampede.read.pack_alerts import PackAlerts, PackedAlert
 from stampede.read.readings import Readings
 from stampede.store.night_folders import night_of_folder
 from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.schema import CUTOUT_PACKS
 
 MAX_AGE = 10.0
@@ -31,12 +33,17 @@ def nights_of(objects: Objects) -> list[int]:
 
 def digest_of(pack: ObjectInfo) -> str:
     """The digest in a pack's name: 32 hexadecimal digits."""
-    return pack.key.rpartition("/")[2].removesuffix(".parquet")
+    return pack.key.rpartition("/")[2][:32]
 
 
 def folder_of_night(night: int) -> str:
     """The folder of a night's packs."""
     return f"{CUTOUT_PACKS.prefix}/{night}/"
+
+
+def packs_of_night(objects: Objects, night: int, rights: Rights) -> Iterator[ObjectInfo]:
+    """The packs of a night that hold alerts of programmes that are stored. Raises `StoreDown`."""
+    return (info for info in objects.list(folder_of_night(night)) if rights.holds(info.key))
 
 
 class Place(NamedTuple):
@@ -65,8 +72,8 @@ class NightAlerts:
     unless they were listed in the last `MAX_AGE` seconds, and two for each pack that it reads.
     """
 
-    def __init__(self, objects: Objects, alerts: PackAlerts) -> None:
-        self._objects, self._alerts = objects, alerts
+    def __init__(self, objects: Objects, alerts: PackAlerts, rights: Rights = EVERYTHING) -> None:
+        self._objects, self._alerts, self._rights = objects, alerts, rights
         self._listings = Readings(self._list, MAX_AGE, KEPT_NIGHTS)
 
     def packs(self, night: int) -> list[ObjectInfo]:
@@ -74,7 +81,7 @@ class NightAlerts:
         return self._listings(night)
 
     def _list(self, night: int) -> list[ObjectInfo]:
-        packs = islice(self._objects.list(folder_of_night(night)), LISTED)
+        packs = islice(packs_of_night(self._objects, night, self._rights), LISTED)
         return sorted(packs, key=lambda pack: (pack.modified, pack.key), reverse=True)
 
     def part(

@@ -32,7 +32,9 @@ class PacketLocation(NamedTuple):
     row
         Its number in that page.
     crc32
-        Of the whole message.
+        Of the whole message, as it is given.
+    sent_crc32, sent_sha256, rows_cut
+        Of the message that the survey sent, if history rows were cut out of it; otherwise None.
     """
 
     alert_id: int
@@ -44,7 +46,15 @@ class PacketLocation(NamedTuple):
     length: int
     row: int
     crc32: int
+    sent_crc32: int | None
+    sent_sha256: str | None
+    rows_cut: int | None
     cuts: tuple[Cut, ...]
+
+    @property
+    def message_crc32(self) -> int:
+        """CRC-32 of the message that the survey sent: its cutouts have this number."""
+        return self.crc32 if self.sent_crc32 is None else self.sent_crc32
 
 
 def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
@@ -72,7 +82,9 @@ class Packets:
         self._objects, self._images, self._retention = objects, images, retention
 
     def message(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bytes:
-        """The message that the survey sent, byte for byte; `cutouts` are those of all its versions.
+        """The message that the survey sent, byte for byte but for history rows that were cut out.
+
+        `cutouts` are those of all versions of the alert.
 
         Raises
         ------
@@ -85,7 +97,7 @@ class Packets:
         StoreDown
             The store does not answer.
         """
-        by_kind = of_message(cutouts, packet.crc32)
+        by_kind = of_message(cutouts, packet.message_crc32)
 
         def image(cut: Cut) -> list[bytes]:
             if cut.kind not in by_kind:
@@ -106,7 +118,7 @@ class Packets:
 
         `cutouts` are those of all versions of the alert.
         """
-        by_kind = of_message(cutouts, packet.crc32)
+        by_kind = of_message(cutouts, packet.message_crc32)
         kept = {
             kind
             for kind, one in by_kind.items()

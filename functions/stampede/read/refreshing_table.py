@@ -13,6 +13,7 @@ from stampede.errors import StoreDown
 from stampede.read import notes
 from stampede.store.prefix_lookup import keys_with_prefix
 from stampede.store.range_lookup import Ranges, damaged_between, lacking, rows_in
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.tables import Table
 
 Rows = TypeVar("Rows", bound=Sized)
@@ -37,12 +38,20 @@ class RefreshingTable:
         A lookup that finds nothing lists the store again before it returns nothing, if the listing
         is older than this at its start. Lookups that wait for the same listing share it. None:
         a lookup that finds nothing returns nothing.
+    rights
+        Rows of programmes that are not stored are withheld.
     """
 
     def __init__(
-        self, table: Table, max_age: float, miss_age: float | None, stale: float = 0.0
+        self,
+        table: Table,
+        max_age: float,
+        miss_age: float | None,
+        stale: float = 0.0,
+        rights: Rights = EVERYTHING,
     ) -> None:
         self.table = table
+        self._rights = rights
         self._max_age = max_age
         self._stale = max(stale, 2 * max_age)
         self._miss_age = miss_age
@@ -60,12 +69,12 @@ class RefreshingTable:
         """
         began = time.monotonic()
         old = self.renew(began - self._max_age)
-        rows = self.table.lookup(values)
+        rows = self._rights.rows(self.table.lookup(values))
         if not rows.num_rows:
             if old is not None:
                 raise old
             if self._miss_age is not None and self.list_since(began - self._miss_age):
-                rows = self.table.lookup(values)
+                rows = self._rights.rows(self.table.lookup(values))
         self._observe_age()
         self._note_gaps(values)
         return rows
@@ -79,7 +88,7 @@ class RefreshingTable:
         empty = True
         for rows in rows_in(self.table, ranges):
             empty = False
-            yield rows
+            yield self._rights.rows(rows)
         if empty and old is not None:
             raise old
         self._observe_age()
@@ -93,7 +102,9 @@ class RefreshingTable:
         self.renew(time.monotonic() - self._max_age)
         keys = keys_with_prefix(self.table, prefix, most)
         self.note_quarantine()
-        return keys
+        given = self._rights.rows(self.table.lookup(keys))
+        known = set(given[self.table.spec.leading].to_pylist())
+        return [key for key in keys if key in known]
 
     def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
         """List the store as `list_since`, or keep the old listing and note its age.
@@ -121,10 +132,11 @@ class RefreshingTable:
         None if no row matches, if memory does not hold all that the lookup reads, or if the caller
         is the one who has to list the store (`_must_list`).
         """
-        return self._noted(key, None if self._must_list() else self.table.cached(key))
+        rows = None if self._must_list() else self.table.cached(key)
+        return self._noted(key, None if rows is None else self._rights.rows(rows))
 
     def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
-        """The rows of `cached` as Python values; None also if runs hold more than `most`."""
+        """As `cached`, as Python values, those withheld too; None if runs hold more than `most`."""
         return self._noted(key, None if self._must_list() else self.table.cached_values(key, most))
 
     def _noted(self, key: int | str, rows: Rows | None) -> Rows | None:

@@ -141,8 +141,8 @@ class ReadService:
             UpkeepCache(lookup, settings),
             pack_alerts,
             LatestAlerts(lookup, pack_alerts),
-            NightCounts(objects, pack_alerts),
-            NightAlerts(objects, pack_alerts),
+            NightCounts(objects, pack_alerts, lookup.rights),
+            NightAlerts(objects, pack_alerts, lookup.rights),
             ThreadRunner(1, "ledger"),
             ThreadRunner(1, "upkeep"),
         )

@@ -20,6 +20,7 @@ from stampede.store.listing import VANISHED
 from stampede.store.merge import sort_unique
 from stampede.store.merge_plan import plan
 from stampede.store.objects import find
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.run_stream import DamagedPart, RunStream, check_digest, read_part
 from stampede.store.run_writer import RunWriter
 from stampede.store.runs import Run, RunInfo, live
@@ -164,18 +165,20 @@ def merge(
     report: Report,
     progress: Progress,
     turn: int = 0,
+    rights: Rights = EVERYTHING,
 ) -> list[RunInfo]:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
     Returns its parts. Those that are there already are not written again, so compactors that go by
-    different orders (`turn`) share a merge, and each ends with all parts. Every byte of an input
+    different orders (`turn`) share a merge, and each ends with all parts. Rows of programmes that
+    are not among `rights` are left out. Every byte of an input
     that is read is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not
     what was written or cannot be read, so that nothing is merged without its rows or with wrong
     ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
-    planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows)
+    planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows, rights)
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
     count = len(planned.parts)
@@ -199,7 +202,7 @@ def merge(
         for bound in bounds:
             rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
             report.rows_read += rows.num_rows
-            writer.add(sort_unique(rows, table.spec))
+            writer.add(rights.rows(sort_unique(rows, table.spec)))
         data = writer.close(level, planned.inputs, coverage, planned.cuts, (number, count))
         merged.append(_put_checked(table, key, data, writer.rows))
         report.rows_written += writer.rows

@@ -6,11 +6,14 @@ from hashlib import md5, sha256
 
 from stampede.errors import Damaged
 from stampede.store.objects import ObjectInfo
+from stampede.store.programmes import SUFFIX
 from stampede.store.runs import name_of
 
 # Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
 _NAMED = re.compile(
-    r"(?:(?:packs|thumbnails|packets|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})\.parquet"
+    r"(?:(?:packs|thumbnails|packets|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})"
+    + SUFFIX.replace("(\\d", "(?:\\d")
+    + r"\.parquet"
 )
 _MD5 = re.compile(r"[0-9a-f]{32}")
 

@@ -125,7 +125,7 @@ class Holders:
 
     def _rows_held(self, rows: pa.Table, among: Sequence[RunInfo]) -> bool:
         spec = self._table.spec
-        rows = rows.select(spec.schema.names).cast(spec.schema)
+        rows = self._table.rights.rows(rows.select(spec.schema.names).cast(spec.schema))
         found = self._other.lookup_among(rows[spec.leading].unique().to_pylist(), among)
         both = sort_unique(pa.concat_tables([found, rows]), spec)
         return both.num_rows == found.num_rows and all(

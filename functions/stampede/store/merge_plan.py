@@ -12,31 +12,39 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.run_format import RunIndex
 from stampede.store.runs import Run, RunName, digest
 
 # The bytes of a merged run depend on the program too. Increase this number when you change how
 # runs are written or how versions of a row are compared.
-FORMAT = f"5 {pa.__version__}"
+FORMAT = f"6 {pa.__version__}"
 
 Bound = Any  # a leading key, int or str; None is after all keys
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """A merge: for each part of the output the upper bounds (exclusive) of its slices."""
+    """A merge: for each part of the output the upper bounds (exclusive) of its slices.
+
+    Rows of programmes that are not among `rights` are left out.
+    """
 
     level: int
     inputs: tuple[str, ...]
     parts: tuple[tuple[Bound, ...], ...]
+    rights: Rights = EVERYTHING
 
     @property
     def cuts(self) -> str:
         """A digest of the bounds and of the program's version: with the inputs they are the name.
 
+        So is which rows are left out: the same name has the same rows.
+
         Each part's footer holds it, so that a reader can hold a part to its name.
         """
-        return digest(json.dumps([FORMAT, self.parts]))
+        left_out = [] if self.rights.programids is None else [sorted(self.rights.programids)]
+        return digest(json.dumps([FORMAT, self.parts, *left_out]))
 
     def name(self, part: int) -> RunName:
         """The name of a part of the output."""
@@ -61,7 +69,12 @@ class RowGroups:
 
 
 def plan(
-    runs: Sequence[Run], groups: Sequence[RowGroups], level: int, run_rows: int, slice_rows: int
+    runs: Sequence[Run],
+    groups: Sequence[RowGroups],
+    level: int,
+    run_rows: int,
+    slice_rows: int,
+    rights: Rights = EVERYTHING,
 ) -> MergePlan:
     """Cut the merge of `runs` into parts of about `run_rows`, and these into slices.
 
@@ -91,6 +104,7 @@ def plan(
         level,
         tuple(sorted(run[0].name.run for run in runs)),
         tuple(tuple(bounds) for bounds in parts) if len(firsts) else ((None,),),
+        rights,
     )
 
 

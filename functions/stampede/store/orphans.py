@@ -20,8 +20,7 @@ from stampede.store.checked_parquet import PARQUET_ERRORS, open_file
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.objects import Objects, find, gives_others
 from stampede.store.pack_kinds import read_named, spec_of
-from stampede.store.packs import Pack, read_rows
-from stampede.store.runs import digest
+from stampede.store.packs import Pack, is_whole, read_rows
 from stampede.store.schema import ALL_TABLES, PackSpec
 from stampede.store.tables import Table
 
@@ -142,7 +141,7 @@ class Orphans:
         if not self._old(before.modified):
             return False
         data = self._objects.get(key)
-        if key.endswith(f"/{digest(data)}.parquet"):  # it is whole
+        if is_whole(key, data):
             return False
         held, coverage = _small_columns(data, key, spec)
         instead = self._losing(held, coverage, key, spec)

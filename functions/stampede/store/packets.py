@@ -5,7 +5,7 @@ so that the schema and the history which packets repeat compress together. One p
 `packet` holds those of about half a megabyte: large enough for that, small enough for one request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from stampede import compute as pc
 from stampede.alerts.container import Bytes
+from stampede.alerts.packets import SENT
 from stampede.errors import Damaged
 from stampede.store import zstd
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, seal
@@ -21,6 +22,7 @@ from stampede.store.merge import one_array, sort_unique
 from stampede.store.packs import Pack, read_rows
 from stampede.store.pages import pages
 from stampede.store.parquet_writer import DATA_PAGE, Column, Page, small, write
+from stampede.store.programmes import programids_of, suffix
 from stampede.store.runs import name_of
 from stampede.store.schema import PACKET_PACKS
 
@@ -32,7 +34,12 @@ _BOUNDED = ("alert_id", "object_id", "mjd")  # columns with their least and grea
 _PREFIX = 4  # bytes of the length before each packet
 
 
-def write_packets(rows: pa.Table, packets: Sequence[Sequence[Bytes]], coverage: Coverage) -> Pack:
+def write_packets(
+    rows: pa.Table,
+    packets: Sequence[Sequence[Bytes]],
+    coverage: Coverage,
+    programids: Iterable[int] = (),
+) -> Pack:
     """Pack packets, at least one, all of one night.
 
     The same packets, in any order, with the same coverage give the same bytes and so the same key.
@@ -45,6 +52,8 @@ def write_packets(rows: pa.Table, packets: Sequence[Sequence[Bytes]], coverage: 
         Each in pieces; nothing copies them before their page is made.
     coverage
         That of the packets.
+    programids
+        The observing programmes of each, its history included; none if its survey has none.
     """
     schema = PACKET_PACKS.rows.schema
     others = pa.schema([field for field in schema if field.name != PACKET_PACKS.image])
@@ -57,7 +66,7 @@ def write_packets(rows: pa.Table, packets: Sequence[Sequence[Bytes]], coverage: 
         for field in schema
     ]
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
-    return _pack(rows, seal(file.data))
+    return _pack(rows, seal(file.data), programids)
 
 
 def _packets(field: pa.Field, packets: Sequence[Sequence[Bytes]]) -> Column:
@@ -87,16 +96,19 @@ def read_packets(
     rows, coverage = read_rows(data, key)
     schema = PACKET_PACKS.rows.schema
     try:
-        return _pack(rows.select(schema.names).cast(schema), pa.py_buffer(data)), coverage
+        for name in (name for name in SENT if name not in rows.column_names):  # an earlier pack
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+        rows = rows.select(schema.names).cast(schema)
+        return _pack(rows, pa.py_buffer(data), programids_of(key or "")), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of packets: {error}") from None
 
 
-def _pack(rows: pa.Table, data: pa.Buffer) -> Pack:
+def _pack(rows: pa.Table, data: pa.Buffer, programids: Iterable[int]) -> Pack:
     mjd = rows["mjd"].to_numpy()
     whole = sha256(data).hexdigest()
     night = int(np.floor(mjd.max())) if len(mjd) else 0
-    key = f"{PACKET_PACKS.prefix}/{night}/{name_of(whole)}.parquet"
+    key = f"{PACKET_PACKS.prefix}/{night}/{name_of(whole)}{suffix(programids)}.parquet"
     found = pages(data, PACKET_PACKS.image)
     sizes = [page.values for page in found]
     if sum(sizes) != rows.num_rows:

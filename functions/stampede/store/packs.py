@@ -5,6 +5,7 @@ A ranged GET fetches the cutouts of an alert, another their tail: see `pack_imag
 
 import re
 import threading
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -34,11 +35,12 @@ from stampede.store.pack_images import (
     tail_frames,
 )
 from stampede.store.parquet_writer import Range, small, write
+from stampede.store.programmes import SUFFIX, programids_of, suffix
 from stampede.store.runs import digest, name_of
 from stampede.store.schema import CUTOUT_PACKS, PackSpec
 
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
-_KEY = re.compile(r"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{32}\.parquet")
+_KEY = re.compile(rf"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{{32}}{SUFFIX}\.parquet")
 
 # Threads that pack at once would pass the lock of Python to and fro at each of 1,800 checksums.
 # Then a pack of 900 gzipped stamps takes 39 ms of CPU and 1,160 changes of thread (four threads),
@@ -76,21 +78,36 @@ def is_past(night: int, days: int | None, now_mjd: float) -> bool:
     return days is not None and night < int(now_mjd) - days
 
 
+def is_whole(key: str, data: bytes | memoryview | pa.Buffer) -> bool:
+    """Whether the bytes of a pack have the digest in its name."""
+    return key.endswith(f"/{digest(data)}{suffix(programids_of(key))}.parquet")
+
+
 def check_digest(key: str, data: bytes | memoryview | pa.Buffer) -> None:
-    """Raise `Damaged` if the bytes of an object do not have the digest in its name."""
-    if not key.endswith(f"/{digest(data)}.parquet"):
+    """Raise `Damaged` if the bytes of a pack do not have the digest in its name."""
+    if not is_whole(key, data):
         raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
 
 
-def write_pack(rows: pa.Table, coverage: Coverage, spec: PackSpec = CUTOUT_PACKS) -> Pack:
+def write_pack(
+    rows: pa.Table,
+    coverage: Coverage,
+    spec: PackSpec = CUTOUT_PACKS,
+    programids: Iterable[int] = (),
+) -> Pack:
     """Pack `rows`, which have the columns of `spec.rows` and hold the alerts of `coverage`.
 
     The same rows, in any order, with the same coverage give the same bytes and so the same key,
     if the same version of `zstandard` compresses them.
+
+    Parameters
+    ----------
+    programids
+        The observing programmes of the alerts; none if their survey has none.
     """
     with _WRITING:
         rows, data, places = _written(rows, coverage, spec)
-    return _pack(rows, data, places, spec)
+    return _pack(rows, data, places, spec, programids)
 
 
 def read_rows(
@@ -117,7 +134,7 @@ def read_pack(
         else:
             images = one_array(rows[spec.image])
             places = image_places(images, stored_images(file, view), view)
-        return _pack(rows, pa.py_buffer(data), places, spec), coverage
+        return _pack(rows, pa.py_buffer(data), places, spec, programids_of(key or "")), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of a pack: {error}") from None
 
@@ -162,11 +179,17 @@ def _read(
     return read_file(name, file), coverage, file.metadata
 
 
-def _pack(rows: pa.Table, data: pa.Buffer, places: dict[str, pa.Array], spec: PackSpec) -> Pack:
+def _pack(
+    rows: pa.Table,
+    data: pa.Buffer,
+    places: dict[str, pa.Array],
+    spec: PackSpec,
+    programids: Iterable[int],
+) -> Pack:
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
     whole = sha256(data).hexdigest()
-    key = f"{spec.prefix}/{night}/{name_of(whole)}.parquet"
+    key = f"{spec.prefix}/{night}/{name_of(whole)}{suffix(programids)}.parquet"
     schema = spec.locations.schema
     absent = places["length"].is_null()
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}

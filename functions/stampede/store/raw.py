@@ -10,6 +10,7 @@ from hashlib import sha256
 
 from stampede.alerts.groups import RawAlerts
 from stampede.store.checked_parquet import write
+from stampede.store.programmes import suffix
 from stampede.store.runs import digest, name_of
 
 PREFIX = "alerts/"
@@ -24,5 +25,6 @@ def write_raw(alerts: RawAlerts) -> tuple[str, memoryview, str]:
         write(alerts.table, compression="lz4", use_dictionary=False, write_statistics=False)
     )
     of_schema, whole = digest(str(schema))[:8], sha256(data).hexdigest()
-    key = f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name_of(whole)}.parquet"
+    name = name_of(whole) + suffix([] if alerts.programid is None else [alerts.programid])
+    key = f"{PREFIX}{alerts.survey}/{of_schema}/{alerts.night}/{name}.parquet"
     return key, data, whole

@@ -9,6 +9,7 @@ from stampede.logs import get_logger
 from stampede.store.digests import same
 from stampede.store.holders import Holders
 from stampede.store.objects import Objects, find
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.runs import (
     Run,
     RunInfo,
@@ -154,6 +155,7 @@ def unneeded_at_second_site(
     now: datetime,
     grace: timedelta,
     damaged: Callable[[str], None] = lambda key: None,
+    rights: Rights = EVERYTHING,
 ) -> Iterator[str]:
     """Keys of the parts of runs that the second site no longer needs, lowest level first.
 
@@ -169,9 +171,12 @@ def unneeded_at_second_site(
         Called with the key of each part that was found damaged there, or is not what a checkpoint
         says, or that the store does not give, and that stays; and of each part of the first site
         that is damaged, if therefore a damaged copy stays. The log has the reason.
+    rights
+        Rows of other programmes need not be held anywhere.
     """
     for spec in ALL_TABLES.values():
-        first, second = Table(source, spec, cache_bytes=0), Table(target, spec)
+        first = Table(source, spec, cache_bytes=0, rights=rights)
+        second = Table(target, spec, rights=rights)
         try:
             sweep, deleted = Sweep(second, now, grace), set()
             undecided: dict[str, str] = {}

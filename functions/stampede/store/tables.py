@@ -25,6 +25,7 @@ from stampede.store.objects import Objects, read_twice
 from stampede.store.quarantine import Fault
 from stampede.store.range_file import ChangedObject
 from stampede.store.reader import MIB, Block, RunReader, adjacent_groups
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.row_values import RowValues
 from stampede.store.run_format import RunIndex
 from stampede.store.run_writer import RunWriter
@@ -53,6 +54,8 @@ class Table:
     believe
         Whether an entry of a checkpoint stands for a footer. Otherwise every footer is read, and
         the checkpoint is only a memory of what there was.
+    rights
+        Rows of other programmes need not be held anywhere: `purge` removes them.
     """
 
     def __init__(
@@ -62,9 +65,11 @@ class Table:
         cache_bytes: int = 256 * MIB,
         threads: int = 8,
         believe: bool = True,
+        rights: Rights = EVERYTHING,
     ) -> None:
         self.objects = objects
         self.spec = spec
+        self.rights = rights
         self.reader = RunReader(objects, spec, cache_bytes)
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
         self.listing = Listing(self.reader, self.map, believe)

@@ -18,13 +18,16 @@ from stampede.store.merge import is_sorted
 from stampede.store.objects import ObjectInfo, Objects, find, gives_others, read_twice
 from stampede.store.pack_kinds import read_named
 from stampede.store.packs import night_of
+from stampede.store.programmes import SUFFIX
 from stampede.store.reader import MIB, RunReader
 from stampede.store.run_format import MAGIC
 from stampede.store.runs import RunInfo, RunName, digest, name_of, prefix
 from stampede.store.saved_state import digest_of
 from stampede.store.schema import ALL_TABLES, TableSpec
 
-_NAMED = re.compile(r"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{32})\.parquet")
+_NAMED = re.compile(
+    rf"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{{32}}){SUFFIX}\.parquet"
+)
 _EXPECTED = re.compile(r"expected/.+")
 _PIECE = MIB  # of an object that is only asked for
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
@@ -137,7 +140,8 @@ def _check_pack(objects: Objects, info: ObjectInfo) -> None:
 
 
 def _check_digest(objects: Objects, info: ObjectInfo) -> None:
-    if not info.key.endswith(f"{digest(_whole(objects, info))}.parquet"):
+    named = _NAMED.fullmatch(info.key)
+    if named is None or named[2] != digest(_whole(objects, info)):
         raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
 
 

@@ -31,7 +31,7 @@ from tests.support.read_service import Reader, serving
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 (RUN,) = (FIXTURES / "tables" / "detections").glob("*.parquet")
 KEY = RUN.relative_to(FIXTURES).as_posix()
-ADDED = ("flags", "procstatus", "limiting_mag", "rb")
+ADDED = ("flags", "procstatus", "limiting_mag", "rb", "programid")
 OLD = pq.read_table(RUN)
 
 
@@ -68,7 +68,7 @@ def test_a_point_that_is_sent_again_gets_the_columns(objects: MemoryObjects, rea
     table = Table(objects, DETECTIONS, threads=1)
     old = table.lookup(OLD["object_id"].unique().to_pylist())
     again = old.slice(0, 5)
-    for name, value in zip(ADDED, (3, "0", 20.5, 0.5), strict=True):
+    for name, value in zip(ADDED, (3, "0", 20.5, 0.5, 1), strict=True):
         at = again.schema.get_field_index(name)
         again = again.set_column(
             at, again.schema.field(at), pa.array([value] * 5, again.schema.field(at).type)

@@ -74,6 +74,7 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
     history = {**measured, "candid": optional("long")}
     point = {
         **{"jd": "double", "fid": "int", "pid": "long", "rcid": optional("int")},
+        "programid": optional("int"),
         **{
             name: optional("float")
             for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci", "diffmaglim")

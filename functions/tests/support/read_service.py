@@ -96,6 +96,7 @@ def point(object_id: str, survey: str, source_id: int, mjd: float, **more) -> di
         "reliability": 0.9,
         "limiting_mag": 20.5,
         "rb": 0.6,
+        "programid": 1 if survey == "ztf" else None,
         "visit": 12,
         "detector": 3,
         "withdrawn": False,

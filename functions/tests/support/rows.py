@@ -40,6 +40,7 @@ detections = st.fixed_dictionaries(
         "procstatus": st.sampled_from([None, "0", "56,61"]),
         "limiting_mag": st.none(),
         "rb": st.none(),
+        "programid": st.sampled_from([None, 1, 2]),
     }
 )
 

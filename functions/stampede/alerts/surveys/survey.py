@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # the read service imports this module for the surveys' names
 
 FITS_MAGIC = b"SIMPLE  ="
 FITS_BLOCK = 2880
+PROGRAMID = "programid"
+"""The field with the observing programme in alerts and history rows of a survey that has some."""
 
 
 class SkyAxes(NamedTuple):
@@ -53,7 +55,7 @@ class Survey(Protocol):
     CUTOUT_FIELDS
         Top-level field of each kind of cutout (`columns.KINDS`).
     HISTORY_FIELDS
-        Top-level fields that hold earlier points of the light curve.
+        Top-level fields that hold earlier points of the light curve: arrays of records.
     IMAGE_MAGIC
         The first bytes of every image in a record, as the survey sends it.
     SKY_AXES

@@ -18,7 +18,13 @@ from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin import check_file as check_raw_file
-from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
+from stampede.alerts.surveys.survey import (
+    FITS_BLOCK,
+    FITS_MAGIC,
+    PROGRAMID,
+    NotFits,
+    SkyAxes,
+)
 from stampede.decompression import NotWhole, TooLong, gunzip, gzip_begins
 from stampede.timescale import TAI_MINUS_UTC
 
@@ -170,6 +176,7 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool, later: float) 
         "processed_mjd": pc.add(mjd, later),
         "limiting_mag": _not_negative(rows.get("diffmaglim", type=pa.float32())),
         "rb": _not_negative(rows.get("rb", type=pa.float32())),
+        "programid": _programid(rows, heads),
     }
     return table_of(DETECTION, columns, rows.length)
 
@@ -198,8 +205,14 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
         "processed_mjd": heads["processed_mjd"],
         "procstatus": rows.get("procstatus", type=pa.string()),
         "limiting_mag": _not_negative(rows.get("diffmaglim", type=pa.float32())),
+        "programid": _programid(rows, heads),
     }
     return table_of(DETECTION, columns, rows.length)
+
+
+def _programid(rows: Rows, heads: pa.Table) -> pa.ChunkedArray:
+    """The programme of each row; that of its alert if the row does not say it."""
+    return pc.coalesce(rows.get(PROGRAMID, type=pa.int32()), heads["programid"])
 
 
 def _mjd(rows: Rows) -> pa.Array:

@@ -1,0 +1,51 @@
+"""`stampede purge`: remove what is of observing programmes that are not stored any more."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from stampede.cli.options import Data, results_console
+
+
+def purge(
+    check: Annotated[
+        bool, typer.Option("--check", help="only count: write and delete nothing")
+    ] = False,
+    data: Data = None,
+) -> None:
+    """Remove the rows and objects of programmes that STAMPEDE_ZTF_PROGRAMIDS does not name.
+
+    Run it after you take a programme out of that setting, when every function has the new setting.
+    Readers withhold such rows at once; this removes them from the store and from the second site:
+    points of light curves, cutouts, thumbnails, raw copies and packets. A packet of an alert that
+    is still stored stays, without the history rows of other programmes. Nothing brings back what
+    is removed but the alerts themselves, sent again.
+
+    It may be repeated and stopped at any time: the next call goes on. With `--check` the exit
+    status is 1 if there is anything to remove.
+    """
+    from stampede.cli.running import running, settings_of
+    from stampede.functions.purge import found
+    from stampede.functions.purge import purge as remove
+    from stampede.logs import configure_logs
+
+    configure_logs()  # to stderr: stdout has the results alone
+    settings = settings_of(running(data))
+    counts = found(settings) if check else remove(settings, show)
+    console = results_console()
+    for folder, number in sorted(counts.items()):
+        runs = folder.startswith("tables/")
+        what = "runs with such rows" if runs and check else "runs rewritten" if runs else "objects"
+        console.print(f"{folder}: {number:,} {what}", highlight=False)
+    if not counts:
+        programids = settings.ztf_programids
+        console.print(f"nothing is of other programmes than {programids}", style="green")
+    sys.exit(1 if check and counts else 0)
+
+
+def show(what: str) -> None:
+    """Show on stderr what is read."""
+    print(what, file=sys.stderr, flush=True)

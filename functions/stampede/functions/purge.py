@@ -1,0 +1,184 @@
+"""purge: removes what is of observing programmes that are not stored any more, at every site.
+
+Readers withhold it as soon as the setting is changed (`store/rights.py`); this removes it. A packet
+of which the alert is still stored stays, without the rows of other programmes.
+
+A purge may stop anywhere: the next one goes on. Old packs go last, when no row names them.
+"""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.decoder import Decoder
+from stampede.alerts.framing import Framing
+from stampede.alerts.packets import SENT, packet_rows
+from stampede.errors import Damaged, NotFound
+from stampede.events.schema_registry import SchemaRegistry
+from stampede.functions.decoding import DecoderFile
+from stampede.functions.packets import ENVELOPE, put_packets
+from stampede.functions.reconcile import Reconciler
+from stampede.functions.replayed import PackRead, Unsendable, replayed, sent_crc32
+from stampede.read.lookup import Lookup
+from stampede.read.packets import cuts_of
+from stampede.settings import Settings
+from stampede.store.coverage import Coverage
+from stampede.store.objects import Objects, read_twice
+from stampede.store.open import open_objects, open_replica
+from stampede.store.packs import read_rows
+from stampede.store.purge import LATER, purge_table, withheld_objects, withheld_runs
+from stampede.store.rights import Rights
+from stampede.store.schema import ALL_TABLES, PACKET_PACKS, PACKETS
+from stampede.store.sweep import unneeded_at_second_site
+from stampede.store.tables import Table
+
+Show = Callable[[str], None]
+
+
+def found(settings: Settings) -> Counter[str]:
+    """How many runs and objects of each kind `purge` would rewrite or remove, by folder.
+
+    Raises `Damaged`, `StoreDown`.
+    """
+    rights, count = Rights.of(settings), Counter[str]()
+    for objects in _sites(settings):
+        for spec in ALL_TABLES.values():
+            table = Table(objects, spec, rights=rights)
+            table.refresh()
+            count[f"tables/{spec.name}"] += len(withheld_runs(table))
+            table.close()
+        for info in withheld_objects(objects, rights):
+            count[info.key.partition("/")[0]] += 1
+    return +count
+
+
+def purge(settings: Settings, show: Show = lambda what: None) -> Counter[str]:
+    """Remove it; how many runs were rewritten and objects removed, by folder.
+
+    Parameters
+    ----------
+    show
+        Called with what is done next.
+
+    Raises `Damaged`, `StoreDown`; what was done before stays done.
+    """
+    rights, count = Rights.of(settings), Counter[str]()
+    first, *others = _sites(settings)
+    packets = [info.key for info in withheld_objects(first, rights)]
+    packets = [key for key in packets if key.startswith(f"{PACKET_PACKS.prefix}/")]
+    with_cutter(settings, first, packets, show)
+    for spec in ALL_TABLES.values():
+        table = Table(first, spec, rights=rights)
+        try:
+            count[f"tables/{spec.name}"] += purge_table(table, settings.run_rows, show)
+        finally:
+            table.close()
+    _delete(first, rights, count, show)
+    for second in others:
+        Reconciler(settings.model_copy(update={"reconcile": "replica"})).run(everything=True)
+        now = second.now() + LATER
+        for key in unneeded_at_second_site(first, second, now, timedelta(), rights=rights):
+            second.delete(key)
+        _delete(second, rights, count, show)
+    return +count
+
+
+def _sites(settings: Settings) -> list[Objects]:
+    return [open_objects(settings), *([open_replica(settings)] if settings.replica else [])]
+
+
+def _delete(objects: Objects, rights: Rights, count: Counter[str], show: Show) -> None:
+    for info in withheld_objects(objects, rights):
+        show(info.key)
+        objects.delete(info.key)
+        count[info.key.partition("/")[0]] += 1
+
+
+def with_cutter(settings: Settings, objects: Objects, packs: Sequence[str], show: Show) -> None:
+    """Store the packets in these packs again, without rows of programmes that are not stored."""
+    if not packs:
+        return
+    cutter = _Cutter(settings, objects)
+    try:
+        for key in packs:
+            show(key)
+            cutter.cut(key)
+    finally:
+        cutter.close()
+
+
+class _Cutter:
+    """Stores packets again without rows of programmes that are not stored."""
+
+    def __init__(self, settings: Settings, objects: Objects) -> None:
+        registry = settings.schema_registry
+        self._objects = objects
+        self._table = Table(objects, PACKETS, threads=1)
+        self._lookup = Lookup(objects, settings, relist_on_miss=False)
+        self._decoder = BatchDecoder(
+            Framing(1 << 30, SchemaRegistry(registry).schema if registry else None),
+            Decoder(DecoderFile(settings.spool)),
+            latest_mjd=lambda: math.inf,
+            secret=os.urandom(12),
+            programids=Rights.of(settings).programids or frozenset(),
+        )
+
+    def cut(self, key: str) -> None:
+        """Those of one pack. An alert of such a programme, or one that is not whole, is left out.
+
+        Raises `Damaged`, `StoreDown`.
+        """
+        try:
+            rows, _ = read_twice(lambda: read_rows(self._objects.get(key), key), Damaged, NotFound)
+        except NotFound:
+            return
+        messages = self._messages(rows)
+        numbers = [number for number, message in enumerate(messages) if message is not None]
+        whole = [message for message in messages if message is not None]
+        done = 0
+        while done < len(whole):
+            decoded = self._decoder.detections(whole[done:])
+            if decoded.groups:
+                made, packets = packet_rows(decoded.groups, whole[done:])
+                before = rows.take(pa.array(numbers[done:])).take(made["number"])
+                put_packets(self._table, _as_before(made, before), packets, _no_coverage)
+            done += len(decoded.faults)
+
+    def _messages(self, rows: pa.Table) -> list[bytes | None]:
+        """The messages of a pack; None for one that is not whole."""
+        # Of any time: an earlier version may have stored one that no datetime has.
+        alerts = [row | {"time": None} for row in rows.drop_columns(["packet", "time"]).to_pylist()]
+        values = [packet.as_buffer() for packet in rows["packet"]]
+        cut = [(row["alert_id"], row["survey"], sent_crc32(row)) for row in alerts if cuts_of(row)]
+        read = PackRead([*zip(alerts, values, strict=True)], self._lookup.parts_of(cut))
+        found = replayed(read, self._lookup)
+        return [None if isinstance(one, Unsendable) else one.message for one in found]
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._lookup.close()
+        self._table.close()
+
+
+def _as_before(made: pa.Table, before: pa.Table) -> pa.Table:
+    """`made` with the Kafka records of `before`, and with the proof of what was cut before."""
+    for name in ENVELOPE:
+        made = made.append_column(name, before[name])
+    for name in SENT:
+        old, new = before[name], made[name]
+        value = pc.coalesce(old, new)
+        if name == "rows_cut":
+            value = pc.add(new, pc.fill_null(old, 0))
+        made = made.set_column(made.schema.get_field_index(name), name, value)
+    return made
+
+
+def _no_coverage(_: Sequence[int]) -> Coverage:
+    """The run of the packets of before has their offsets, and so has the one it is merged into."""
+    return Coverage()
