@@ -39,8 +39,13 @@ from tests.support.stored_packets import store
 
 OBJECT = "ZTF18aaaaaaa"
 CANDID = 2430301980815015000
-FORMATS = ("json", "csv", "parquet", "arrow", "votable")
-KINDS = ("detection", "limit", "forced point")
+FORMATS = (
+    "json",
+    *(
+        pytest.param(form, marks=pytest.mark.long)
+        for form in ("csv", "parquet", "arrow", "votable")
+    ),
+)
 
 
 @pytest.fixture
@@ -105,7 +110,9 @@ def test_a_light_curve_has_only_the_points_of_programmes_that_are_stored(
     assert sources(settings, form) == points_of(1)
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
+@pytest.mark.parametrize(
+    "codec", ["null", *(pytest.param(one, marks=pytest.mark.long) for one in ("deflate", "snappy"))]
+)
 def test_a_packet_lacks_the_rows_and_can_be_proven(settings: Settings, codec: str) -> None:
     message = mixed_alert(CANDID, codec=codec)
     store(settings, [message, mixed_alert(CANDID + 7, history=[1, 1], codec=codec)])
@@ -131,6 +138,7 @@ def test_a_row_that_names_no_programme_is_of_its_alert(settings: Settings) -> No
     assert programmes_in(get(settings, f"/v1/alerts/{CANDID}/packet")[1])[-1] is None
 
 
+@pytest.mark.long
 def test_a_history_of_other_programmes_alone_leaves_none(settings: Settings) -> None:
     store(settings, [mixed_alert(CANDID, history=[2, 3])])
     assert sources(settings) == set()
@@ -179,6 +187,7 @@ def published(settings: Settings, folder: Path) -> set[int]:
     return {one for one in found if one < CANDID}
 
 
+@pytest.mark.long
 def test_a_message_that_is_cut_and_comes_again_keeps_its_proof(settings: Settings) -> None:
     message = mixed_alert(CANDID)
     store(settings, [message])
@@ -215,6 +224,7 @@ def partners(settings: Settings) -> Settings:
     return settings
 
 
+@pytest.mark.long
 def test_all_programmes_are_given_while_all_are_stored(partners: Settings) -> None:
     assert sources(partners) == points_of(1, 2, 3)
     assert sources(partners, object_id=OTHERS_OBJECT) == points_of(2, 3)
@@ -298,6 +308,7 @@ def test_a_purge_removes_all_that_is_of_other_programmes(partners: Settings) -> 
     assert not purge(public)
 
 
+@pytest.mark.long
 def test_after_a_purge_the_packet_is_cut_and_can_be_proven(partners: Settings) -> None:
     public = purged(partners)
     second = public.model_copy(update={"store": public.replica, "replica": ""})
@@ -317,6 +328,7 @@ def test_after_a_purge_the_packet_is_cut_and_can_be_proven(partners: Settings) -
     assert sent.message == mixed_alert(CANDID, history=[1])
 
 
+@pytest.mark.long
 def test_a_packet_that_is_cut_twice_is_proven_by_what_was_sent(settings: Settings) -> None:
     message = mixed_alert(CANDID)
     store(of(settings, "1,3"), [message])
@@ -328,6 +340,7 @@ def test_a_packet_that_is_cut_twice_is_proven_by_what_was_sent(settings: Setting
         assert got.headers["Stampede-Message-SHA256"] == sha256(message).hexdigest()
 
 
+@pytest.mark.long
 def test_other_readers_give_nothing_of_other_programmes_after_a_purge(
     partners: Settings, tmp_path: Path
 ) -> None:
@@ -338,6 +351,7 @@ def test_other_readers_give_nothing_of_other_programmes_after_a_purge(
         assert given_by_the_client(tmp_path / site) == points_of(1)
 
 
+@pytest.mark.long
 def test_a_programme_that_is_stored_again_comes_with_its_alerts(partners: Settings) -> None:
     purged(partners)
     assert sources(partners) == points_of(1)
@@ -379,6 +393,7 @@ def failing(name: str, left: list[int]) -> Callable:
     return call
 
 
+@pytest.mark.long
 def test_a_compaction_before_the_purge_changes_nothing(partners: Settings) -> None:
     store(partners, [mixed_alert(CANDID + 7)], 10)
     for spec in ALL_TABLES.values():
