@@ -7,9 +7,10 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from stampede.alerts.container import Bytes
+if TYPE_CHECKING:  # what receives events needs no decoder (docs/adr/0054-native-code.md)
+    from stampede.alerts.container import Bytes
 
 PREFIX = "stampede-"
 PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
@@ -62,7 +63,7 @@ class SpoolFile:
         self._file: IO[bytes] | None = None
         self._size = 0
 
-    def write(self, pieces: Sequence[Bytes]) -> str:
+    def write(self, pieces: "Sequence[Bytes]") -> str:
         """Replace the content; return the path. Raises `OSError`."""
         file = self._open()
         self._size = _write(file.fileno(), pieces)
@@ -87,7 +88,7 @@ class SpoolFile:
         return self._file
 
 
-def _write(file: int, pieces: Sequence[Bytes]) -> int:
+def _write(file: int, pieces: "Sequence[Bytes]") -> int:
     """Replace a file's content; return its size. Empties the file before it raises `OSError`."""
     size = 0
     try:
