@@ -1,13 +1,14 @@
 """Where cutouts are in the bucket: the rows of the table `cutouts` that readers get."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from stampede_client.bucket import Bucket
+from stampede_client.bucket import Bucket, reaching
 from stampede_client.cutouts import KINDS
 
 _COLUMNS = (
@@ -17,13 +18,24 @@ _COLUMNS = (
 _ALERT = ("alert_id", "survey")
 
 
-def places_shown(bucket: Bucket, wanted: pc.Expression, kinds: Sequence[str]) -> pa.Table:
+class Places(NamedTuple):
+    """Rows of cutouts, and the ids of the alerts whose packs are all gone."""
+
+    rows: pa.Table
+    gone: np.ndarray
+
+
+def places_shown(
+    bucket: Bucket, ids: Sequence[int] | None, wanted: pc.Expression, kinds: Sequence[str]
+) -> Places:
     """The rows of the cutouts that the server shows, by alert id, survey and kind.
 
     Only cutouts whose pack is there; of each alert those of one version, as docs/store.md says.
+    `ids` (ascending) are those of the alerts that `wanted` may select; None if any.
     """
-    rows = bucket.rows("cutouts", wanted & pc.field("pack").is_valid(), list(_COLUMNS))
-    rows = rows.filter(pc.is_in(rows["pack"], _there(bucket, rows["pack"].unique())))
+    stored = bucket.rows("cutouts", ids, wanted & pc.field("pack").is_valid(), _COLUMNS)
+    rows = stored.filter(pc.is_in(stored["pack"], _there(bucket, stored["pack"].unique())))
+    gone = np.setdiff1d(stored["alert_id"].to_numpy(), rows["alert_id"].to_numpy())
     # Rows without the CRC-32 of their message are a version of their own, the lowest.
     message = pc.fill_null(pc.cast(rows["message_crc32"], pa.int64()), -1)
     order = pc.index_in(rows["kind"], pa.array(KINDS))
@@ -32,13 +44,14 @@ def places_shown(bucket: Bucket, wanted: pc.Expression, kinds: Sequence[str]) ->
     rows = _first_of(rows, (*_ALERT, "message", "order"), ("pack", "page_offset"))
     rows = _of_one_version(rows)
     rows = rows.filter(pc.is_in(rows["kind"], pa.array(kinds, pa.string())))
-    return rows.sort_by([(name, "ascending") for name in (*_ALERT, "order")])
+    return Places(rows.sort_by([(name, "ascending") for name in (*_ALERT, "order")]), gone)
 
 
 def _there(bucket: Bucket, packs: pa.Array) -> pa.Array:
     """Those of the packs that are not deleted."""
     names = packs.to_pylist()
-    infos = bucket.filesystem.get_file_info([f"{bucket.root}/{name}" for name in names])
+    with reaching(bucket.root):
+        infos = bucket.filesystem.get_file_info([f"{bucket.root}/{name}" for name in names])
     there = [n for n, info in zip(names, infos, strict=True) if info.type == fs.FileType.File]
     return pa.array(there, pa.string())
 

@@ -40,11 +40,15 @@ class Unavailable(StampedeClientError):
 
 
 class Incomplete(StampedeClientError):
-    """The answer may lack something that is stored; raised only with ``connect(strict=True)``."""
+    """The answer may lack something that is stored.
+
+    A server's answer raises it only with ``connect(strict=True)``, a reader of the bucket unless
+    ``errors="skip"`` is given.
+    """
 
 
 class IncompleteWarning(UserWarning):
-    """The answer may lack something that is stored: the server cannot read or verify all of it."""
+    """The answer may lack something that is stored: not all of it can be read or verified."""
 
 
 class UnexpectedAnswer(StampedeClientError):

@@ -53,6 +53,8 @@ def first_image(file: memoryview) -> FirstImage:
     at, found = 0, None
     while at < len(file):
         begin = _data_offset(file, at)
+        if begin > len(file):
+            raise ValueError("the FITS header is cut short")
         if at and bytes(file[at : at + 8]) != b"XTENSION":
             raise ValueError(f"other bytes follow the FITS file, from byte {at:,} on")
         layout = _layout(bytes(file[at:begin]))

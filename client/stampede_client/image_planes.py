@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from stampede_client.bucket import Bucket
+from stampede_client.bucket import Bucket, reaching
 from stampede_client.cutout_places import places_shown
 from stampede_client.cutouts import KINDS
 from stampede_client.errors import BadInput
@@ -38,9 +38,11 @@ class Images(NamedTuple):
     surveys, kinds
         Text, shape (n,).
     missing
-        Ids that were asked for and have no image: not stored, never sent, or past their retention.
+        Ids that were asked for and have no image: not stored, or never sent.
     skipped
         Why images were left out, with ``errors="skip"``: of each a line with its id and kind.
+    gone
+        Ids whose images were stored, in packs that are not there: past their retention, or lost.
     """
 
     planes: np.ndarray
@@ -49,6 +51,7 @@ class Images(NamedTuple):
     kinds: np.ndarray
     missing: list[int]
     skipped: list[str]
+    gone: list[int]
 
 
 def images(
@@ -79,7 +82,8 @@ def images(
         Rows and columns of each plane: a larger image is cut, and a smaller one surrounded by NaN,
         about its middle. Without it all images must have one shape.
     errors
-        Whether an image that is damaged, or that cannot be read as FITS, ends the call.
+        Whether an image that is damaged, or that cannot be read as FITS, ends the call, and rows
+        of the table `cutouts` that cannot be read do; otherwise these are an `IncompleteWarning`.
 
     Raises
     ------
@@ -87,31 +91,36 @@ def images(
         If an argument cannot be used, or the images differ in shape and `size` is not given.
     Damaged
         If an image is damaged; its bytes are compared with their CRC-32 first.
+    Incomplete
+        If the places of images that may be asked for are damaged or lost.
+    Unavailable
+        If the store fails.
     """
     chosen = _checked_kinds(kinds)
     if (ids is None) == (night is None):
         raise BadInput("give either ids or night")
     if size is not None and size < 1:
         raise BadInput(f"size is {size}; give the number of rows, or leave it out")
-    bucket = Bucket(store, filesystem)
+    bucket = Bucket(store, filesystem, errors)
     if ids is None:
         asked: list[int] = []
         wanted = pc.starts_with(pc.field("pack"), f"packs/{night}/")
     else:
         asked = sorted({int(checked_alert(one)) for one in ids})
         wanted = pc.field("alert_id").isin(pa.array(asked, pa.int64()))
-    rows = places_shown(bucket, wanted, chosen)
+    rows, gone = places_shown(bucket, None if ids is None else asked, wanted, chosen)
     planes = Planes(rows.num_rows, size)
     _fill(planes, bucket, rows)
     if planes.failed and errors == "raise":
         raise planes.failed[min(planes.failed)]
-    return _result(planes, rows, asked)
+    return _result(planes, rows, asked, gone)
 
 
 def _fill(planes: Planes, bucket: Bucket, rows: pa.Table) -> None:
     def read(pack: str, some: pa.Table) -> None:
         places = [*map(Place, *(some[name].to_pylist() for name in Place._fields))]
-        with bucket.filesystem.open_input_file(f"{bucket.root}/{pack}") as file:
+        path = f"{bucket.root}/{pack}"
+        with reaching(bucket.root), bucket.filesystem.open_input_file(path) as file:
             reading = heads(file, places)
             while batch := [*islice(reading, AT_ONCE)]:
                 planes.read(batch)
@@ -137,7 +146,7 @@ def _by_pack(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         start = end
 
 
-def _result(planes: Planes, rows: pa.Table, asked: list[int]) -> Images:
+def _result(planes: Planes, rows: pa.Table, asked: list[int], gone: np.ndarray) -> Images:
     pixels = planes.pixels
     alert_ids = rows["alert_id"].to_numpy()
     if planes.failed:
@@ -150,8 +159,9 @@ def _result(planes: Planes, rows: pa.Table, asked: list[int]) -> Images:
         alert_ids,
         rows["survey"].to_numpy(),
         rows["kind"].to_numpy(),
-        np.setdiff1d(np.array(asked, np.int64), alert_ids).tolist(),
+        np.setdiff1d(np.setdiff1d(np.array(asked, np.int64), alert_ids), gone).tolist(),
         [str(planes.failed[number]) for number in sorted(planes.failed)],
+        gone.tolist(),
     )
 
 

@@ -109,12 +109,13 @@ def _gunzipped(file: memoryview) -> memoryview | Damaged:
 def _read(file: pa.NativeFile, ranges: Iterable[Range]) -> Iterator[tuple[Range, memoryview]]:
     """The bytes of each range, in order; ranges side by side in one request."""
     group: list[Range] = []
+    size = file.size()
     for one in [*sorted(ranges), None]:
         if group and (
             one is None or one[0] - sum(group[-1]) > GAP or sum(one) - group[0][0] > SPAN
         ):
-            begin = group[0][0]
-            data = memoryview(file.read_at(max(map(sum, group)) - begin, begin))
+            begin = min(group[0][0], size)  # a pack that is cut short has no bytes there
+            data = memoryview(file.read_at(min(max(map(sum, group)), size) - begin, begin))
             for where in group:
                 yield where, data[where[0] - begin :][: where[1]]
             group = []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from stampede_client.bucket import Bucket
+from stampede_client.bucket import Bucket, Errors
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -52,11 +52,14 @@ class Detections:
         ------
         NotFound
             If the bucket has no detections.
+        Incomplete
+            If rows that may be asked for are damaged or lost; not with ``errors="skip"``.
         Unavailable
-            If runs went on disappearing while they were read.
+            If the store fails, or if runs went on disappearing while they were read.
         """
-        wanted = None if objects is None else pc.field("object_id").isin(list(objects))
-        rows = winning(self._bucket.rows("detections", wanted))
+        keys = None if objects is None else sorted(set(objects))
+        wanted = None if keys is None else pc.field("object_id").isin(pa.array(keys, pa.string()))
+        rows = winning(self._bucket.rows("detections", keys, wanted))
         if not withdrawn:
             rows = rows.filter(pc.invert(rows["withdrawn"]))
         return rows.sort_by([(name, "ascending") for name in ("object_id", "mjd", *KEY[1:])])
@@ -78,8 +81,10 @@ class Detections:
         return duckdb.from_arrow(self.arrow(objects, withdrawn))
 
 
-def detections(store: str, filesystem: fs.FileSystem | None = None) -> Detections:
-    """A reader of the light curves in a bucket.
+def detections(
+    store: str, filesystem: fs.FileSystem | None = None, *, errors: Errors = "raise"
+) -> Detections:
+    """A reader of the light curves in a bucket. It verifies what it reads.
 
     Parameters
     ----------
@@ -88,8 +93,16 @@ def detections(store: str, filesystem: fs.FileSystem | None = None) -> Detection
         ``s3://BUCKET?endpoint_override=http://HOST:PORT``. With `filesystem`, the bucket's path.
     filesystem
         For example `pyarrow.fs.S3FileSystem` with keys and endpoint.
+    errors
+        What to do if rows that may be asked for are damaged or lost: raise `Incomplete`, or give
+        the others and warn, `IncompleteWarning`.
+
+    Raises
+    ------
+    BadInput
+        If `store` is no such URL.
     """
-    return Detections(Bucket(store, filesystem))
+    return Detections(Bucket(store, filesystem, errors))
 
 
 def winning(rows: pa.Table) -> pa.Table:

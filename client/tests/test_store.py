@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -127,9 +128,9 @@ def test_the_how_to_runs(
     code = "\n".join(blocks).replace("path/to/bucket", str(root)).replace("ZTF21abiuvdk", known)
     names: dict = {"ALERT": ZTF_ALERT}
     exec(compile(code, HOW_TO.name, "exec"), names)
-    first, *rest = capsys.readouterr().out.splitlines()
-    assert first == str(expected.num_rows)
-    assert rest == ["(3, 63, 63) ['science' 'template' 'difference'] []"]
+    *counts, shapes = capsys.readouterr().out.splitlines()
+    assert counts == [str(expected.num_rows)] * 2
+    assert shapes == "(3, 63, 63) ['science' 'template' 'difference'] []"
     assert names["some"]["object_id"].unique().to_pylist() == [known]
     assert names["brightest"].height == len(expected["object_id"].unique())
     assert sum(points for _, points in names["bands"].fetchall()) == expected.num_rows
@@ -173,11 +174,13 @@ def test_an_empty_bucket_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_later_column_gives_nulls(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "detections"
-    folder.mkdir(parents=True)
-    new, old = rows.table([rows.detection("1", 1)]), rows.table([rows.detection("2", 2)])
-    pq.write_table(new, folder / "a.parquet")
-    pq.write_table(old.drop_columns(["rb"]), folder / "b.parquet")
-    found = stampede_client.detections(str(tmp_path)).arrow()
-    assert found["rb"].to_pylist() == [None, None]
-    assert np.array_equal(found["source_id"], [1, 2])
+    old_schema = pa.schema([field for field in DETECTION if field.name != "rb"])
+    old = replace(DETECTIONS, schema=old_schema)
+    for number, spec in enumerate((DETECTIONS, old), 1):
+        found = rows.table([rows.detection(str(number), number) | {"rb": 0.5}])
+        table = Table(DirectoryObjects(tmp_path), spec)
+        table.append(found.select(spec.schema.names), Coverage.of({("alerts", 0): [number]}))
+        table.close()
+    read = stampede_client.detections(str(tmp_path)).arrow()
+    assert read["rb"].to_pylist() == [0.5, None]
+    assert np.array_equal(read["source_id"], [1, 2])
