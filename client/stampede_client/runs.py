@@ -123,8 +123,7 @@ def parse_part(table: str, name: Name, path: str, size: int, footer: Footer) -> 
             cuts, which = (json.loads(pairs[key]) for key in (b"stampede.cuts", b"stampede.part"))
             digest = sha256(json.dumps([inputs, cuts]).encode()).hexdigest()[:32]
             named &= [digest, which] == [name.digest, [name.part, name.parts]]
-        between = _between(pairs.get(b"stampede.sections"))
-        groups = groups_of(footer, size, between)
+        groups = groups_of(footer, size, _sections(pairs.get(b"stampede.sections")))
         part = Part(name, path, size, footer, groups, frozenset(inputs), coverage, first, last)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise Unverified("it does not have the footer of a run") from None
@@ -204,7 +203,11 @@ def view_of(
         known = fault.part or next(iter(by_run.get(fault.name.run, ())), None)
         if fault.name.run in merged or (known and held.holds(known.inputs, known.coverage)):
             continue
-        gaps.append(fault.gap)
+        if known and not fault.part:
+            first, last = _between(by_run[fault.name.run], fault.name.part)
+            gaps.append(fault.gap._replace(first=first, last=last))
+        else:
+            gaps.append(fault.gap)
     listed = [*itertools.chain(*by_run.values())]
     seen = {part.name for part in listed} | {fault.name for fault in faults}
     once = merged.union(*(part.inputs for part in listed), *(one.inputs for one in remembered))
@@ -265,16 +268,20 @@ def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _lost(run: Sequence[Part], number: int) -> Gap:
-    """The gap of a part that is not there, between the keys of the parts beside it."""
+    """The gap of a part that is not there."""
     name = run[0].name._replace(part=number)
+    path = f"{run[0].path.rpartition('/')[0]}/{name.file}"
+    return Gap(path, "a part of a merged run is missing", *_between(run, number))
+
+
+def _between(run: Sequence[Part], number: int) -> tuple[Key, Key]:
+    """The leading keys between which those of a part lie, by the parts beside it."""
     before = [part.last for part in run if part.name.part < number and part.last is not None]
     after = [part.first for part in run if part.name.part > number and part.first is not None]
-    path = f"{run[0].path.rpartition('/')[0]}/{name.file}"
-    why = "a part of a merged run is missing"
-    return Gap(path, why, max(before, default=None), min(after, default=None))
+    return max(before, default=None), min(after, default=None)
 
 
-def _between(sections: bytes | None) -> int:
+def _sections(sections: bytes | None) -> int:
     """The bytes of a part's sections. Raises `ValueError`, `TypeError`."""
     if sections is None:
         return 0

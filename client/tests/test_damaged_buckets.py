@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -327,3 +328,60 @@ def test_a_store_that_fails_is_no_damage(tmp_path: Path) -> None:
         stampede_client.detections(str(tmp_path)).arrow()
     with pytest.raises(stampede_client.BadInput, match="no URL of a bucket"):
         stampede_client.detections("nothing://here")
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_what_is_read_and_what_is_lacking_is_as_the_server_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Runs of two levels, of which any objects are lost or damaged."""
+    monkeypatch.setattr(run_writer, "GROUP_ROWS", 60)
+    choose, root = random.Random(seed), tmp_path / "bucket"
+    table = Table(DirectoryObjects(root), DETECTIONS, threads=1)
+    for number in range(10):
+        table.append(points(number), Coverage.of({("t", 0): [number]}))
+        if number in (3, 7):  # each time with the inputs of the last merges, of which some are gone
+            grace = timedelta(hours=1 if number == 7 else 9)
+            now = NOW + timedelta(hours=number)
+            compact(table, now, fanout=4, run_rows=150, slice_rows=60, grace=grace)
+    table.close()
+    paths = sorted((root / "tables" / "detections").iterdir())
+    assert {path.name[:4] for path in paths} == {"0000", "0001"}
+    flagged = 0
+    for _ in range(20 if seed == 1 else 400):
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        copy = Path(shutil.copytree(root, tmp_path / "copy"))
+        for path in choose.sample(paths, choose.choice([1, 1, 2, 3])):
+            harm(choose, copy / path.relative_to(root))
+        flagged += compare(copy, choose.choice([*OBJECTS[::8], "Z39"]))
+    assert flagged > 2
+
+
+def harm(choose: random.Random, path: Path) -> None:
+    if choose.random() < 0.5:
+        path.unlink()
+        return
+    path.chmod(0o600)
+    data = path.read_bytes()
+    first, end = choose.choice([(4, footer_start(data)), (footer_start(data), len(data))])
+    path.write_bytes(flip(choose, data, first, end))
+
+
+def compare(root: Path, name: str) -> bool:
+    """Compare the reader with the server's own table; whether rows may be lacking."""
+    table = Table(DirectoryObjects(root), DETECTIONS, threads=1)
+    rows = table.lookup([name])
+    lacking = table.lacking([name])
+    table.close()
+    reader = stampede_client.detections(str(root), errors="skip")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = reader.arrow(objects=[name])
+    assert {one.category for one in caught} <= {stampede_client.IncompleteWarning}
+    said = [str(one.message) for one in caught]
+    if any("digest in its name" in one for one in said):
+        return True  # the server leaves that to scrub
+    assert bool(said) == bool(lacking), (lacking, said)
+    expected = rows.sort_by("mjd").select(COLUMNS).to_pylist()
+    assert found.select(COLUMNS).to_pylist() == expected
+    return bool(lacking)

@@ -37,6 +37,12 @@ NO_END = {"csv", "json", "votable"}
 ADVICE = "try again, or with --format parquet: it has what can be read, and says what cannot"
 
 
+class BrokenOff(StampedeError):
+    """The connection broke before the end of an answer: some of it is lacking."""
+
+    name = "broken-off"
+
+
 class Server(NamedTuple):
     """A read service: its URL, and the token that it demands."""
 
@@ -55,7 +61,7 @@ class Server(NamedTuple):
 
         `advice` is what to do if it breaks off.
 
-        Raises `StampedeError` if there is none, or if it is an error.
+        Raises `StampedeError` if there is none, or if it is an error, `BrokenOff` if it is cut.
         """
         url = self.url.rstrip("/") + path
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -76,8 +82,12 @@ class Server(NamedTuple):
             raise SetupError(
                 f"no answer from {self.url}: {error.reason}; check --url and that `read` runs"
             ) from None
-        except (HTTPError, ValueError) as error:
-            raise StampedeError(f"the answer of {self.url} broke off: {error}; {advice}") from None
+        except ValueError as error:
+            raise StampedeError(
+                f"the answer of {self.url} is damaged: {error}; try again"
+            ) from None
+        except HTTPError as error:
+            raise BrokenOff(f"the answer of {self.url} broke off: {error}; {advice}") from None
 
 
 def _detail(answer: urllib3.BaseHTTPResponse, url: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,7 +105,9 @@ def cutouts(
     from stampede.cli.cutout_files import fetch
 
     ids = sys.stdin.read().split() if alert_ids == ["-"] else alert_ids
-    found = fetch(_server(url, token, data), ids, out, lambda line: typer.echo(line, err=True))
+    server = _server(url, token, data)
+    with _to_the_end():
+        found = fetch(server, ids, out, lambda line: typer.echo(line, err=True))
     there = f"; {found.there} alerts were there" if found.there else ""
     typer.echo(f"{found.files} files in {out}/{there}", err=True)
     for reason, absent in found.absent.items():
@@ -150,7 +154,20 @@ def _rows(
 ) -> None:
     from stampede.cli.download import copy
 
-    if not copy(server, path, query, ids, out, kind or query.get("format", "json")):
+    with _to_the_end():
+        if not copy(server, path, query, ids, out, kind or query.get("format", "json")):
+            sys.exit(1)
+
+
+@contextmanager
+def _to_the_end() -> Iterator[None]:
+    """Exit with 1 where an answer breaks off: it lacks something."""
+    from stampede.cli.download import BrokenOff
+
+    try:
+        yield
+    except BrokenOff as error:
+        typer.echo(f"stampede: {error.message}", err=True)
         sys.exit(1)
 
 
