@@ -40,10 +40,10 @@ def lag(patient: Patient) -> Iterator[Finding]:
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
-        marks = reader.watermarks(topics)
+        marks, ids = reader.watermarks(topics), reader.topic_ids(topics)
         for function in ALERT_FUNCTIONS:
             group = f"{settings.group}-{function}"
-            committed = reader.committed(group, [*marks])
+            committed = reader.committed(group, [*marks], ids)
             if marks and all(offset is None for offset in committed.values()):
                 if any(low < high for low, high in marks.values()):
                     yield warning(
@@ -53,7 +53,13 @@ def lag(patient: Patient) -> Iterator[Finding]:
                 continue
             for (topic, partition), offset in committed.items():
                 low, high = marks[topic, partition]
-                if offset is not None and offset < low:
+                if offset is None and low < high:
+                    yield warning(
+                        f"no source of {function} has begun to read {topic}/{partition}, which has "
+                        f"{high - low:,} messages",
+                        f"it does within seconds if one of the group {group} is running",
+                    )
+                elif offset is not None and offset < low:
                     yield error(
                         f"Kafka has deleted {low - offset:,} messages of {topic}/{partition} that "
                         f"{function} had not read",

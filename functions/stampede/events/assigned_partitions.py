@@ -13,13 +13,14 @@ from stampede import metrics
 from stampede.events.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka_options import is_cooperative
 from stampede.events.source_health import SourceHealth
-from stampede.events.topic_ids import TopicIds, commit_note, committed_elsewhere
+from stampede.events.topic_ids import Answer, TopicIds, commit_note, committed_elsewhere
 from stampede.logs import get_logger
 from stampede.settings import Settings
 
 log = get_logger()
 
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
+LEAVE_SECONDS = 1.0
 
 
 class AssignedPartitions:
@@ -37,6 +38,8 @@ class AssignedPartitions:
         Cancels the deliveries of partitions that were given up.
     health
         Knows offsets before the first delivery; told which topics there are not.
+    topic_ids
+        Asks Kafka for the ids of topics.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class AssignedPartitions:
         down: Callable[[], bool],
         cancel: Callable[[list[AssignedPartition]], None],
         health: SourceHealth,
+        topic_ids: TopicIds,
     ) -> None:
         self._health = health
         self._settings = settings
@@ -54,12 +58,27 @@ class AssignedPartitions:
         self._cancel = cancel
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()
-        self._topic_ids = TopicIds(settings)
+        self._topic_ids = topic_ids
         self._topics = [topic.strip() for topic in settings.topics.split(",")]
 
     def of(self, message: confluent_kafka.Message) -> AssignedPartition | None:
-        """The partition of a message; None if it was given up after the client returned it."""
-        return self._partitions.get((message.topic() or "", message.partition() or 0))
+        """The partition of a message; None if the message is not to be taken.
+
+        It was given up after the client returned the message, or its topic is not known.
+        """
+        key, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
+        partition = self._partitions.get(key)
+        if partition is None:
+            return None
+        if partition.passed_over:
+            if partition.again_at is None:
+                partition.again_at = offset
+            return None
+        if partition.next is not None and offset < partition.next:
+            # Kafka lost its newest records, and the client began again at the oldest.
+            log.warning("partition went back", topic=key[0], partition=key[1], offset=offset)
+            partition = self._replace(key, AssignedPartition(partition.topic_id))
+        return partition
 
     def subscribe(self, consumer: confluent_kafka.Consumer) -> None:
         """Subscribe to the topics of the settings."""
@@ -80,10 +99,22 @@ class AssignedPartitions:
         self._commit(consumer, self._partitions, asynchronous=True)
         self._set_metrics(consumer)
 
-    def ask_topic_ids(self) -> None:
-        """Ask Kafka for the ids of the topics; `restart_new_topics` finds the answer."""
+    @property
+    def topics(self) -> set[str]:
+        """The topics that are subscribed to by name, and those of the assigned partitions."""
         named = {topic for topic in self._topics if not topic.startswith("^")}  # else a pattern
-        self._topic_ids.ask(named | {topic for topic, _ in self._partitions})
+        return named | {topic for topic, _ in self._partitions}
+
+    def commit_beginnings(self, consumer: confluent_kafka.Consumer) -> None:
+        """Commit the first position of each partition, before any of its records is delivered.
+
+        So a partition of which a group has committed nothing is one that it has not begun to read.
+        """
+        begun = {key: each for key, each in self._partitions.items() if not each.opened}
+        begun = {key: each for key, each in begun.items() if each.offsets.position is not None}
+        for partition in begun.values():
+            partition.opened = True
+        self._commit(consumer, begun, asynchronous=False)
 
     def pause_or_resume(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
         """Pause all partitions while there is no room for more records; else go on."""
@@ -98,35 +129,57 @@ class AssignedPartitions:
             consumer.resume([TopicPartition(*key) for key in keys])
             self._paused -= keys
 
-    def restart_new_topics(self, consumer: confluent_kafka.Consumer) -> None:
+    def learn(self, consumer: confluent_kafka.Consumer, answer: Answer) -> None:
         """Begin again at the start of each topic that was made anew under its name.
 
-        Records in flight are delivered but not committed. Records that were taken after the topic
-        was made anew and before this was noticed are sent again, now with the right id.
+        Records in flight are of the old topic: they are delivered, and not committed. A partition
+        whose records were passed over begins where that began, if its topic is the same.
         """
-        topic_ids = self._topic_ids.answer()
-        self._health.missing = self._topic_ids.missing
-        for (topic, number), partition in list(self._partitions.items()):
-            topic_id = topic_ids.get(topic)
-            if topic_id is None or topic_id == partition.topic_id:
+        self._health.missing = answer.missing
+        for key, partition in list(self._partitions.items()):
+            topic_id = answer.ids.get(key[0])
+            if topic_id is None or (topic_id == partition.topic_id and not partition.passed_over):
                 continue
-            if partition.topic_id is None:  # it could not be learnt before
-                partition.topic_id = topic_id
-                continue
-            log.warning("topic made anew", topic=topic, partition=number, topic_id=topic_id)
-            self._partitions[topic, number] = AssignedPartition(topic_id)
             try:
-                consumer.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
-            except KafkaException as error:
-                self._partitions[topic, number] = partition  # try again at the next answer
-                log.warning("cannot begin again", topic=topic, reason=error.args[0].str())
+                if partition.topic_id in (None, topic_id):
+                    self._go_on(consumer, key, partition, topic_id)
+                else:
+                    log.warning("topic made anew", topic=key[0], partition=key[1], id=topic_id)
+                    consumer.seek(TopicPartition(*key, OFFSET_BEGINNING))
+                    self._replace(key, AssignedPartition(topic_id))
+            except KafkaException as error:  # the next answer tries again
+                log.warning("cannot begin again", topic=key[0], reason=error.args[0].str())
+
+    def _go_on(
+        self,
+        consumer: confluent_kafka.Consumer,
+        key: PartitionKey,
+        partition: AssignedPartition,
+        topic_id: str,
+    ) -> None:
+        """Take the records of a partition that were passed over. Raises `KafkaException`."""
+        if partition.again_at is None:
+            return  # none was yet, so the client has not said where it begins
+        where = TopicPartition(*key, partition.again_at)
+        if partition.topic_id is None and committed_elsewhere(
+            consumer, [where], {key[0]: topic_id}
+        ):
+            where.offset = OFFSET_BEGINNING
+        consumer.seek(where)
+        partition.topic_id, partition.next = topic_id, None
+        partition.passed_over, partition.again_at = False, None
+
+    def _replace(self, key: PartitionKey, partition: AssignedPartition) -> AssignedPartition:
+        self._partitions[key].left = True
+        self._partitions[key] = partition
+        return partition
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
     ) -> None:
         if not partitions:  # a cooperative rebalance may begin by assigning none
             return
-        ids = self._topic_ids.wait({each.topic for each in partitions})
+        ids = self._topic_ids.wait({each.topic for each in partitions}).ids
         if stale := committed_elsewhere(consumer, partitions, ids):
             log.warning("committed offsets are of another topic", partitions=_names(stale))
             for each in stale:
@@ -153,7 +206,7 @@ class AssignedPartitions:
 
     def _lost(self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]) -> None:
         """Another source has taken over: commit nothing; it sends the records in flight again."""
-        self._cancel(list(self._pop(consumer, partitions).values()))
+        self._cancel_for_others(self._pop(consumer, partitions))
         log.warning("partitions lost", partitions=_names(partitions))
 
     def _pop(
@@ -166,7 +219,10 @@ class AssignedPartitions:
         for key in keys:
             with suppress(KeyError):
                 metrics.SOURCE_LAG.remove(*map(str, key))
-        return {key: self._partitions.pop(key) for key in keys if key in self._partitions}
+        popped = {key: self._partitions.pop(key) for key in keys if key in self._partitions}
+        for partition in popped.values():
+            partition.left = True
+        return popped
 
     def _give_up(
         self,
@@ -174,7 +230,22 @@ class AssignedPartitions:
         leaving: dict[PartitionKey, AssignedPartition],
     ) -> None:
         self._commit(consumer, leaving, asynchronous=False)
-        self._cancel(list(leaving.values()))
+        self._cancel_for_others(leaving)
+
+    def _cancel_for_others(self, leaving: dict[PartitionKey, AssignedPartition]) -> None:
+        """Cancel the deliveries that another source takes over.
+
+        Of a topic that is gone there is no other source: its deliveries go on.
+        """
+        busy = {topic for (topic, _), each in leaving.items() if each.offsets.unfinished}
+        answer = self._topic_ids.wait(busy, LEAVE_SECONDS)
+        self._cancel(
+            [
+                each
+                for (topic, _), each in leaving.items()
+                if not answer.says_gone(topic, each.topic_id)
+            ]
+        )
 
     def _commit(
         self,

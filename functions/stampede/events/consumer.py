@@ -14,12 +14,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from stampede.errors import SetupError
 from stampede.events.assigned_partitions import AssignedPartitions
+from stampede.events.held_records import Held, HeldRecords
 from stampede.events.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka_login import KafkaLogin
 from stampede.events.kafka_options import consumer_options
 from stampede.events.record import Record
 from stampede.events.sink import Abandoned
 from stampede.events.source_health import SourceHealth
+from stampede.events.topic_ids import TopicIds
 from stampede.logs import get_logger
 from stampede.settings import Settings
 
@@ -32,7 +34,6 @@ PAUSE_SECONDS = 1.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
 WATERMARK_SECONDS = 5.0
-TOPIC_ID_SECONDS = 10.0  # how often the source asks whether a topic was made anew
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
 
 
@@ -65,8 +66,10 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._in_flight = RecordsInFlight(settings.in_flight, settings.in_flight_bytes)
         self._failure: BaseException | None = None
+        topic_ids = TopicIds(settings)
+        self._held = HeldRecords(topic_ids, self._in_flight)
         self._assigned = AssignedPartitions(
-            settings, self._in_flight, down, self._cancel_soon, health
+            settings, self._in_flight, down, self._cancel_soon, health, topic_ids
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -106,18 +109,22 @@ class Consumer:
         try:
             self._assigned.subscribe(consumer)
             self._poll_until_stopped(consumer)
+            self._held.drop()
             self._in_flight.wait_for(lambda: self._in_flight.events == 0, DRAIN_SECONDS)
             self._assigned.leave(consumer)
         finally:
             consumer.close()
 
     def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
-        committed = reported = asked = time.monotonic()
+        committed = reported = time.monotonic()
         while not self._in_flight.stopping:
             self._health.polled()
-            most = self._in_flight.wait_for_room(PAUSE_SECONDS)
-            self._assigned.pause_or_resume(consumer, full=most == 0)
-            self._take(consumer, most or 1)  # poll even without room: it runs the callbacks
+            soon = self._held.proven_soon
+            most = self._in_flight.wait_for_room(0 if soon else PAUSE_SECONDS)
+            if most or not soon:
+                self._assigned.pause_or_resume(consumer, full=most == 0)
+                self._take(consumer, most or 1)  # poll even without room: it runs the callbacks
+            self._deliver_proven(consumer, now=most == 0)
             now = time.monotonic()
             if now - committed >= COMMIT_SECONDS:
                 committed = now
@@ -126,26 +133,40 @@ class Consumer:
             if now - reported >= REPORT_SECONDS:
                 self._report(now - reported)
                 reported = now
-            if now - asked >= TOPIC_ID_SECONDS:
-                asked = now
-                self._assigned.ask_topic_ids()
-            self._assigned.restart_new_topics(consumer)
 
     def _take(self, consumer: confluent_kafka.Consumer, most: int) -> None:
         # `poll` returns the first record at once; `consume` would wait for `most` or the timeout.
-        first = consumer.poll(POLL_SECONDS)
+        first = consumer.poll(min(POLL_SECONDS, self._held.seconds_to_wait()))
         if first is None:
             return
-        batch: list[tuple[AssignedPartition, Record]] = []
+        batch: list[Held] = []
         for message in [first, *(consumer.consume(most - 1, 0) if most > 1 else ())]:
-            if message.error():
-                self._warn(message.error())
-                continue
-            if partition := self._assigned.of(message):
-                skipped = self._skipped(consumer, partition, message)
-                batch.append((partition, Record.of(message, partition.topic_id, skipped)))
-        self._in_flight.add(batch)
-        self._loop.call_soon_threadsafe(self._start, batch)
+            error = message.error()
+            if error and error.code() != KafkaError._PARTITION_EOF:
+                self._warn(error)
+            elif partition := self._assigned.of(message):
+                record = None
+                if not error:
+                    skipped = self._skipped(consumer, partition, message)
+                    record = Record.of(message, partition.topic_id or None, skipped)
+                batch.append(Held(partition, message.topic() or "", message.offset() or 0, record))
+        self._held.hold(batch)
+
+    def _deliver_proven(self, consumer: confluent_kafka.Consumer, now: bool) -> None:
+        """Deliver the records whose topics are proven by an answer of Kafka, if there is one."""
+        answer = self._held.answer(self._assigned.topics, now)
+        if answer is None:
+            return
+        self._assigned.learn(consumer, answer)
+        proven = self._held.proven(answer)
+        batch = [(held.partition, held.record) for held in proven if held.record]
+        self._in_flight.begin(batch)
+        for held in proven:
+            if held.record is None:
+                self._in_flight.reach(held.partition, held.offset)
+        if proven:
+            self._assigned.commit_beginnings(consumer)
+            self._loop.call_soon_threadsafe(self._start, batch)
 
     def _skipped(
         self,

@@ -18,12 +18,28 @@ PartitionKey = tuple[str, int]  # topic and partition number
 class AssignedPartition:
     """A partition assigned to this source, and its records in flight.
 
-    `topic_id` is the id of the topic that its records are from; None while it is not known.
+    Attributes
+    ----------
+    topic_id
+        The id of the topic since before its first record was fetched. `topic_ids.NONE` if Kafka
+        knows no ids; None while it is not known.
+    passed_over
+        Whether its records are passed over, because the topic is not known or not there.
+    again_at
+        The offset of the first record that was passed over.
+    next
+        The offset after the last record taken.
+    left
+        Whether it was given up, or begun again as another one.
     """
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
-        self.next: int | None = None  # the offset after the last record taken
+        self.passed_over = topic_id is None
+        self.again_at: int | None = None
+        self.next: int | None = None
+        self.left = False
+        self.opened = False  # whether its first position was committed
         self.offsets = Offsets()
         self.committed: int | None = None
         self.tasks: set[asyncio.Task[None]] = set()  # used by the event loop only
@@ -48,13 +64,28 @@ class RecordsInFlight:
         self.bytes = 0
         self.stopping = False
 
-    def add(self, batch: Sequence[tuple[AssignedPartition, Record]]) -> None:
-        """Count records that were taken."""
+    def count(self, records: Sequence[Record]) -> None:
+        """Count records that were taken from Kafka."""
+        with self._changed:
+            self.events += len(records)
+            self.bytes += sum(len(record.value) for record in records)
+
+    def begin(self, batch: Sequence[tuple[AssignedPartition, Record]]) -> None:
+        """Note that records which were counted are being delivered."""
         with self._changed:
             for partition, record in batch:
                 partition.offsets.take(record.offset)
-                self.bytes += len(record.value)
-            self.events += len(batch)
+
+    def drop(self, records: Sequence[Record]) -> None:
+        """Count no longer records whose delivery never began."""
+        with self._changed:
+            self.events -= len(records)
+            self.bytes -= sum(len(record.value) for record in records)
+
+    def reach(self, partition: AssignedPartition, offset: int) -> None:
+        """Note that a partition has no more records for now; see `Offsets.reach`."""
+        with self._changed:
+            partition.offsets.reach(offset)
 
     def remove(self, partition: AssignedPartition, record: Record, delivered: bool) -> None:
         """Count a record as no longer in flight; only a delivered one may be committed."""

@@ -82,13 +82,13 @@ class KafkaGaps:
         # Read before the store: what a group has committed must be stored by then.
         for table, function in FUNCTIONS.items():
             group = f"{self._settings.group}-{function}"
-            self._committed[table] = self.kafka.committed(group, list(watermarks))
+            self._committed[table] = self.kafka.committed(group, list(watermarks), self.ids)
         expected = {}
         for partition, (low, high) in watermarks.items():
             topic, number = partition
             self.spans[self.keys[topic], number] = low, high
             # A group that stood below Kafka's first offset: Kafka has deleted what lies between.
-            known = [position[partition] for position in self._committed.values()]
+            known = [position.get(partition) for position in self._committed.values()]
             lowest = min((c for c in known if c is not None), default=low)
             expected[self.keys[topic], number] = min(low, lowest), high
         return expected
@@ -103,19 +103,25 @@ class KafkaGaps:
         # An epoch, and this source asks Kafka for ids now.
         return not self._settings.topic_epoch and not KAFKA_ID.fullmatch(topic_id)
 
+    def is_earlier(self, entry: Entry) -> bool:
+        """Whether an entry is of a topic that is gone: Kafka has another one of its name."""
+        key = topic_key(entry.topic, entry.topic_id)
+        return entry.topic in self.keys and not self.may_be(entry.topic, key)
+
     def judge(self, entry: Entry, account: Account) -> Entry:
         """The entry with what Kafka tells of its offsets; as it is, if it is of no such topic."""
         partition = topic_key(entry.topic, entry.topic_id), entry.partition
+        if self.is_earlier(entry):
+            return _without_deleted(entry, account)
         if self.keys.get(entry.topic) != partition[0]:
             return entry
-        faults = []
+        faults, notes = [], []
         low, high = self.spans.get(partition, (entry.low, entry.high))
-        committed = self._committed[entry.table].get((entry.topic, entry.partition))
         gaps = entry.missing
         forgotten = within(gaps, 0, low)
-        due = within(gaps, low, high if committed is None else committed)
-        missing = self._messages(entry, due)
-        in_flight = [] if committed is None else self._waiting(entry, within(gaps, committed, high))
+        due = self._due(entry, account, low, high)
+        missing = self._messages(entry, within(gaps, low, due))
+        in_flight = self._waiting(entry, within(gaps, due, high))
         skipped = entry.missing_count - count(forgotten) - count(missing) - count(in_flight)
         if forgotten:
             faults.append(f"Kafka deleted {named(forgotten)} before they were stored")
@@ -124,12 +130,38 @@ class KafkaGaps:
                 faults.append(f"Kafka deleted offsets 0 to {low - 1:,} before any was stored")
             if missing:
                 faults.append("nothing of this partition was ever stored")
+        if in_flight and not self._begun(entry):
+            notes.append(
+                f"partition {entry.partition}: no source of {FUNCTIONS[entry.table]} has begun to "
+                "read it"
+            )
         return entry._replace(
             missing=[*forgotten, *missing],
             in_flight=in_flight,
             not_messages=entry.not_messages + skipped,
             faults=tuple(faults),
+            notes=tuple(notes),
         )
+
+    def _due(self, entry: Entry, account: Account, low: int, high: int) -> int:
+        """The offset below which everything should be stored.
+
+        That is what the group has committed. Stampede's source commits before it delivers anything.
+        So without a commit nothing was read, unless something is stored: then another group was
+        here, or Kafka forgot what this one had committed.
+        """
+        committed = self._committed[entry.table]
+        if not committed:
+            return high  # Kafka does not let us ask
+        position = committed.get((entry.topic, entry.partition))
+        if position is None:
+            key = topic_key(entry.topic, entry.topic_id)
+            return max(low, _end(account, key, entry.partition))
+        return position
+
+    def _begun(self, entry: Entry) -> bool:
+        committed = self._committed[entry.table]
+        return committed.get((entry.topic, entry.partition)) is not None
 
     def _messages(self, entry: Entry, gaps: Sequence[Interval]) -> list[Interval]:
         """The parts of `gaps` that are messages, or that were too many to look at."""
@@ -156,3 +188,26 @@ class KafkaGaps:
             if message is not None and message.offset < high:
                 found.append((message.offset, high))
         return found
+
+
+def _end(account: Account, key: str, number: int) -> int:
+    """The offset after the last one of a partition that a table accounts for."""
+    intervals = account.all.intervals(key, number)
+    return intervals[-1][1] if intervals else 0
+
+
+def _without_deleted(entry: Entry, account: Account) -> Entry:
+    """An entry of a topic that is gone: what nobody had read of it was deleted with it.
+
+    What lies before a stored offset was read, so it is missing if it is not stored.
+    """
+    end = _end(account, topic_key(entry.topic, entry.topic_id), entry.partition)
+    deleted = within(entry.missing, end, max(end, entry.high))
+    if not deleted:
+        return entry
+    note = (
+        f"partition {entry.partition}: {named(deleted)} were deleted with it before they were "
+        f"stored in {entry.table}"
+    )
+    missing = within(entry.missing, 0, end)
+    return entry._replace(missing=missing, deleted=deleted, notes=(*entry.notes, note))

@@ -18,6 +18,9 @@ DEFAULTS = {
     # Kafka's CPU for a record of 66 KB: 36 us, and 56 with the default of 1 MB (ADR 30). The
     # answer of a broker stays within 50 MB, by the default of fetch.max.bytes.
     "max.partition.fetch.bytes": "4194304",
+    # A partition that is added, or a topic that is made later, is read at most so much later and a
+    # rebalance. The default is 5 minutes.
+    "topic.metadata.refresh.interval.ms": "3000",
 }
 
 
@@ -35,8 +38,8 @@ def consumer_options(
 ) -> dict[str, Any]:
     """Options of a `confluent_kafka.Consumer`; those of its `KafkaLogin` replace the defaults.
 
-    Nothing replaces the last four: the consumer alone commits, and only what is delivered; the
-    source's health comes from the statistics.
+    Nothing replaces the last five: the consumer alone commits, and only what is delivered; the ends
+    of partitions are part of that; the source's health comes from the statistics.
     """
     own = settings.group_instance_id
     return {
@@ -47,6 +50,7 @@ def consumer_options(
         **({"group.instance.id": own} if own else {}),
         **login,
         "enable.auto.commit": False,
+        "enable.partition.eof": True,
         "on_commit": on_commit,
         "statistics.interval.ms": round(STATISTICS_SECONDS * 1000),
         "stats_cb": on_statistics,

@@ -1,7 +1,7 @@
 """What Kafka itself knows of topics: the other side of the comparison that the ledger makes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka_errors import reason
 from stampede.events.kafka_login import KafkaLogin
 from stampede.events.record import Record
-from stampede.events.topic_ids import TopicIds
+from stampede.events.topic_ids import TopicIds, of_another_topic
 from stampede.settings import Settings
 from stampede.store.coverage import Interval, PartitionId
 
@@ -64,7 +64,8 @@ class KafkaTopics:
         """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
         for topic in topics:
             self.partitions(topic)  # raises an error for a topic that does not exist
-        return TopicIds(self._settings).wait(topics, self._patience)
+        found = TopicIds(self._settings).wait(topics, self._patience).ids
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id}
 
     def partitions(self, topic: str) -> list[int]:
         """Numbers of the partitions of a topic."""
@@ -89,22 +90,25 @@ class KafkaTopics:
         }
 
     def committed(
-        self, group: str, partitions: Sequence[PartitionId]
+        self, group: str, partitions: Sequence[PartitionId], topic_ids: Mapping[str, str]
     ) -> dict[PartitionId, int | None]:
         """The offset that a consumer group has committed of each (topic's name, partition).
 
-        None if it has committed none, or if Kafka does not let us ask for it.
+        None if it has committed none, or one of a topic with another id than in `topic_ids`. Empty
+        if Kafka does not let us ask.
         """
         consumer = Consumer(self._options | {"group.id": group})
         try:
             wanted = [TopicPartition(*partition) for partition in partitions]
             answers = _patiently(lambda: consumer.committed(wanted, self._patience), self._patience)
         except KafkaException:
-            return dict.fromkeys(partitions)
+            return {}
         finally:
             consumer.close()
         return {
-            (each.topic, each.partition): each.offset if each.offset >= 0 else None
+            (each.topic, each.partition): None
+            if each.offset < 0 or of_another_topic(each.metadata, topic_ids.get(each.topic))
+            else each.offset
             for each in answers
         }
 

@@ -15,11 +15,17 @@ class Offsets:
         self._taken: deque[int] = deque()  # in order; the first one is not finished
         self._finished: set[int] = set()
         self._position: int | None = None
+        self._reached: int | None = None
 
     @property
     def position(self) -> int | None:
-        """The offset to commit: all taken below it are finished. None before the first take."""
-        return self._position
+        """The offset to commit: every event below it is finished.
+
+        None before the first `take` and `reach`.
+        """
+        if self._taken or self._reached is None:
+            return self._position
+        return max(self._reached, self._position or 0)
 
     @property
     def unfinished(self) -> int:
@@ -30,9 +36,17 @@ class Offsets:
         """Note that the event at `offset` is in flight. Offsets must rise."""
         if self._taken and offset <= self._taken[-1]:
             raise ValueError(f"offset {offset} after {self._taken[-1]}")
-        if self._position is None:
-            self._position = offset
+        if not self._taken:
+            known = self.position
+            self._position = offset if known is None else known
         self._taken.append(offset)
+
+    def reach(self, offset: int) -> None:
+        """Note that every event below `offset` was taken: Kafka has no more for now.
+
+        The last offsets below it may be no events, but a transaction's control records.
+        """
+        self._reached = offset
 
     def finish(self, offset: int) -> None:
         """Note that the event at `offset`, taken before, is durable."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from stampede.errors import SetupError
 from stampede.events.kafka_login import KafkaLogin
 from stampede.logs import get_logger
 from stampede.settings import Settings
@@ -14,12 +15,20 @@ from stampede.settings import Settings
 log = get_logger()
 
 ANSWER_SECONDS = 15.0
-UNKNOWN = "AAAAAAAAAAAAAAAAAAAAAA"  # 0: the broker is too old to know topic ids
+REQUEST_SECONDS = 5.0  # then it is asked again, by a new client
+NONE = ""  # in place of the id where the broker is too old to give topics ids
+_ZERO = "AAAAAAAAAAAAAAAAAAAAAA"  # what such a broker says
+_NOTE = "topicid="
 
 
 def commit_note(topic_id: str | None) -> str:
     """What a commit says of its topic, so that `committed_elsewhere` recognises it."""
-    return f"topicid={topic_id}" if topic_id else ""
+    return f"{_NOTE}{topic_id}" if topic_id else ""
+
+
+def of_another_topic(note: str | None, topic_id: str | None) -> bool:
+    """Whether the note of a commit says that its offset is of a topic with another id."""
+    return bool(note and note.startswith(_NOTE) and topic_id and note != commit_note(topic_id))
 
 
 def committed_elsewhere(
@@ -35,53 +44,65 @@ def committed_elsewhere(
     except KafkaException as error:
         log.warning("committed offsets are not known", reason=error.args[0].str())
         return []
-    notes = {(each.topic, each.partition): each.metadata or "" for each in committed}
+    notes = {(each.topic, each.partition): each.metadata for each in committed}
     return [
         each
         for each in partitions
-        if (note := notes.get((each.topic, each.partition), "")).startswith("topicid=")
-        and each.topic in topic_ids
-        and note != commit_note(topic_ids[each.topic])
+        if of_another_topic(notes.get((each.topic, each.partition)), topic_ids.get(each.topic))
     ]
+
+
+class Answer(NamedTuple):
+    """What Kafka says of topics.
+
+    `ids` are those of the topics that it has, by name: `NONE` if it knows no ids. `missing` are the
+    names that no topic has. Of other topics it could not be asked.
+    """
+
+    ids: Mapping[str, str]
+    missing: frozenset[str] = frozenset()
+
+    def says_gone(self, topic: str, topic_id: str | None) -> bool:
+        """Whether the topic with this id is no more; False if it is not known."""
+        return topic in self.missing or self.ids.get(topic, topic_id) != topic_id
 
 
 class TopicIds:
     """Asks Kafka for topic ids, with a connection of its own. Not safe for threads.
 
-    A topic whose id cannot be had is left out of every answer, and the reason is logged.
+    Why an id cannot be had is logged once.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._login = KafkaLogin(settings)
-        self._options: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": settings.kafka,
-            **self._login.options,
-            "log_level": 0,  # otherwise it warns of the options that are a consumer's
-        }
         self._admin: AdminClient | None = None
         self._pending: dict[str, Future[Any]] = {}
-        self.missing: frozenset[str] = frozenset()
-        """Of the topics that were last asked for, those that Kafka does not have."""
+        self._reasons: dict[str, str] = {}
 
-    def ask(self, topics: Collection[str]) -> None:
-        """Begin a request for these topics, unless one is under way; `answer` has the result."""
+    @property
+    def asking(self) -> bool:
+        """Whether `ask` has begun a request whose answer was not taken yet."""
+        return bool(self._pending)
+
+    def ask(self, topics: Collection[str]) -> bool:
+        """Begin a request for these topics, unless one is under way; return whether it did."""
         if self._pending or not topics:
-            return
+            return False
         try:
-            self._admin = self._admin or AdminClient(self._options)
+            self._admin = self._admin or self._new_client()
             self._login.renew(self._admin)
             self._pending = self._admin.describe_topics(
-                TopicCollection(sorted(topics)), request_timeout=ANSWER_SECONDS
+                TopicCollection(sorted(topics)), request_timeout=REQUEST_SECONDS
             )
-        except (KafkaException, ValueError) as error:
-            log.warning("topic ids are not known", reason=str(error))
+        except (KafkaException, ValueError, SetupError) as error:
+            self._cannot(", ".join(topics), str(error))
+        return bool(self._pending)
 
-    def answer(self) -> dict[str, str]:
-        """The ids of the topics that `ask` asked for, by name; empty until all have come."""
-        if not all(future.done() for future in self._pending.values()):
-            return {}
-        if not self._pending:
-            return {}
+    def answer(self, seconds: float = 0) -> Answer | None:
+        """The answer to `ask`, if it comes within so many seconds; None if it does not."""
+        if not self._pending or wait(self._pending.values(), seconds).not_done:
+            return None
         pending, self._pending = self._pending, {}
         ids, missing = {}, set()
         for topic, future in pending.items():
@@ -89,18 +110,35 @@ class TopicIds:
                 # The client writes standard base64; Kafka's own tools write the URL-safe form.
                 topic_id = str(future.result().topic_id).translate(str.maketrans("+/", "-_"))
             except KafkaException as error:
-                log.warning("topic id is not known", topic=topic, reason=error.args[0].str())
+                self._cannot(topic, error.args[0].str())
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     missing.add(topic)
+                elif error.args[0].code() < 0:  # Kafka did not answer
+                    self._admin = None  # a client may never find its broker again
                 continue
-            if topic_id != UNKNOWN:
-                ids[topic] = topic_id
-        self.missing = frozenset(missing)
-        return ids
+            self._reasons.pop(topic, None)
+            ids[topic] = NONE if topic_id == _ZERO else topic_id
+        return Answer(ids, frozenset(missing))
 
-    def wait(self, topics: Collection[str], seconds: float = ANSWER_SECONDS) -> dict[str, str]:
-        """The ids of these topics, by name, at the latest after that time."""
+    def wait(self, topics: Collection[str], seconds: float = ANSWER_SECONDS) -> Answer:
+        """What Kafka says of these topics within that time; nothing if it does not answer.
+
+        Replaces a request that is under way.
+        """
         self._pending = {}
         self.ask(topics)
-        wait(self._pending.values(), seconds)
-        return self.answer()
+        return self.answer(seconds) or Answer({})
+
+    def _new_client(self) -> AdminClient:
+        self._login = KafkaLogin(self._settings)
+        options: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self._settings.kafka,
+            **self._login.options,
+            "log_level": 0,  # otherwise it warns of the options that are a consumer's
+        }
+        return AdminClient(options)
+
+    def _cannot(self, topic: str, reason: str) -> None:
+        if self._reasons.get(topic) != reason:
+            self._reasons[topic] = reason
+            log.warning("topic id is not known", topic=topic, reason=reason)

@@ -103,7 +103,8 @@ class KafkaAudit:
         if key != keys[entry.topic]:
             present = keys[entry.topic].partition("@")[2] or "no id"
             note = f"of an earlier topic of this name; Kafka's now has the id {present}"
-            return entry._replace(notes=(note, *faults))
+            judged = self._gaps.judge(entry, account)
+            return judged._replace(notes=(note, *judged.notes, *faults))
         judged = self._gaps.judge(entry, account)
         return judged._replace(faults=faults + judged.faults)
 

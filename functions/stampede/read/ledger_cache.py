@@ -101,7 +101,7 @@ class LedgerCache:
         )
         judged = [
             kafka.judge(entry, by_table[entry.table])
-            if topic_key(entry.topic, entry.topic_id) in asked
+            if topic_key(entry.topic, entry.topic_id) in asked or kafka.is_earlier(entry)
             else entry
             for entry in found
         ]

@@ -55,9 +55,10 @@ class Entry(NamedTuple):
     Topics of one name and different `topic_id` are different topics: Kafka's was made anew, or the
     cluster was replaced. `topic_id` is None for offsets that were stored without an id.
 
-    The last four are known only if Kafka was asked: messages that are not due yet, offsets of
+    The last five are known only if Kafka was asked: messages that are not due yet, offsets of
     neither kind that are no messages (control records of transactions, for example), what is wrong
-    besides, and what else there is to say.
+    besides, what else there is to say, and the messages that were deleted together with their topic
+    before this table had them.
     """
 
     table: str
@@ -73,6 +74,7 @@ class Entry(NamedTuple):
     not_messages: int = 0
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    deleted: Sequence[Interval] = ()
 
     @property
     def received(self) -> int:

@@ -24,6 +24,7 @@ def entry_json(entry: Entry) -> dict[str, Any]:
         "dead_lettered": {"count": entry.dead_lettered},
         "missing": spans_json(entry.missing),
         "in_flight": spans_json(entry.in_flight),
+        "deleted_with_topic": spans_json(entry.deleted),
         "not_messages": entry.not_messages,
         "faults": list(entry.faults),
         "notes": list(entry.notes),

@@ -29,6 +29,7 @@ ENTRY = {
     "dead_lettered": dict,
     "missing": dict,
     "in_flight": dict,
+    "deleted_with_topic": dict,
     "not_messages": int,
     "faults": list,
     "notes": list,

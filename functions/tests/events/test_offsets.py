@@ -27,6 +27,25 @@ def test_offsets_are_taken_in_order() -> None:
         offsets.take(5)
 
 
+def test_the_end_of_a_partition_is_its_position_when_all_is_finished() -> None:
+    """Behind the last event there may be control records, which nobody gets."""
+    offsets = Offsets()
+    offsets.reach(3)
+    assert offsets.position == 3
+    offsets.take(3)
+    offsets.take(4)
+    offsets.reach(6)
+    assert offsets.position == 3
+    offsets.finish(4)
+    assert offsets.position == 3
+    offsets.finish(3)
+    assert offsets.position == 6
+    offsets.take(8)
+    assert offsets.position == 6
+    offsets.finish(8)
+    assert offsets.position == 9
+
+
 @given(st.data())
 def test_the_position_is_the_first_unfinished_offset(data: st.DataObject) -> None:
     """Checked against the definition, for any order of taking and finishing, with gaps."""

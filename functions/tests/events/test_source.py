@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
 )
 
@@ -175,6 +176,65 @@ def test_the_source_says_which_offsets_are_no_messages(start, kafka, topic, comm
         eventually(lambda: len(sink.accepted) >= 4)
         skipped = {e.place[1]: e.headers.get("ce-skippedoffsets") for e in sink.accepted}
         assert skipped == {0: None, 1: None, 7: "5", 8: None}
+
+
+def test_partitions_that_are_added_and_topics_made_later_are_read_within_ten_seconds(
+    start, kafka, topic
+) -> None:
+    later = f"{topic}-later"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    with Receiver() as sink:
+        source = start(sink, STAMPEDE_TOPICS=f"{topic},{later}")
+        eventually(lambda: readiness(source) == (200, "ok\n"))
+        time.sleep(1)  # so that none of it is in the client's first look at the topics
+        for name, partition in ((topic, PARTITIONS), (later, 0)):
+            begin = time.monotonic()
+            if name == topic:
+                more = NewPartitions(topic, PARTITIONS + 1)
+                admin.create_partitions([more])[topic].result(30)
+            else:
+                make_topics(kafka.bootstrap, [later], 1)
+            producer.produce(name, name, partition=partition)
+            assert producer.flush(30) == 0
+            eventually(
+                lambda name=name: name.encode() in {e.body for e in sink.accepted}, seconds=30
+            )
+            seconds = time.monotonic() - begin
+            print(f"{name}/{partition} was read after {seconds:.1f} s")
+            assert seconds < 10
+
+
+def test_control_records_at_the_end_are_no_lag(start, kafka, topic, committed) -> None:
+    """They are committed too: what scales by Kafka's own count of the lag sees none either."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    for commit in (True, False):  # offsets 0 to 2 and a control record, 4 to 6 aborted and another
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, b"alert", partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+    with Receiver() as sink:
+        source = start(sink)
+        url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
+        eventually(lambda: len(sink.accepted) == 3)
+        wanted = f'stampede_source_lag_events{{partition="0",topic="{topic}"}} 0.0'
+
+        def metrics() -> list[str]:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read().decode().splitlines()
+
+        eventually(lambda: wanted in metrics(), seconds=20)
+        eventually(lambda: committed()[0] == 8, seconds=20)
+        source.stop()
+        start(sink)  # it has nothing to send
+        producer.begin_transaction()
+        producer.produce(topic, b"alert", partition=0)
+        producer.commit_transaction(60)
+        eventually(lambda: len(sink.accepted) == 4)
+        eventually(lambda: committed()[0] == 10, seconds=20)
+    assert [e.headers.get("ce-skippedoffsets") for e in sink.accepted] == [None] * 4
 
 
 def created(admin: AdminClient, topic: str) -> bool:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
@@ -47,6 +47,25 @@ def topic_id(settings: Settings, topic: str) -> str:
         return kafka.topic_ids([topic])[topic]
 
 
+def commit(settings: Settings, topic: str, offsets: dict[int, int], note: str = "") -> None:
+    """Commit offsets as the sources of both functions."""
+    for function in ("cutouts", "lightcurves"):
+        consumer = Consumer(
+            {"bootstrap.servers": settings.kafka, "group.id": f"{settings.group}-{function}"}
+        )
+        wanted = [TopicPartition(topic, *each, metadata=note) for each in offsets.items()]
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                consumer.commit(offsets=wanted, asynchronous=False)
+                break
+            except KafkaException:  # a new group has no coordinator for a moment
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+        consumer.close()
+
+
 def make_anew(settings: Settings, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": settings.kafka})
     old = topic_id(settings, topic)
@@ -70,6 +89,7 @@ def test_both_tables_must_have_all_that_kafka_has(objects, settings, topic) -> N
     produce(settings, topic, {0: 10, 2: 5})
     store(objects, "cutouts", {(topic, 0): range(10), (topic, 2): range(5)})
     store(objects, "detections", {(topic, 0): [*range(3), *range(5, 10)], (topic, 2): range(4)})
+    commit(settings, topic, {0: 10, 2: 5})
     entries = audit(objects, settings, [topic])
     assert {(each.table, each.partition) for each in entries} == {
         (table, partition) for table in TABLES for partition in range(4)
@@ -80,8 +100,9 @@ def test_both_tables_must_have_all_that_kafka_has(objects, settings, topic) -> N
     }
 
 
-def test_with_nothing_stored_all_is_missing(objects, settings, topic) -> None:
+def test_with_nothing_stored_all_that_was_read_is_missing(objects, settings, topic) -> None:
     produce(settings, topic, {1: 3})
+    commit(settings, topic, {1: 3})
     assert missing(audit(objects, settings, [topic])) == {
         (table, topic, 1): [(0, 3)] for table in TABLES
     }
@@ -123,6 +144,7 @@ def test_the_second_site_is_compared_with_the_first_and_kafka(objects, settings,
     for table in TABLES:
         store(objects, table, {(topic, 0): range(9), ("forgotten", 1): range(5, 20)})
         store(second, table, {(topic, 0): [*range(6), 8], ("forgotten", 1): range(10, 18)})
+    commit(settings, topic, {0: 10})
     assert missing(audit(objects, settings, [topic], True)) == {
         (table, topic, 0): [(9, 10)] for table in TABLES
     }
@@ -181,6 +203,7 @@ def test_a_topic_made_anew_has_none_of_the_offsets_of_the_old_one(objects, setti
     assert not missing(audit(objects, settings, [topic]))
     make_anew(settings, topic)
     produce(settings, topic, {0: 5})
+    commit(settings, topic, {0: 5})
     entries = audit(objects, settings, [topic])
     new = topic_id(settings, topic)
     assert new != old

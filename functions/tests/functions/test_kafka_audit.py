@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.events.event import Position, coverage_of_positions
@@ -15,7 +15,7 @@ from stampede.store.ledger import Entry
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import TABLES
 from stampede.store.tables import Table
-from tests.functions.test_audit import produce, store, topic_id
+from tests.functions.test_audit import commit, make_anew, produce, store, topic_id
 
 
 @pytest.fixture
@@ -31,25 +31,6 @@ def settings(kafka, topic) -> Settings:
 def store_both(objects: MemoryObjects, offsets: dict) -> None:
     for table in TABLES:
         store(objects, table, offsets)
-
-
-def commit(settings: Settings, topic: str, offsets: dict[int, int]) -> None:
-    """Commit offsets as the sources of both functions."""
-    for function in ("cutouts", "lightcurves"):
-        consumer = Consumer(
-            {"bootstrap.servers": settings.kafka, "group.id": f"{settings.group}-{function}"}
-        )
-        wanted = [TopicPartition(topic, *each) for each in offsets.items()]
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                consumer.commit(offsets=wanted, asynchronous=False)
-                break
-            except KafkaException:  # a new group has no coordinator for a moment
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-        consumer.close()
 
 
 def forget(settings: Settings, topic: str, partition: int, below: int) -> None:
@@ -85,13 +66,69 @@ def test_what_is_not_yet_due_is_in_flight(objects, settings, topic) -> None:
     assert not of_partition(entries, 1).faults
 
 
-def test_a_partition_that_no_source_reads_is_told(objects, settings, topic) -> None:
+def test_what_no_source_has_begun_to_read_is_in_flight(objects, settings, topic) -> None:
+    """Partitions that were added, and topics that no source has got yet; also one that is down."""
     produce(settings, topic, {0: 3, 2: 5})
     store_both(objects, {(topic, 0): range(3)})
+    entries = audit(objects, settings, [topic])
+    assert of_partition(entries, 0).missing == of_partition(entries, 2).missing == []
+    assert of_partition(entries, 2).in_flight == [(0, 5)]
+    assert of_partition(entries, 2, "detections").notes == (
+        "partition 2: no source of lightcurves has begun to read it",
+    )
     commit(settings, topic, {0: 3})
     entry = of_partition(audit(objects, settings, [topic]), 2)
-    assert entry.missing == [(0, 5)]
+    assert (entry.missing, entry.in_flight, entry.faults) == ([], [(0, 5)], ())
+    commit(settings, topic, {2: 5})
+    entry = of_partition(audit(objects, settings, [topic]), 2)
+    assert (entry.missing, entry.in_flight) == ([(0, 5)], [])
     assert entry.faults == ("nothing of this partition was ever stored",)
+
+
+def test_what_was_stored_by_another_group_is_missing_where_it_has_gaps(
+    objects, settings, topic
+) -> None:
+    """Or by this one, if Kafka has forgotten what it committed."""
+    produce(settings, topic, {0: 9})
+    store_both(objects, {(topic, 0): [0, 1, 4]})
+    entry = of_partition(audit(objects, settings, [topic]))
+    assert (entry.missing, entry.in_flight) == ([(2, 4)], [(5, 9)])
+
+
+def test_an_offset_that_was_committed_in_an_earlier_topic_says_nothing(
+    objects, settings, topic
+) -> None:
+    produce(settings, topic, {0: 3})
+    commit(settings, topic, {0: 3}, note="topicid=kWq0Yv1nQ3uZb8m2rXoXkA")
+    entry = of_partition(audit(objects, settings, [topic]))
+    assert (entry.missing, entry.in_flight) == ([], [(0, 3)])
+    commit(settings, topic, {0: 3}, note=f"topicid={topic_id(settings, topic)}")
+    assert of_partition(audit(objects, settings, [topic])).missing == [(0, 3)]
+
+
+def test_what_was_deleted_with_its_topic_before_it_was_read_is_told(
+    objects, settings, topic
+) -> None:
+    """It is not missing: nobody had read it, and nobody can send it again."""
+    old = topic_key(topic, topic_id(settings, topic))
+    store(objects, "cutouts", {(old, 0): [0, 1, 3], (old, 1): range(2)})
+    store(objects, "detections", {(old, 0): range(9)})
+    make_anew(settings, topic)
+    entries = [
+        e for e in audit(objects, settings, [topic]) if topic_key(e.topic, e.topic_id) == old
+    ]
+    told = {(e.table, e.partition): (e.missing, list(e.deleted)) for e in entries}
+    assert told == {
+        ("cutouts", 0): ([(2, 3)], [(4, 9)]),
+        ("cutouts", 1): ([], []),
+        ("detections", 0): ([], []),
+        ("detections", 1): ([], [(0, 2)]),
+    }
+    [entry] = [e for e in entries if (e.table, e.partition) == ("cutouts", 0)]
+    assert (
+        "partition 0: offsets 4 to 8 were deleted with it before they were stored in cutouts"
+        in entry.notes
+    )
 
 
 @pytest.mark.parametrize("with_id", [True, False])
@@ -104,8 +141,8 @@ def test_offsets_beyond_kafkas_end_are_told(objects, settings, topic, with_id) -
     told = {e.table: " ".join(e.faults if with_id else e.notes) for e in entries if e.stored}
     assert set(told) == set(TABLES)
     assert all("offsets 5 to 9 are stored, but Kafka's end is 5" in text for text in told.values())
-    missing = {(e.table, tuple(e.missing)) for e in entries if e.missing}
-    assert missing == (set() if with_id else {(table, ((0, 5),)) for table in TABLES})
+    waiting = {(e.table, tuple(e.in_flight)) for e in entries if e.in_flight}
+    assert waiting == (set() if with_id else {(table, ((0, 5),)) for table in TABLES})
 
 
 def test_offsets_stored_without_an_id_count_for_the_topic(objects, settings, topic) -> None:
@@ -162,6 +199,7 @@ def test_control_records_are_not_missing(objects, settings, topic) -> None:
     alerts = [0, 1, 2, *range(9, 14)]
     store(objects, "cutouts", {(topic, 0): alerts})
     store(objects, "detections", {(topic, 0): [*alerts[:1], *alerts[2:-1]]})
+    commit(settings, topic, {0: 15})
     entries = audit(objects, settings, [topic])
     cutouts = of_partition(entries)
     assert (cutouts.missing, cutouts.not_messages, cutouts.received) == ([], 7, 8)
@@ -200,6 +238,7 @@ def test_what_compaction_removed_is_not_missing(objects, settings, topic) -> Non
     key = topic_key(compacted, topic_id(settings, compacted))
     store(objects, "cutouts", {(key, 0): [2, 4, 5, 6, 7, 8]})  # read after the compaction
     store(objects, "detections", {(key, 0): [0, 1, 2, 3, 4, 6, 7]})  # read before it
+    commit(settings, compacted, {0: 9})
     cutouts, detections = audit(objects, settings, [compacted])
     assert (cutouts.missing, cutouts.faults) == ([], ())
     assert (cutouts.received, cutouts.stored, cutouts.not_messages) == (6, 6, 3)
@@ -215,6 +254,7 @@ def test_more_gaps_than_are_looked_at_count_as_missing(
     monkeypatch.setattr("stampede.functions.kafka_audit.GAP_MESSAGES", 3)
     produce(settings, topic, {0: 50})
     store(objects, "cutouts", {(topic, 0): [0, 40]})
+    commit(settings, topic, {0: 50})
     assert of_partition(audit(objects, settings, [topic])).missing == [(1, 40), (41, 50)]
 
 

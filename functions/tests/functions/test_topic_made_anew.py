@@ -13,7 +13,7 @@ import pytest
 from stampede.events.record import Record
 from stampede.settings import Settings
 from stampede_local.kafka import LocalKafka
-from tests.functions.test_audit import make_anew, topic_id
+from tests.functions.test_audit import commit, make_anew, topic_id
 from tests.functions.test_deadletters import deliver
 from tests.support import made_alerts
 from tests.support.kafka_messages import produce
@@ -72,6 +72,7 @@ async def test_audit_replay_and_purge(
 
     make_anew(settings, topic)
     produce(kafka.bootstrap, topic, new)
+    commit(settings, topic, {0: 20})
     told = commands.run("audit", topic, status=1)
     assert "40 offsets are neither stored nor dead letters" in told  # 20 in each table
     if not with_ids:
