@@ -127,6 +127,7 @@ class Client:
 
         A second call continues: it skips the alerts that are there. `progress` is called with the
         number of alerts that are done, and of all. Ids that the server does not have are no error.
+        An alert that it cannot read wholly now is not written: a later call asks for it again.
         """
         download = Download(map(queries.checked_alert, ids), Path(folder), progress)
         for batch in download.batches():
@@ -136,7 +137,8 @@ class Client:
     def lightcurves(self, ids: Iterable[int | str]) -> Iterator[LightCurve]:
         """The light curves of many objects, one after the other, each id once.
 
-        Objects that the server does not have are left out. Some are read ahead, never all.
+        Objects that the server does not have are left out. Some are read ahead, never all. If the
+        server could not read all of some, an `IncompleteWarning` names them, or `Incomplete`.
         """
         names = list(dict.fromkeys(map(queries.checked_object, ids)))
         for start in range(0, len(names), BATCH):
