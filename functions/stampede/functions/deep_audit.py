@@ -18,6 +18,7 @@ from stampede.store.checkpoint import is_checkpoint
 from stampede.store.kept_checkpoints import delete_damaged
 from stampede.store.open import open_objects, open_replica
 from stampede.store.retention import Retention
+from stampede.store.rights import Rights
 
 MENDING = "restore,packs,replica"  # steps of reconcile
 
@@ -125,6 +126,7 @@ def mend(settings: Settings, faults: Iterable[Fault]) -> None:
             Findings(True, lambda finding: None),
             True,
             Retention.of(settings).expired,
+            rights=Rights.of(settings),
         )
         try:
             for key in sorted({fault.key for fault in faults if fault.why != STALE}):

@@ -220,6 +220,7 @@ class Reconciler:
                 self._repair,
                 self._retention.expired,
                 follow=self._grace if self._settings.orphan_days else None,
+                rights=self._retention.rights,
             )
             try:
                 yield restorer

@@ -15,6 +15,7 @@ from stampede.store.objects import ObjectInfo, Objects, find, gives_others
 from stampede.store.one_site import of_one_site
 from stampede.store.orphans import Orphans, Verdict
 from stampede.store.packs import night_of
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import (
     Difference,
@@ -47,6 +48,8 @@ class Restorer:
     follow
         The age at which an orphan that the first site has no longer is deleted at the second, too;
         None for never.
+    rights
+        Rows of other programmes are not lost if the first site has none of them.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class Restorer:
         repair: bool,
         expired: Callable[[str], bool],
         follow: timedelta | None = None,
+        rights: Rights = EVERYTHING,
     ) -> None:
+        self._rights = rights
         self._first, self._second = first, second
         self._findings, self._repair, self._expired = findings, repair, expired
         self._orphans = None if follow is None else Orphans(second, follow)
@@ -81,7 +86,7 @@ class Restorer:
         for site in (self._first, self._second):
             for key in quarantined(site):
                 self.mend_key(key)
-        lost_at_first = LostAtFirst(self._first, self._second, self._expired)
+        lost_at_first = LostAtFirst(self._first, self._second, self._expired, self._rights)
         runs: list[Difference] = []
         try:
             listed = differences(self._first, self._second, listing)

@@ -12,6 +12,9 @@ from stampede import compute as pc
 from stampede.settings import Settings
 from stampede.store.programmes import programids_of
 
+FEW = 16
+"""Rows of which Python finds the distinct values sooner than Arrow does."""
+
 
 class Rights(NamedTuple):
     """The programmes that are stored; None: all of them."""
@@ -35,21 +38,26 @@ class Rights(NamedTuple):
         """
         if self.programids is None or not rows.num_rows:
             return rows
-        if "programid" in rows.column_names:
+        schema = rows.schema  # `column_names` of a light curve takes 7 us
+        if schema.get_field_index("programid") >= 0:
             return self._of_programmes(rows, self.programids)
-        return self._in_packs(rows) if "pack" in rows.column_names else rows
+        return self._in_packs(rows) if schema.get_field_index("pack") >= 0 else rows
 
     @staticmethod
     def _of_programmes(rows: pa.Table, programids: frozenset[int]) -> pa.Table:
-        ends = pc.min_max(rows["programid"])
-        least, greatest = ends["min"].as_py(), ends["max"].as_py()
-        if least is None or (least == greatest and least in programids):
+        column = rows["programid"]
+        if column.null_count == len(column):
             return rows
+        if not column.null_count:  # faster than a function of Arrow: a light curve has few rows
+            values = column.to_numpy()
+            if int(values[0]) in programids and (values == values[0]).all():
+                return rows
         stored = pc.is_in(rows["programid"], pa.array(sorted(programids), pa.int32()))
         return rows.filter(pc.or_(stored, rows["programid"].is_null()))
 
     def _in_packs(self, rows: pa.Table) -> pa.Table:
-        packs = rows["pack"].unique().to_pylist()
+        column = rows["pack"]
+        packs = set((column if len(column) <= FEW else column.unique()).to_pylist())
         withheld = [pack for pack in packs if pack is not None and not self.holds(pack)]
         if not withheld:
             return rows

@@ -13,6 +13,7 @@ from stampede.store.holders import Holders
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.one_site import of_one_site
 from stampede.store.packs import night_of
+from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.runs import Run, RunInfo, RunName, live
 from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
@@ -85,10 +86,18 @@ class LostAtFirst:
     ----------
     expired
         Whether an object of that key is past its retention.
+    rights
+        Rows of other programmes are not lost if the first site has none of them.
     """
 
-    def __init__(self, first: Objects, second: Objects, expired: Callable[[str], bool]) -> None:
-        self._first, self._second, self._expired = first, second, expired
+    def __init__(
+        self,
+        first: Objects,
+        second: Objects,
+        expired: Callable[[str], bool],
+        rights: Rights = EVERYTHING,
+    ) -> None:
+        self._first, self._second, self._expired, self._rights = first, second, expired, rights
         self._letters = DeadLetterOffsets(first)
         self._tables: dict[str, tuple[Table, Table]] = {}
         self._lost_runs: dict[str, LostRuns] = {}
@@ -104,7 +113,7 @@ class LostAtFirst:
         spec = table_of(key)
         if spec:
             return self._run_lost(spec.name, info)
-        return key.startswith(("alerts/", ledger.EXPECTED))
+        return key.startswith(("alerts/", ledger.EXPECTED)) and not self._expired(key)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -149,7 +158,8 @@ class LostAtFirst:
     def _of(self, name: str) -> tuple[Table, Table]:
         if name not in self._tables:
             spec = ALL_TABLES[name]
-            self._tables[name] = Table(self._first, spec), Table(self._second, spec)
+            first, second = Table(self._first, spec), Table(self._second, spec, rights=self._rights)
+            self._tables[name] = first, second
         return self._tables[name]
 
 

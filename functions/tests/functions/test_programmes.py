@@ -403,3 +403,34 @@ def test_a_compaction_before_the_purge_changes_nothing(partners: Settings) -> No
     public = purged(partners)
     assert sources(public) == points_of(1)
     assert not deep_audit(public, ["store", "replica"]).faults
+
+
+@pytest.mark.long
+def test_the_ledger_counts_the_alerts_that_were_removed(partners: Settings) -> None:
+    """They were received and stored: it is no loss that their rows are not there."""
+    before = [Table(open_objects(partners), spec).coverage() for spec in ALL_TABLES.values()]
+    public = purged(partners)
+    for site in (open_objects, open_replica):
+        objects = site(public)
+        assert [Table(objects, spec).coverage() for spec in ALL_TABLES.values()] == before
+
+
+@pytest.mark.long
+def test_the_second_site_forgets_rows_that_two_merges_took(partners: Settings) -> None:
+    """A run that was purged, and then merged, before the second site saw it."""
+    alone = partners.model_copy(update={"replica": "", "ztf_programids": "1"})
+    purge(alone)
+    store(alone, [mixed_alert(CANDID + 7, history=[1])], 10)
+    for spec in ALL_TABLES.values():
+        table = Table(open_objects(alone), spec)
+        table.refresh()
+        compact(table, datetime.now(UTC) + timedelta(days=1), grace=timedelta(), major=True)
+        compact(table, datetime.now(UTC) + timedelta(days=2), grace=timedelta(), major=True)
+        table.close()
+    public = of(partners, "1")
+    steps = "restore,packs,replica,leftovers"
+    for _ in range(3):
+        Reconciler(public.model_copy(update={"reconcile": steps})).run(everything=True)
+    for site in (open_objects, open_replica):
+        for rows in tables(site(public), "tables/detections/"):
+            assert set(rows["source_id"].to_pylist()) == points_of(1) | {CANDID, CANDID + 7}
