@@ -33,7 +33,7 @@ def status(
 
     Of the `stampede up` that is running, or of the functions of STAMPEDE_FUNCTIONS and the store of
     STAMPEDE_STORE. The exit status is 1 if a process is not ready, alerts are missing, or an object
-    is in quarantine. `stampede audit` also compares with Kafka.
+    is in quarantine. `stampede audit` compares with all that Kafka has.
     """
     from stampede.cli.running import running, settings_of
     from stampede.functions.status import Status, states_of

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.probes import is_ready
+from stampede.read.ledger_cache import LedgerCache
 from stampede.settings import Settings
 from stampede.store import ledger
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
@@ -65,6 +66,7 @@ class Status:
         self._objects = open_objects(settings)
         self._letters = DeadLetterOffsets(self._objects)
         self._tables = {name: Table(self._objects, spec) for name, spec in TABLES.items()}
+        self._asked = LedgerCache(self._objects, self._tables, settings)
         self._before: dict[str, tuple[float, float]] = {}
 
     def entries(self) -> list[ledger.Entry]:
@@ -75,6 +77,8 @@ class Status:
     def read(self) -> View:
         """The status now. Raises `StoreDown`."""
         entries = self.entries()
+        if any(entry.missing for entry in entries):
+            entries = self._asked.page().entries  # Kafka knows what is in flight or gone
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
             of_table = [entry for entry in entries if entry.table == table]

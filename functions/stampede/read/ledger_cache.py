@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.errors import SetupError
 from stampede.logs import get_logger
-from stampede.read.lookup import Lookup
 from stampede.read.readings import Readings
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.ledger import Account, Entry, accounts, entries, expected
+from stampede.store.objects import Objects
+from stampede.store.tables import Table
 
 if TYPE_CHECKING:
     from stampede.events.kafka_gaps import KafkaGaps
@@ -51,14 +53,12 @@ class LedgerCache:
     Use it in one thread: a request during a reading waits for that thread, and shares the result.
     """
 
-    def __init__(self, lookup: Lookup, settings: Settings) -> None:
-        self._objects = lookup.objects
+    def __init__(self, objects: Objects, tables: Mapping[str, Table], settings: Settings) -> None:
+        self._objects = objects
         self._settings = settings
         self._topics = [topic.strip() for topic in settings.topics.split(",") if topic.strip()]
-        self._tables = {
-            table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
-        }
-        self._letters = DeadLetterOffsets(lookup.objects)
+        self._tables = tables
+        self._letters = DeadLetterOffsets(objects)
         self._pages = Readings(self._read, MAX_AGE)
         self._silent: str | None = None
         self._silent_until = float("-inf")

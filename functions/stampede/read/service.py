@@ -125,6 +125,9 @@ class ReadService:
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
         """The service over a store."""
         lookup, pack_alerts = Lookup(objects, settings), PackAlerts(objects)
+        tables = {
+            table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
+        }
         gets = objects.async_gets() if isinstance(objects, S3Objects) else None
         return cls(
             settings,
@@ -137,7 +140,7 @@ class ReadService:
             QueryLimit(settings.bulk_queries),
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
-            LedgerCache(lookup, settings),
+            LedgerCache(lookup.objects, tables, settings),
             UpkeepCache(lookup, settings),
             pack_alerts,
             LatestAlerts(lookup, pack_alerts),

@@ -13,8 +13,13 @@ from typer.testing import CliRunner
 
 from stampede.cli import status as module
 from stampede.cli.main import app
+from stampede.settings import Settings
+from stampede.store.coverage import topic_key
 from stampede.store.directory import DirectoryObjects
 from stampede.store.ledger import expect
+from stampede_local.kafka import LocalKafka
+from tests.functions.test_audit import commit, produce, topic_id
+from tests.functions.test_audit import store as store_offsets
 
 Run = Callable[..., object]
 
@@ -95,6 +100,23 @@ def test_missing_alerts_are_not_well(store: Path) -> None:
     result = status("--json")
     assert result.exit_code == 1
     assert [flow["missing"] for flow in json.loads(result.stdout)["functions"]] == [3, 3]
+
+
+def test_what_is_in_flight_is_not_missing(
+    store: Path, monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, topic: str
+) -> None:
+    """One function is behind the other: only Kafka knows whether its alerts were due."""
+    settings = Settings(kafka=kafka.bootstrap, group=topic)
+    key, objects = topic_key(topic, topic_id(settings, topic)), DirectoryObjects(store)
+    produce(settings, topic, {0: 6})
+    for table, count in (("cutouts", 2), ("detections", 6)):
+        store_offsets(objects, table, {(key, 0): range(count)})
+    for name, value in (("KAFKA", kafka.bootstrap), ("TOPICS", topic), ("GROUP", topic)):
+        monkeypatch.setenv(f"STAMPEDE_{name}", value)
+    commit(settings, topic, {0: 2})
+    assert [each["missing"] for each in json.loads(status("--json").stdout)["functions"]] == [0, 0]
+    commit(settings, topic, {0: 6})
+    assert [each["missing"] for each in json.loads(status("--json").stdout)["functions"]] == [4, 0]
 
 
 def test_watch_prints_a_document_in_each_line(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from stampede.cli.main import app
@@ -23,6 +24,7 @@ from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
+from tests.functions.test_audit import commit
 from tests.support.dead_letters import event
 from tests.support.kafka_messages import produce
 from tests.support.watched_objects import Forwarding
@@ -104,6 +106,16 @@ def gap(patient: Patient) -> Patient:
     return patient
 
 
+def new_partition(patient: Patient) -> Patient:
+    """A message that no source has begun to read: the groups have committed others."""
+    settings = patient.settings
+    commit(settings, settings.topics, {0: MESSAGES})
+    producer = Producer({"bootstrap.servers": settings.kafka})
+    producer.produce(settings.topics, b"alert", partition=2)
+    assert producer.flush(30) == 0
+    return patient
+
+
 PORT = free_port()
 SEEDS: dict[str, tuple[Seed, str]] = {
     "secret key": (
@@ -151,6 +163,10 @@ SEEDS: dict[str, tuple[Seed, str]] = {
     ),
     "dead letter": (dead_letter, "warning ledger: 1 dead letters -> .*deadletters list"),
     "damaged run": (damaged_run, "error ledger: tables/cutouts/.* is damaged.*audit --deep"),
+    "new partition": (
+        new_partition,
+        "warning lag: no source of cutouts has begun to read .*/2, which has 1 messages -> .*group",
+    ),
     "missing alert": (gap, "error ledger: 1 alerts of .*/0 are missing in cutouts -> .*audit"),
 }
 

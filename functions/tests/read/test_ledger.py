@@ -111,9 +111,21 @@ def test_the_same_as_audit(objects, settings, topic) -> None:
 
 
 @pytest.mark.integration
+def test_what_no_source_has_begun_to_read_is_in_flight(objects, settings, topic) -> None:
+    produce(settings, topic, {0: 3, 2: 5})
+    store(objects, "cutouts", {(topic_key(topic, topic_id(settings, topic)), 0): range(3)})
+    commit(settings, topic, {0: 3})
+    for read in reading(settings, objects):
+        item = of(ledger(read), "cutouts", 2)
+        assert (item["missing"]["count"], item["in_flight"]["count"]) == (0, 5)
+        assert item["notes"] == ["partition 2: no source of cutouts has begun to read it"]
+
+
+@pytest.mark.integration
 def test_an_earlier_topic_of_the_name_has_nothing_in_flight(objects, settings, topic) -> None:
     old = topic_key(topic, topic_id(settings, topic))
     store(objects, "cutouts", {(old, 0): [0, 1, 3]})
+    store(objects, "detections", {(old, 0): range(6)})
     make_anew(settings, topic)
     produce(settings, topic, {0: 2})
     commit(settings, topic, {0: 0})
@@ -126,6 +138,7 @@ def test_an_earlier_topic_of_the_name_has_nothing_in_flight(objects, settings, t
         }
         assert items[old]["in_flight"] is None
         assert items[old]["missing"]["count"] == 1
+        assert items[old]["deleted_with_topic"]["intervals"] == [[4, 6]]
         assert items[new]["in_flight"]["count"] == 2
         assert items[new]["missing"]["count"] == 0
 
