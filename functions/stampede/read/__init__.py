@@ -5,6 +5,7 @@ __all__ = [
     "cone_search",
     "cone_writers",
     "images",
+    "ledger_cache",
     "lookup",
     "packets",
     "refreshing_table",
