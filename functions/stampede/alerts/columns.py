@@ -289,6 +289,7 @@ PACKET = pa.schema(
         _column("time", pa.timestamp("ms", "UTC"), "timestamp of the Kafka record"),
         _column("key", pa.string(), "key of the Kafka record, as the event brought it"),
         _column("headers", pa.string(), "headers of the Kafka record, as the event brought them"),
+        _column("record", pa.string(), "both as bytes, JSON; empty if key and headers tell all"),
         _key("packet", pa.binary(), "the message as it came, without the cutouts' bytes"),
         *_CUTS,
         _MESSAGE_CRC32,

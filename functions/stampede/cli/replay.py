@@ -39,9 +39,9 @@ def replay(
 
     History rows of programmes that are not stored (STAMPEDE_ZTF_PROGRAMIDS) are not in it.
 
-    Key, headers and timestamp are those of the first time; partition and offset are new. The order
-    is that of each partition, but for a few batches. Use it to feed a new broker or filter with a
-    real night, or to bring a topic back that Kafka has deleted.
+    Key, headers and timestamp are those of the first time, byte for byte; partition and offset are
+    new. The order is that of each partition, but for a few batches. Use it to feed a new broker or
+    filter with a real night, or to bring a topic back that Kafka has deleted.
 
     Examples:
 
@@ -54,8 +54,9 @@ def replay(
 
     A Stampede that stores the target topic already has these alerts: they merge with what it has.
     Ctrl-C stops after the current alert; another start sends all of them again. An alert that is
-    damaged, or whose images are past their retention, is named and left out; the exit status is
-    then 1.
+    damaged, or whose images are past their retention, is named and left out; one whose key or
+    headers are lost is named and sent without them. The exit status is then 1. Alerts that came
+    through Knative's own KafkaSource are named too: it gives keys and headers as text alone.
     """
     from stampede.alerts.surveys import names
     from stampede.cli.running import running, settings_of
@@ -85,7 +86,8 @@ def replay(
         if not ignore_retention:
             check_retention(to, options, alerts.plan.timestamps)
         tally, refused = Tally[int](lambda size: size), Counter[str]()
-        unstopped = takewhile(lambda _: going(), whole(alerts, refused))
+        lacking = Counter[str]()
+        unstopped = takewhile(lambda _: going(), named(whole(alerts, refused), lacking))
         try:
             with progress_to_stderr(len(alerts), tally) as progress:
                 sent = send(unstopped, to, options, progress)
@@ -96,9 +98,18 @@ def replay(
         typer.echo(f"{count:,} alerts are not whole and were not sent", err=True)
     if count := refused["packs"]:
         typer.echo(f"{count:,} packs cannot be read: their alerts were not sent", err=True)
+    if count := lacking["lost"]:
+        typer.echo(f"{count:,} alerts were sent without a part of their keys or headers", err=True)
+    if count := lacking["unknown"]:
+        typer.echo(
+            f"{count:,} alerts were sent with the keys and headers of their events, which did not "
+            "come from Stampede's source: an empty key, a null or repeated header, the case and "
+            "punctuation of names and the order are lost, if they had any",
+            err=True,
+        )
     if stopped and sent < len(alerts):
         raise typer.Exit(INTERRUPTED)
-    if refused:
+    if refused or lacking["lost"]:
         raise typer.Exit(1)
 
 
@@ -126,3 +137,18 @@ def whole(alerts: Night, refused: Counter[str]) -> Iterator[Replayed]:
             typer.echo(alert.why, err=True)
         else:
             typer.echo(f"alert {alert.alert_id} is not whole: {alert.why}", err=True)
+
+
+def named(alerts: Iterator[Replayed], lacking: Counter[str]) -> Iterator[Replayed]:
+    """The alerts; counts those of whose key and headers something is "lost", or may be ("unknown").
+
+    The first ones are printed.
+    """
+    for alert in alerts:
+        if alert.lost != "":
+            kind = "unknown" if alert.lost is None else "lost"
+            lacking[kind] += 1
+            if lacking[kind] <= SHOWN:
+                what = alert.lost or "whatever of its key and headers is no plain text"
+                typer.echo(f"alert {alert.alert_id} is sent without {what}", err=True)
+        yield alert

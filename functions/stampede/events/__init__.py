@@ -25,6 +25,7 @@ __all__ = [
     "oidc",
     "probes",
     "record",
+    "record_bytes",
     "s3_events",
     "schema_registry",
     "sender_proof",

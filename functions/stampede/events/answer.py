@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from stampede.connection import Response
 from stampede.connections import Unreachable
+from stampede.events.structured import fitted
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
 ANSWER_SECONDS = 300.0  # a Knative revision's own limit
@@ -59,7 +60,7 @@ class Poster(Protocol):
 async def post(poster: Poster, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
     """Send an event once. A failure is an answer too, and not an exception."""
     try:
-        response = await poster.post(url, headers, body)
+        response = await poster.post(url, *fitted(headers, body))
     except Unreachable as error:
         return Answer(Verdict.DOWN, None, str(error).encode())
     except (OSError, TimeoutError) as error:

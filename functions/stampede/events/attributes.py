@@ -13,6 +13,7 @@ from typing import Any
 MOST = 256
 NAME_LENGTH = 256
 LENGTH = 256 << 10
+RECORD_LENGTH = 8 << 20  # of `kafkarecord`: more than `record_bytes.MOST_BYTES` can become
 # Those that are stored in columns of their own, logged, or name an object.
 SHORT_LENGTH = 1024
 SHORT = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})
@@ -90,7 +91,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _check_length(name: str, text: str) -> None:
-    most = SHORT_LENGTH if name in SHORT else LENGTH
+    most = SHORT_LENGTH if name in SHORT else RECORD_LENGTH if name == "kafkarecord" else LENGTH
     if len(text) > most:
         raise ValueError(f"{name}: {len(text):,} characters, the limit is {most:,}")
 

@@ -127,7 +127,7 @@ class Batcher:
         future: asyncio.Future[Outcome] = loop.create_future()
         now = loop.time()
         self._waiting.append(Waiting(event, future, now))
-        self._waiting_bytes += len(event.data)
+        self._waiting_bytes += event.size
         self._pace.note(now, lone=not self._unanswered)
         self._unanswered += 1
         self._changed.set()
@@ -167,7 +167,7 @@ class Batcher:
         batch: list[Waiting] = []
         batch_bytes = 0
         while self._waiting and len(batch) < self._most_events:
-            size = len(self._waiting[0].event.data)
+            size = self._waiting[0].event.size
             if batch and batch_bytes + size > self._most_bytes:
                 break
             batch_bytes += size

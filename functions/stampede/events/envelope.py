@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from stampede.events.record_bytes import ATTRIBUTE, json_of
+
 HEADER = "kafkaheader"  # prefix of the attributes that hold a record's headers
 
 
@@ -17,11 +19,15 @@ class Envelope(NamedTuple):
         RFC 3339, as in the event.
     headers
         JSON: an object with the text of each header by its name, in lower-case letters and digits.
+    record
+        Key and headers as bytes, JSON as of `record_bytes`; empty if `key` and `headers` tell all,
+        None if nobody knows that.
     """
 
     time: str | None = None
     key: str | None = None
     headers: str | None = None
+    record: str | None = None
 
     @property
     def moment(self) -> datetime | None:
@@ -48,4 +54,5 @@ def envelope_of(attributes: Mapping[str, str]) -> Envelope:
         attributes.get("time"),
         attributes.get("partitionkey"),
         json.dumps(headers, sort_keys=True) if headers else None,
+        json_of(attributes.get(ATTRIBUTE)),
     )

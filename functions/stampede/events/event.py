@@ -27,6 +27,7 @@ from stampede.events.access import ATTRIBUTE
 from stampede.events.attributes import COUNT, FAR_YEAR, SUBJECT, checked, shown
 from stampede.events.json_body import parse_json
 from stampede.events.plain_attributes import PlainAttributes
+from stampede.events.record_bytes import ATTRIBUTE as ATTRIBUTE_OF_BYTES
 from stampede.store.coverage import Coverage, not_messages_key, topic_key
 
 FORMAT = JSONFormat()
@@ -66,6 +67,11 @@ class Event(NamedTuple):
         """How many offsets just before the event's are no messages, as its source noticed."""
         count = str(self.attributes.get("skippedoffsets") or "")
         return int(count) if COUNT.fullmatch(count) else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data, and of the longest attribute that an event may have."""
+        return len(self.data) + len(self.attributes.get(ATTRIBUTE_OF_BYTES, ""))
 
     @property
     def traceparent(self) -> str | None:

@@ -32,6 +32,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 Parse = Callable[[Headers, bytes, str], Event]
 
 HELD_BYTES = 256 << 20
+STRUCTURED = b"application/cloudevents+json"
+ATTRIBUTE_BYTES = 8 << 20
 RETRY_SECONDS = 1  # for a sender that is answered 429
 DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
 
@@ -286,11 +288,13 @@ class Body:
 
     def _take(self, size: int, fields: Mapping[bytes, bytes]) -> None:
         """Count `size` bytes in all. Raises `TooLarge`, `Overloaded`."""
-        if size > self._limit:
+        limit = self._limit
+        if fields.get(b"content-type", b"").startswith(STRUCTURED):
+            limit = limit * 4 // 3 + ATTRIBUTE_BYTES  # the data in base64, and the attributes
+        if size > limit:
             event_id = fields.get(b"ce-id", b"?").decode("latin-1")
             raise TooLarge(
-                f"event {event_id} has a body of {size:,} bytes or more, the limit is "
-                f"{self._limit:,}"
+                f"event {event_id} has a body of {size:,} bytes or more, the limit is {limit:,}"
             )
         if size > self._taken:
             self._budget.take(size - self._taken, own=self._taken)

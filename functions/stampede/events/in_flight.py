@@ -68,7 +68,7 @@ class RecordsInFlight:
         """Count records that were taken from Kafka."""
         with self._changed:
             self.events += len(records)
-            self.bytes += sum(len(record.value) for record in records)
+            self.bytes += sum(record.size for record in records)
 
     def begin(self, batch: Sequence[tuple[AssignedPartition, Record]]) -> None:
         """Note that records which were counted are being delivered."""
@@ -80,7 +80,7 @@ class RecordsInFlight:
         """Count no longer records whose delivery never began."""
         with self._changed:
             self.events -= len(records)
-            self.bytes -= sum(len(record.value) for record in records)
+            self.bytes -= sum(record.size for record in records)
 
     def reach(self, partition: AssignedPartition, offset: int) -> None:
         """Note that a partition has no more records for now; see `Offsets.reach`."""
@@ -91,7 +91,7 @@ class RecordsInFlight:
         """Count a record as no longer in flight; only a delivered one may be committed."""
         with self._changed:
             self.events -= 1
-            self.bytes -= len(record.value)
+            self.bytes -= record.size
             if delivered:
                 self._delivered += 1
                 partition.offsets.finish(record.offset)

@@ -2,27 +2,40 @@
 
 The rules are those of eventing-kafka-broker's ``InvalidCloudEventInterceptor`` (for a record that
 is not a CloudEvent itself, as alerts are not) and of CloudEvents' HTTP binding 1.0.2, binary mode.
+The attribute `kafkarecord` is added: see `record_bytes`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from stampede.events.attributes import NAME_LENGTH, SHORT_LENGTH
+from stampede.events.envelope import HEADER
+from stampede.events.record_bytes import (
+    AS_TEXT,
+    ATTRIBUTE,
+    Header,
+    RecordBytes,
+    attribute_of,
+    is_text,
+    survives,
+)
 
 TYPE = "dev.knative.kafka.event"
 
 # Kafka's timestamps in milliseconds that RFC 3339 can write. A producer that counts microseconds is
 # beyond them; its alerts are sent without a time, which is optional.
 FIRST, LAST = 0, 253_402_300_799_999  # years 1970 to 9999
-# Of what a function accepts, the part that a record's key and headers may take. What exceeds it is
-# left out: the event's data is the alert, and no function reads Kafka's headers.
+# Of what a function accepts, the part that a record's key and headers may take as text. What
+# exceeds it is in `kafkarecord` alone.
 KEY_LENGTH = 16 << 10
 HEADERS_LENGTH = 64 << 10
 MOST_HEADERS = 100
+BYTES = f"ce-{ATTRIBUTE}"
+TEXTS = ("ce-partitionkey", f"ce-{HEADER}")
 
 # HTTP binding, 3.1.3.2: a header percent-encodes space, double quote, percent, and everything
 # that is not printable ASCII.
@@ -38,19 +51,21 @@ class Record(NamedTuple):
     offset: int
     milliseconds: int | None  # Kafka's timestamp, since 1970-01-01 UTC
     key: bytes | None
-    headers: Iterable[tuple[str, bytes | None]]
+    headers: Sequence[Header]
     value: bytes
     topic_id: str | None = None  # see `TopicIds`
     skipped: int = 0  # offsets just before this one that are no messages
+    lost: str = ""  # what of its key and headers cannot be read, for people
 
     @classmethod
     def of(cls, message: Any, topic_id: str | None = None, skipped: int = 0) -> "Record":
         """The record in a `confluent_kafka.Message`; a null value becomes empty bytes."""
         kind, milliseconds = message.timestamp()
+        lost = ""
         try:
             headers = message.headers() or ()
         except Exception:  # a name that is no text: the alert is good all the same
-            headers = ()
+            headers, lost = (), "its headers, whose names are no UTF-8"
         return cls(
             message.topic(),
             message.partition(),
@@ -61,7 +76,16 @@ class Record(NamedTuple):
             message.value() or b"",
             topic_id,
             skipped,
+            lost,
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes of value, key and headers."""
+        size = len(self.value) + len(self.key or b"")
+        if self.headers:
+            size += sum(len(name) + len(value or b"") for name, value in self.headers)
+        return size
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}@{self.offset}"
@@ -85,6 +109,7 @@ class CloudEventHeaders:
     def __init__(self, namespace: str, name: str, extensions: Mapping[str, str]) -> None:
         self._source = f"/apis/v1/namespaces/{namespace}/kafkasources/{name}#"
         self._overrides = extension_headers(extensions)
+        self._texts_overridden = any(name.startswith(TEXTS) for name in self._overrides)
 
     def headers(self, record: Record) -> dict[str, str]:
         """HTTP headers of the record's event; its body is the record's value."""
@@ -108,8 +133,22 @@ class CloudEventHeaders:
         if record.key and len(key := _encoded(_text(record.key))) <= KEY_LENGTH:
             headers["ce-partitionkey"] = headers["ce-key"] = key
         headers.update(_headers_of(record))
+        headers[BYTES] = self._bytes_of(record, headers)
         headers.update(self._overrides)
         return headers
+
+    def _bytes_of(self, record: Record, headers: Mapping[str, str]) -> str:
+        """The attribute `kafkarecord` of a record whose other headers these are."""
+        key, lost = record.key, record.lost
+        if not lost and not self._texts_overridden:
+            if key is None and not record.headers:
+                return AS_TEXT
+            key_is_there = key is None or ("ce-partitionkey" in headers and is_text(key))
+            if key_is_there and survives(record.headers):
+                names = (f"ce-{HEADER}{name}" for name, _ in record.headers)
+                if all(name in headers for name in names):
+                    return AS_TEXT
+        return attribute_of(RecordBytes(key, record.headers, lost))
 
 
 def extension_headers(extensions: Mapping[str, str]) -> dict[str, str]:
@@ -129,7 +168,7 @@ def _headers_of(record: Record) -> dict[str, str]:
             if text.isascii() and text.isprintable() and 0 < len(text) <= SHORT_LENGTH:
                 headers["content-type"] = text
             continue
-        attribute, text = f"kafkaheader{_attribute(name)}", _encoded(_text(value))
+        attribute, text = f"{HEADER}{_attribute(name)}", _encoded(_text(value))
         room -= len(attribute) + len(text)
         if len(attribute) <= NAME_LENGTH and room >= 0:
             headers[f"ce-{attribute}"] = text

@@ -85,6 +85,7 @@ def _with_envelopes(rows: pa.Table, batch: Batch) -> pa.Table:
         "time": pa.array([each.moment for each in envelopes], pa.timestamp("ms", "UTC")),
         "key": pa.array([each.key for each in envelopes], pa.string()),
         "headers": pa.array([each.headers for each in envelopes], pa.string()),
+        "record": pa.array([each.record for each in envelopes], pa.string()),
     }
     for name, values in columns.items():
         rows = rows.append_column(name, values)

@@ -9,6 +9,8 @@ from isal import isal_zlib
 
 from stampede.alerts.container import Bytes
 from stampede.alerts.packets import Cut, joined
+from stampede.errors import Undecodable
+from stampede.events.record_bytes import Header, unpacked
 from stampede.read.images import Absent, Parts
 from stampede.read.lookup import Lookup
 from stampede.read.packets import cuts_of
@@ -16,6 +18,7 @@ from stampede.read.packets import cuts_of
 T = TypeVar("T")
 Images: TypeAlias = Mapping[tuple[int, str, str, int | None], Parts]
 
+REPLACED = "\ufffd"  # what a KafkaSource makes of bytes that are no text
 WHY = {
     Absent.GONE: "its retention is over",
     Absent.DAMAGED: "it is damaged",
@@ -30,14 +33,20 @@ class Replayed(NamedTuple):
     ----------
     milliseconds
         Timestamp of the Kafka record that it came in, since 1970-01-01 UTC; None if it had none.
-    headers
-        Those of that record, as its event brought them.
+    key, headers
+        Those of that record.
+    lost
+        What is lost of key and headers; empty if nothing is, None if nobody knows.
+    alert_id
+        Names the alert.
     """
 
     message: bytes
     key: bytes | None
-    headers: list[tuple[str, str | bytes | None]]
+    headers: Sequence[Header]
     milliseconds: int | None
+    lost: str | None
+    alert_id: int
 
 
 class Unsendable(NamedTuple):
@@ -84,13 +93,27 @@ def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
         except _Missing as error:
             yield Unsendable(row["alert_id"], str(error))
             continue
-        headers = json.loads(row["headers"] or "{}")
-        yield Replayed(
-            message,
-            None if row["key"] is None else row["key"].encode(),
-            [(name, value.encode()) for name, value in headers.items()],
-            row["time"],
-        )
+        key, headers, lost = record_of(row)
+        yield Replayed(message, key, headers, row["time"], lost, row["alert_id"])
+
+
+def record_of(row: dict[str, Any]) -> tuple[bytes | None, Sequence[Header], str | None]:
+    """Key and headers of the Kafka record of a row, and what is lost of them, as of `Replayed`."""
+    if row["record"]:
+        try:
+            return unpacked(row["record"])
+        except Undecodable as error:  # it is as a sender made it
+            lost = f"its key and headers, which cannot be read: {error.message}"
+            return None, (), lost
+    texts: dict[str, str] = json.loads(row["headers"] or "{}")
+    key = None if row["key"] is None else row["key"].encode()
+    headers = [(name, value.encode()) for name, value in texts.items()]
+    if row["record"] is not None:
+        return key, headers, ""
+    spoilt = [f"its header {name}" for name, value in texts.items() if REPLACED in value]
+    if row["key"] and REPLACED in row["key"]:
+        spoilt.insert(0, "its key")
+    return key, headers, f"bytes that are no UTF-8: {', '.join(spoilt)}" if spoilt else None
 
 
 def sent_crc32(row: dict[str, Any]) -> int:

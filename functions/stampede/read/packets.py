@@ -91,7 +91,7 @@ class Packets:
         Gone
             Retention has deleted the packet, or an image of it.
         NoPacket
-            The images are not stored yet.
+            An image is not stored: not yet, or because `cutouts` refused the alert.
         DamagedImage, DamagedPacket
             What is stored is not what was sent.
         StoreDown
@@ -101,7 +101,11 @@ class Packets:
 
         def image(cut: Cut) -> list[bytes]:
             if cut.kind not in by_kind:
-                raise NoPacket(f"the cutouts of alert {packet.alert_id} are not stored yet")
+                raise NoPacket(
+                    f"the {cut.kind} cutout of alert {packet.alert_id} is not stored, so its "
+                    "message is not whole: it is stored later, or `cutouts` refused the alert, "
+                    "which is a dead letter then"
+                )
             return [self._images.fits(by_kind[cut.kind])]
 
         message = joined(self._packet(packet), packet.cuts, image)

@@ -30,6 +30,7 @@ from stampede.store.thrift import (
 )
 
 MAGIC = b"PAR1"
+LONGEST_STATISTIC = 1024  # bytes: a footer is read far more often than its file
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 _PLAIN, _RLE, _DICTIONARY = 0, 3, 8
 _NONE, _ZSTD = 0, 6
@@ -114,7 +115,9 @@ def strings(field: pa.Field, array: pa.Array) -> Column:
     entries = [value.encode() for value in encoded.dictionary.to_pylist()]
     whole = b"".join(plain(entries))
     dictionary = Page(DICTIONARY_PAGE, [zstd.compress(whole)], len(whole), len(entries))
-    least, greatest = (min(entries), max(entries)) if entries else (None, None)
+    least = greatest = None
+    if entries and max(map(len, entries)) <= LONGEST_STATISTIC:
+        least, greatest = min(entries), max(entries)
     pages = [dictionary, indices(field, encoded.indices)]
     return Column(field, pages, True, least, greatest, array.null_count)
 

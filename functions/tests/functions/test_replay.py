@@ -44,9 +44,9 @@ def settings(tmp_path: Path) -> Settings:
 
 def envelope(number: int) -> Envelope:
     if not number % 3:
-        return Envelope()
+        return Envelope(record="")
     time = f"2026-03-01T04:05:06.{number:03}Z"
-    return Envelope(time, f"key {number}", f'{{"trace": "ü{number}"}}')
+    return Envelope(time, f"key {number}", f'{{"trace": "ü{number}"}}', "")
 
 
 def test_the_alerts_of_a_night_come_in_the_order_of_the_topic(settings: Settings) -> None:

@@ -145,7 +145,9 @@ def test_why_there_is_no_packet(settings: Settings, read: Reader) -> None:
     store(settings, [ztf(2)], functions=[lightcurves])
     assert problem(read, 99) == (404, "unknown-alert")
     assert problem(read, 1) == (404, "no-packet")  # stored without one
-    assert problem(read, 2) == (404, "no-packet")  # its images are not stored yet
+    assert problem(read, 2) == (404, "no-packet")  # without its images, for now or for good
+    detail = read("/v1/alerts/2/packet").json()["detail"]
+    assert "it is stored later, or `cutouts` refused the alert" in detail
     store(settings, [ztf(2)], functions=[cutouts])
     check(read, ztf(2))
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import urllib3
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -171,11 +172,13 @@ class KafkaSource:
             "ce-knativekafkaoffset": str(place[1]),
         }
         if key := record.key():
-            headers["ce-partitionkey"] = headers["ce-key"] = key.decode()
+            headers["ce-partitionkey"] = headers["ce-key"] = quote(key.decode(errors="replace"))
         for name, value in record.headers() or ():
+            if value is None:
+                continue
             if name.lower() == "content-type":
                 headers["content-type"] = value.decode().lower()
             else:
                 clean = re.sub("[^a-z0-9]", "", name.lower())
-                headers[f"ce-kafkaheader{clean}"] = value.decode()
+                headers[f"ce-kafkaheader{clean}"] = quote(value.decode(errors="replace"))
         return headers | {f"ce-{name}": value for name, value in self._extensions.items()}
