@@ -11,8 +11,8 @@ import numpy as np
 
 from stampede.errors import StampedeError
 from stampede.settings import Settings
-from stampede.store.checkpoint import write_checkpoint
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.runs import RunInfo, prefix
 from stampede.store.schema import CUTOUTS, TABLES, TableSpec
 from stampede.store.tables import Table
@@ -58,8 +58,7 @@ def large(
         bucket.put(part.key, part.key.encode())
     listed = {info.key: info for info in SharedParts(bucket, by_key).list(prefix(spec.name))}
     named = [replace(part, object=listed[part.key]) for part in parts]
-    key, data = write_checkpoint(named, spec, 1)
-    bucket.put(key, memoryview(data))
+    put_checkpoint(bucket, spec, named)
     covered = Coverage.union(part.coverage for part in parts)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:
         found = other.submit(probe, settings, spec.name, by_key, covered, ids).result()

@@ -102,7 +102,7 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
             not same_entry(part, named.get(part.key)) for part in remembered
         )
         if changed:
-            written = put_checkpoint(table.objects, table.spec, remembered)
+            written = put_checkpoint(table.objects, table.spec, remembered, newest)
         for key in sorted(bad - {written or ""}):
             table.objects.delete(key)
     return Rebuilt(
@@ -126,9 +126,10 @@ def _compared(
     wrong: dict[str, str] = {}
     unreadable: dict[str, str] = {}
     bad: set[str] = set()
-    for info in listed_checkpoints(objects, spec):
+    listed = listed_checkpoints(objects, spec)
+    for info in listed.checkpoints:
         try:
-            checkpoint = read_checkpoint(objects, info.key, spec)
+            checkpoint = read_checkpoint(objects, info.key, spec, listed.buckets)
         except NotFound:
             continue
         except StoreDown as error:  # at this object alone: otherwise the listing fails too

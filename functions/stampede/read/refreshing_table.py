@@ -195,12 +195,15 @@ class RefreshingTable:
 
     def note_quarantine(self) -> None:
         """Note that any answer may lack something, if anything in the table is damaged."""
-        self._note(self.table.quarantined())
+        self._note(self._missing())
 
     def announce_quarantine(self) -> None:
         """Say in the headers of a stream that rows of the table are damaged, if any are."""
-        if missing := self.table.quarantined():
+        if missing := self._missing():
             notes.announce(self._reason(missing))
+
+    def _missing(self) -> Mapping[str, str]:
+        return {**self.table.quarantined(), **self.table.omitted()}
 
     def unreadable(self, values: Sequence) -> list:
         """Those of `values`, ascending, that may have rows that cannot be read."""

@@ -6,9 +6,10 @@ name, size and etag. So it may be old, two compactors may each write one, and wi
 read as always. It is also a memory: it names runs that somebody else deleted.
 """
 
+import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,18 +25,35 @@ from stampede.store.sections import Sections
 
 CHECKPOINTS = "checkpoints/"
 _KEY = re.compile(rf"{CHECKPOINTS}(?P<table>\w+)/\d{{10}}-[0-9a-f]{{32}}\.parquet")
+_BUCKET = re.compile(rf"{CHECKPOINTS}\w+/bucket-(?P<digest>[0-9a-f]{{32}})")
+_NAME = "stampede.checkpoint"
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint in the store: the parts that it names, by key."""
+    """A checkpoint in the store: the parts that it names, by key, and the bucket it is of."""
 
     key: str
     parts: Mapping[str, RunInfo]
+    bucket: str
 
 
 def is_checkpoint(key: str) -> bool:
     """Whether a key is that of a checkpoint."""
     return _KEY.fullmatch(key) is not None
+
+
+def bucket_of(key: str) -> str | None:
+    """What the checkpoints of a bucket are told by from those of others; None for other keys.
+
+    It is the digest in the name of an object, whose bytes no other bucket has.
+    """
+    found = _BUCKET.fullmatch(key)
+    return found["digest"] if found else None
+
+
+def write_bucket(spec: TableSpec, content: bytes) -> str:
+    """The key of the object that holds these bytes."""
+    return f"{CHECKPOINTS}{spec.name}/bucket-{digest(content)}"
 
 
 def number_of(key: str) -> int:
@@ -65,9 +83,9 @@ def columns(spec: TableSpec) -> pa.Schema:
 
 
 def write_checkpoint(
-    parts: Iterable[RunInfo], spec: TableSpec, number: int
+    parts: Iterable[RunInfo], spec: TableSpec, number: int, bucket: str
 ) -> tuple[str, pa.Buffer]:
-    """Key and bytes of a checkpoint; that of the greatest number is the newest.
+    """Key and bytes of a checkpoint of a bucket; that of the greatest number is the newest.
 
     All parts of a run have the same coverage: the first of them has it here. Only live parts have
     their filter, since a backlog may have ten thousand others.
@@ -95,18 +113,24 @@ def write_checkpoint(
             }
         )
         coverages[run] = part.coverage
-    data = write(pa.Table.from_pylist(rows, schema=columns(spec)), compression="zstd")
+    # Within the bytes, so that a copy under another number, or in another bucket, is none.
+    name = {_NAME: json.dumps({"number": number, "bucket": bucket})}
+    data = write(pa.Table.from_pylist(rows, schema=columns(spec)), name, compression="zstd")
     return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
 
 
-def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
-    """The checkpoint in an object. Raises `Damaged`."""
+def parse_checkpoint(
+    key: str, data: bytes, spec: TableSpec, buckets: Collection[str] | None = None
+) -> Checkpoint:
+    """The checkpoint in an object, of any bucket or of one of `buckets`. Raises `Damaged`."""
     named = _KEY.fullmatch(key)
     if named is None or named["table"] != spec.name:
         raise Damaged(f"{key} is not the key of a checkpoint of {spec.name}")
     if not key.endswith(f"-{digest(data)}.parquet"):
         raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
-    rows = read_file(key, open_file(key, data))
+    file = open_file(key, data)
+    bucket = _checked_name(key, file.metadata.metadata, buckets)
+    rows = read_file(key, file)
     parts: dict[str, RunInfo] = {}
     coverages: dict[str, Coverage] = {}
     try:
@@ -134,4 +158,18 @@ def parse_checkpoint(key: str, data: bytes, spec: TableSpec) -> Checkpoint:
             parts[row["key"]] = part
     except (*PARQUET_ERRORS, AttributeError, RecursionError) as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
-    return Checkpoint(key, parts)
+    return Checkpoint(key, parts, bucket)
+
+
+def _checked_name(key: str, pairs: Mapping[bytes, bytes], buckets: Collection[str] | None) -> str:
+    """The bucket of a checkpoint. Raises `Damaged` if it has another number, or is of another."""
+    try:
+        name: dict[str, Any] = json.loads(pairs[_NAME.encode()])
+        number, bucket = name["number"], name["bucket"]
+    except (*PARQUET_ERRORS, RecursionError):
+        raise Damaged(f"{key} does not say which checkpoint it is") from None
+    if number != number_of(key):
+        raise Damaged(f"{key} holds the checkpoint of number {number}")
+    if buckets is not None and bucket not in buckets:
+        raise Damaged(f"{key} is a checkpoint of another bucket")
+    return str(bucket)

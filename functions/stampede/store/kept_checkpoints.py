@@ -1,16 +1,19 @@
 """The checkpoints of a table: which is the newest, when another is due, and which may go."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.logs import get_logger
 from stampede.store.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
+    bucket_of,
     is_checkpoint,
     number_of,
     parse_checkpoint,
+    write_bucket,
     write_checkpoint,
 )
 from stampede.store.objects import ObjectInfo, Objects, find, read_twice
@@ -18,12 +21,22 @@ from stampede.store.runs import RunInfo
 from stampede.store.schema import ALL_TABLES, TableSpec
 
 MOST_NEW_PARTS = 64
-"""A new checkpoint is due when a start would read so many footers besides the last one."""
-MOST_NUMBER = 9_000_000_000
-"""A key with a greater number is foreign: so many checkpoints are never written."""
+"""A new checkpoint is due when a start would read so many footers besides the last one. In a small
+table it is due when half of the parts have changed: a table that a checkpoint names is known not to
+be empty."""
 KEPT = 2  # checkpoints of a table: a reader may be about to read the last but one
 
 log = get_logger()
+
+
+class Listed(NamedTuple):
+    """The checkpoints of a table, the oldest first, and the buckets whose checkpoints count.
+
+    There may be two such buckets, because two processes may each write the first checkpoint.
+    """
+
+    checkpoints: list[ObjectInfo]
+    buckets: frozenset[str]
 
 
 def newest_checkpoint(objects: Objects, spec: TableSpec) -> Checkpoint | None:
@@ -53,9 +66,9 @@ def keep_checkpoint(
     last, damaged = _read_newest(objects, spec, listed, known)
     named = last.parts if last else {}
     written = None
-    if sum(not same_object(part, named.get(part.key)) for part in parts) >= MOST_NEW_PARTS:
-        written = put_checkpoint(objects, spec, parts)
-    sound = [info.key for info in listed if info.key not in damaged]
+    if _is_due(parts, named):
+        written = put_checkpoint(objects, spec, parts, last)
+    sound = [info.key for info in listed.checkpoints if info.key not in damaged]
     before = objects.now() - grace
     for key in sorted({*damaged, *sound[: (1 if written else 0) - KEPT]} - {written or ""}):
         info = find(objects, key)  # it may have been written again since it was listed
@@ -64,15 +77,34 @@ def keep_checkpoint(
     return written
 
 
-def put_checkpoint(objects: Objects, spec: TableSpec, parts: Iterable[RunInfo]) -> str:
+def _is_due(parts: Sequence[RunInfo], named: Mapping[str, RunInfo]) -> bool:
+    """Whether the parts of a table differ by enough from those that a checkpoint names."""
+    new = sum(not same_object(part, named.get(part.key)) for part in parts)
+    gone = len(named.keys() - {part.key for part in parts})
+    return new >= MOST_NEW_PARTS or 0 < len(parts) <= 2 * (new + gone)
+
+
+def put_checkpoint(
+    objects: Objects, spec: TableSpec, parts: Iterable[RunInfo], last: Checkpoint | None = None
+) -> str:
     """Store a checkpoint that is newer than all others, and read it back. Returns its key.
 
     Raises `StoreDown`.
+
+    Parameters
+    ----------
+    last
+        The newest checkpoint that can be read, if that is known.
     """
-    # Newer than one that cannot be read now, too: later it may be readable again.
-    numbers = (number_of(info.key) for info in listed_checkpoints(objects, spec))
-    last = max((number for number in numbers if number < MOST_NUMBER), default=0)
-    key, data = write_checkpoint(parts, spec, last + 1)
+    listed = listed_checkpoints(objects, spec)
+    last = last or _read_newest(objects, spec, listed)[0]
+    number = number_of(last.key) if last else 0
+    # Newer than those that cannot be read now, too: later they may be readable again. They are
+    # counted, because a foreign one may have any number.
+    number += sum(number_of(info.key) > number for info in listed.checkpoints)
+    parts = list(parts)
+    bucket = min(listed.buckets) if listed.buckets else _new_bucket(objects, spec, parts)
+    key, data = write_checkpoint(parts, spec, number + 1, bucket)
     objects.put(key, memoryview(data))
     try:
         stored = objects.get(key)
@@ -83,38 +115,51 @@ def put_checkpoint(objects: Objects, spec: TableSpec, parts: Iterable[RunInfo]) 
     return key
 
 
+def _new_bucket(objects: Objects, spec: TableSpec, parts: Iterable[RunInfo]) -> str:
+    """Write what tells the checkpoints of this bucket from those of others.
+
+    Its bytes are the time and the first parts: no other bucket has the same at the same second.
+    """
+    lines = [objects.now().isoformat(), *(f"{part.key} {part.object.etag}" for part in parts)]
+    content = "\n".join(lines).encode()
+    key = write_bucket(spec, content)
+    objects.put(key, content)
+    return bucket_of(key) or ""
+
+
 def delete_damaged(objects: Objects, key: str) -> None:
     """Delete a checkpoint that is damaged: nothing needs it. Raises `StoreDown`."""
     spec = ALL_TABLES.get(key.removeprefix(CHECKPOINTS).partition("/")[0])
     if spec is None or not is_checkpoint(key):
         return
     try:
-        read_checkpoint(objects, key, spec)
+        read_checkpoint(objects, key, spec, listed_checkpoints(objects, spec).buckets)
     except NotFound:
         return
     except Damaged:
         objects.delete(key)
 
 
-def listed_checkpoints(objects: Objects, spec: TableSpec) -> list[ObjectInfo]:
-    """The checkpoints of a table, the oldest first. Raises `StoreDown`."""
-    listed = objects.list(f"{CHECKPOINTS}{spec.name}/")
-    return [info for info in listed if is_checkpoint(info.key)]
+def listed_checkpoints(objects: Objects, spec: TableSpec) -> Listed:
+    """The checkpoints of a table. Raises `StoreDown`."""
+    listed = list(objects.list(f"{CHECKPOINTS}{spec.name}/"))
+    buckets = frozenset(bucket for info in listed if (bucket := bucket_of(info.key)))
+    return Listed([info for info in listed if is_checkpoint(info.key)], buckets)
 
 
 def _read_newest(
     objects: Objects,
     spec: TableSpec,
-    listed: Sequence[ObjectInfo],
+    listed: Listed,
     known: Checkpoint | None = None,
 ) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that can be read, and the keys of damaged ones that are newer."""
     damaged: list[str] = []
-    for key in (info.key for info in reversed(listed)):
+    for key in (info.key for info in reversed(listed.checkpoints)):
         if known and known.key == key:
             return known, damaged
         try:
-            return read_checkpoint(objects, key, spec), damaged
+            return read_checkpoint(objects, key, spec, listed.buckets), damaged
         except NotFound:
             continue
         except StoreDown as error:  # at this object alone: otherwise the listing fails too
@@ -125,9 +170,14 @@ def _read_newest(
     return None, damaged
 
 
-def read_checkpoint(objects: Objects, key: str, spec: TableSpec) -> Checkpoint:
-    """A checkpoint in the store. Raises `NotFound`, `StoreDown`, and `Damaged` if it is twice."""
-    return read_twice(lambda: parse_checkpoint(key, objects.get(key), spec), Damaged)
+def read_checkpoint(
+    objects: Objects, key: str, spec: TableSpec, buckets: Collection[str]
+) -> Checkpoint:
+    """A checkpoint in the store. Raises `NotFound`, `StoreDown`, and `Damaged` if it is twice.
+
+    One that is of none of `buckets` is damaged, too.
+    """
+    return read_twice(lambda: parse_checkpoint(key, objects.get(key), spec, buckets), Damaged)
 
 
 def same_object(part: RunInfo, other: RunInfo | None) -> bool:

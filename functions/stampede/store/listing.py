@@ -19,6 +19,7 @@ from stampede.store.table_view import LOST, TableView
 # How often a listing starts again because runs were deleted meanwhile.
 _TRIES = 5
 VANISHED = "a run is gone, and no other run holds its offsets"
+OMITTED = "a listing leaves it out, and may leave out others"
 MOST_UNREADABLE = 8
 """Most footers that the store may fail to give, while it gives others; if more, it is down."""
 MISSING_AFTER = timedelta(minutes=15)
@@ -61,6 +62,8 @@ class Listing:
         self._refreshing = threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
         self._vanished: list[Fault] = []
+        # Parts that are there, were there before, and that the latest listing does not show.
+        self.omitted: dict[str, str] = {}
         # Parts in quarantine as they were before: what is lost if somebody deletes them.
         self._hidden: dict[str, RunInfo] = {}
         self._view: TableView | None = None
@@ -154,6 +157,7 @@ class Listing:
                 if unlisted and not self._read_footers(listed + unlisted, seen):
                     continue
                 self._seen = {key: seen[key] for key in sorted(seen)}
+                self.omitted = {part.key: OMITTED for part in vanished if part.key in seen}
                 self._vanished = [
                     Fault(part.object, VANISHED, part, None, part.first, part.last)
                     for part in vanished
@@ -207,7 +211,7 @@ class Listing:
     def _choose(self) -> None:
         """Make the view of what was listed and is not in quarantine."""
         faults = [*self.quarantine.faults(), *self._vanished]
-        self._view = TableView(self._spec, self._readable(), faults)
+        self._view = TableView(self._spec, self._readable(), faults, self.omitted)
 
     def _readable(self) -> list[RunInfo]:
         return [part for part in (self._seen or {}).values() if not self.quarantine.holds(part.key)]

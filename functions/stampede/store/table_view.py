@@ -51,6 +51,9 @@ class TableView:
         The parts that could be read.
     faults
         What is in quarantine.
+    omitted
+        Parts that a listing left out, by key with the reason: it may have left out others, so any
+        lookup may lack rows.
 
     Attributes
     ----------
@@ -60,8 +63,14 @@ class TableView:
         Parts that should be there and are not, by key: the part of the same run that came last.
     """
 
-    def __init__(self, spec: TableSpec, parts: Sequence[RunInfo], faults: Iterable[Fault]) -> None:
-        self._spec, self._faults = spec, list(faults)
+    def __init__(
+        self,
+        spec: TableSpec,
+        parts: Sequence[RunInfo],
+        faults: Iterable[Fault],
+        omitted: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spec, self._faults, self._omitted = spec, list(faults), omitted or {}
         self._by_run: dict[str, list[RunInfo]] = {}
         for part in sorted(parts, key=lambda part: part.name.part):
             self._by_run.setdefault(part.name.run, []).append(part)
@@ -135,7 +144,9 @@ class TableView:
     @cached_property
     def gaps(self) -> list[tuple[str, str, int | str | None, int | str | None]]:
         """Key, reason, and range of leading keys of all that is not read and not held elsewhere."""
-        gaps = []
+        gaps: list[tuple[str, str, int | str | None, int | str | None]] = [
+            (key, reason, None, None) for key, reason in self._omitted.items()
+        ]
         for fault in self._faults:
             name, key = _name(fault), fault.object.key
             sibling = fault.run or next(iter(self._by_run.get(name.run, ())), None)

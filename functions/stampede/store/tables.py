@@ -135,6 +135,13 @@ class Table:
         """The objects that are left out or missing, as a whole or in part: key and reason."""
         return self.listing.quarantined()
 
+    def omitted(self) -> Mapping[str, str]:
+        """Parts that the latest listing left out, by key with the reason; they are read.
+
+        It may have left out parts that this process does not know: any lookup may lack rows.
+        """
+        return self.listing.omitted
+
     def lacking(self, values: Sequence) -> Mapping[str, str]:
         """Objects that may hold rows whose leading key is in `values`, but cannot be read.
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.checkpoint import bucket_of, is_checkpoint, parse_checkpoint
 from stampede.store.ledger import parse_expected
 from stampede.store.lookup_check import LookupCheck
 from stampede.store.merge import is_sorted
@@ -25,9 +26,7 @@ from stampede.store.runs import RunInfo, RunName, digest, name_of, prefix
 from stampede.store.saved_state import digest_of
 from stampede.store.schema import ALL_TABLES, TableSpec
 
-_NAMED = re.compile(
-    rf"(alerts/.+/|deadletters/.+/|checkpoints/.+-)([0-9a-f]{{32}}){SUFFIX}\.parquet"
-)
+_NAMED = re.compile(rf"(alerts/.+/|deadletters/.+/)([0-9a-f]{{32}}){SUFFIX}\.parquet")
 _EXPECTED = re.compile(r"expected/.+")
 _PIECE = MIB  # of an object that is only asked for
 _INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
@@ -126,6 +125,10 @@ def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
         return _check_pack
     if _NAMED.fullmatch(key):
         return _check_digest
+    if is_checkpoint(key) and key.split("/")[1] in ALL_TABLES:
+        return _check_checkpoint
+    if bucket_of(key):
+        return _check_bucket
     if table_of(key):
         return _check_run
     if _EXPECTED.fullmatch(key):
@@ -142,6 +145,15 @@ def _check_pack(objects: Objects, info: ObjectInfo) -> None:
 def _check_digest(objects: Objects, info: ObjectInfo) -> None:
     named = _NAMED.fullmatch(info.key)
     if named is None or named[2] != digest(_whole(objects, info)):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
+
+
+def _check_checkpoint(objects: Objects, info: ObjectInfo) -> None:
+    parse_checkpoint(info.key, _whole(objects, info), ALL_TABLES[info.key.split("/")[1]])
+
+
+def _check_bucket(objects: Objects, info: ObjectInfo) -> None:
+    if bucket_of(info.key) != digest(_whole(objects, info)):
         raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stampede.settings import Settings
-from stampede.store.checkpoint import CHECKPOINTS
+from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint
 from stampede.store.kept_checkpoints import newest_checkpoint, put_checkpoint
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
@@ -37,7 +37,7 @@ def rebuild(run, settings: Settings):
 
 
 def checkpoints(objects: Objects) -> list[str]:
-    return [info.key for info in objects.list(CHECKPOINTS)]
+    return [info.key for info in objects.list(CHECKPOINTS) if is_checkpoint(info.key)]
 
 
 def test_a_lost_checkpoint_is_written_again_and_only_once(rebuild, settings: Settings) -> None:

@@ -18,7 +18,7 @@ from stampede.functions.restore import quarantined
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
 from stampede.store import kept_checkpoints
-from stampede.store.checkpoint import CHECKPOINTS
+from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint
 from stampede.store.compaction import compact
 from stampede.store.copy import Copier
 from stampede.store.coverage import Coverage
@@ -361,7 +361,7 @@ def test_the_second_site_has_checkpoints_of_its_own(
     one_pass(settings, "checkpoints", repair=False)
     assert keys(second, CHECKPOINTS) == []
     one_pass(settings, "checkpoints")
-    [key] = keys(second, CHECKPOINTS + "cutouts/")
+    [key] = filter(is_checkpoint, keys(second, CHECKPOINTS + "cutouts/"))
     watched = Watched(second)
     assert len(Table(watched, CUTOUTS).coverage()) == 12
     assert [call for call in watched.calls if call[0] == "get"] == [("get", key)]

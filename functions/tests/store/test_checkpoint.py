@@ -65,7 +65,7 @@ def filled(clock: Clock | None = None) -> MemoryObjects:
 
 
 def checkpoints(objects: Objects) -> list[str]:
-    return [info.key for info in objects.list(CHECKPOINTS)]
+    return [info.key for info in objects.list(CHECKPOINTS) if is_checkpoint(info.key)]
 
 
 def keep(objects: Objects) -> str | None:
@@ -473,7 +473,9 @@ def test_an_entry_that_would_hide_rows_is_refused(
     table = Table(objects, DETECTIONS)
     parts = [replace(one, **changes) if one.key == part.key else one for one in table.listed()]
     [old] = checkpoints(objects)
-    key, data = write_checkpoint(parts, DETECTIONS, 7)
+    key, data = write_checkpoint(
+        parts, DETECTIONS, 7, newest_checkpoint(objects, DETECTIONS).bucket
+    )
     objects.put(key, data)
     with pytest.raises(Damaged, match=key):
         parse_checkpoint(key, objects.get(key), DETECTIONS)

@@ -12,6 +12,7 @@ import pytest
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store import compaction, run_writer, tables
+from stampede.store.checkpoint import CHECKPOINTS
 from stampede.store.compaction import Progress, Report, compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
@@ -130,15 +131,20 @@ def test_a_merge_that_another_compactor_made_is_not_made_again() -> None:
     assert [part.key for part in second.runs()] == [part.key for part in first.runs()]
 
 
+def contents(objects: Objects) -> dict[str, str]:
+    """The etags of all runs: each store has checkpoints of its own."""
+    return {info.key: info.etag for info in objects.list("tables/")}
+
+
 def test_nothing_to_do() -> None:
     objects = Watched(store_at())
     one = Table(objects, DETECTIONS)
     assert compact(one, START) == Report()
     assert compact(one, START, major=True) == Report()
     fill(one, 7)
-    writes = objects.count("put")
+    there = contents(objects)
     assert compact(one, START) == Report()
-    assert objects.count("put") == writes
+    assert contents(objects) == there
 
 
 def test_inputs_are_deleted_after_the_grace() -> None:
@@ -194,7 +200,7 @@ def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
     assert levels(one) == [1]
     rows = sort_unique(rows, DETECTIONS)
     assert one.lookup(object_ids(rows)).equals(rows)
-    assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
+    assert contents(store) == contents(other)
 
 
 class Enough(Exception):
@@ -237,7 +243,7 @@ def test_compactors_that_go_by_different_orders_share_a_merge(
                 )
 
     report = compact(Table(watched, DETECTIONS), START, turn=turns[0], progress=second, **merging)
-    written = [key for operation, key in watched.calls if operation == "put"]
+    written = [key for operation, key in watched.calls if operation == "put" and "/0001-" in key]
     assert len(written) == len(set(written)) == len(report.written) + 3
     numbers = [RunName.parse(key).part for key in written]
     assert sorted(numbers) == list(range(len(numbers)))
@@ -245,7 +251,7 @@ def test_compactors_that_go_by_different_orders_share_a_merge(
     assert report.parts_found == 3
     assert len(written) > 7
     compact(Table(other, DETECTIONS), START, **merging)
-    assert {i.key: i.etag for i in store.list("")} == {i.key: i.etag for i in other.list("")}
+    assert contents(store) == contents(other)
     assert Table(store, DETECTIONS).lookup(object_ids(rows)).equals(rows)
 
 
@@ -340,8 +346,7 @@ def test_two_compactors_write_the_same_object() -> None:
         one = Table(store, DETECTIONS)
         fill(one, 8, 5000)
         compact(one, START)
-    first, second = ({i.key: i.etag for i in store.list("")} for store in stores)
-    assert first == second
+    assert contents(stores[0]) == contents(stores[1])
 
 
 def test_an_input_that_is_gone_stops_the_merge() -> None:
@@ -508,6 +513,8 @@ def test_a_damaged_merged_run_is_written_again_once(damage: str) -> None:
     rows = fill(Table(objects, DETECTIONS), 4)
     compact(Table(objects, DETECTIONS), START, fanout=4, grace=HOUR)
     [merged] = [info.key for info in objects.list("tables/detections/0001-")]
+    for info in list(objects.list(CHECKPOINTS)):  # it would say what the footer says
+        objects.delete(info.key)
     good = objects.get(merged)
     at = {"footer": len(good) - 60, "body": 100}.get(damage)
     if at:

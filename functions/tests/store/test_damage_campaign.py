@@ -54,12 +54,12 @@ def damage(objects: MemoryObjects, generator: random.Random) -> str:
     key = generator.choice(keys)
     data = bytearray(objects.get(key))
     kind = generator.choice(["flip", "flip in the footer", "cut", "empty", "delete", "swap"])
-    if kind.startswith("flip"):
-        place = generator.randrange(len(data) - 2000 if "footer" in kind else 0, len(data))
+    if kind.startswith("flip") and data:
+        place = generator.randrange(max(0, len(data) - 2000) if "footer" in kind else 0, len(data))
         data[place] ^= 1 << generator.randrange(8)
         objects.put(key, bytes(data))
     elif kind == "cut":
-        objects.put(key, bytes(data[: generator.randrange(len(data))]))
+        objects.put(key, bytes(data[: generator.randrange(len(data) or 1)]))
     elif kind == "empty":
         objects.put(key, b"")
     elif kind == "delete":

@@ -22,6 +22,7 @@ from stampede.store.cache import Cache
 from stampede.store.checked_parquet import metadata_of
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.memory import MemoryObjects
 from stampede.store.reader import TAIL_BYTES
 from stampede.store.runs import RunInfo
@@ -352,8 +353,7 @@ def test_a_list_that_leaves_out_a_section_hides_no_row(number: int) -> None:
         del wrong[number]
     text = json.dumps(wrong)
     part = replace(run, sections=Sections(text, run.last, DETECTIONS))
-    key, data = checkpoint.write_checkpoint([part], DETECTIONS, 1)
-    objects.put(key, data)
+    put_checkpoint(objects, DETECTIONS, [part])
     one = Table(objects, DETECTIONS, threads=1)
     assert one.runs()[0].sections.text == text
     for each in object_ids(ROWS):

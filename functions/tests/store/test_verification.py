@@ -52,7 +52,7 @@ def store() -> MemoryObjects:
 def test_what_was_written_is_sound(store: MemoryObjects) -> None:
     infos = list(store.list(""))
     kinds = {info.key.partition("/")[0] for info in infos}
-    assert kinds == {"packs", "tables", "alerts", "deadletters", "expected"}
+    assert kinds == {"packs", "tables", "alerts", "deadletters", "expected", "checkpoints"}
     assert len([info for info in infos if "of2" in info.key]) == 2
     for info in infos:
         verify(store, info)

@@ -198,7 +198,7 @@ class Processes:
                     key = self.chance.choice(ever)
                     old = parse_checkpoint(key, site.checkpoints[key], CUTOUTS)
                     number = self.chance.choice((number_of(key), len(ever))) + 1
-                    key, data = write_checkpoint(old.parts.values(), CUTOUTS, number)
+                    key, data = write_checkpoint(old.parts.values(), CUTOUTS, number, old.bucket)
                     site.put(key, memoryview(data))
             actor.sleep(self.chance.choice((5, 20, 60)))
 
