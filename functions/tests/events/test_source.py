@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import time
@@ -136,6 +137,26 @@ def test_a_topic_made_anew_is_read_from_its_beginning(
     assert second != first
     bodies = {e.place: e.body for e in sink.accepted if e.headers["ce-topicid"] == second}
     assert bodies == new
+
+
+def test_what_was_in_flight_when_its_topic_went_is_delivered(start, produce, kafka, topic) -> None:
+    """The partitions are taken from the source then, but nobody else can deliver their alerts."""
+    made, first, up = produce(20), kafka_topic_id(kafka, topic), False
+    with Receiver(lambda event, times: (204 if up else 503, b"", {})) as sink:
+        source = start(sink)
+        eventually(lambda: "sink is down" in source.tail())
+        time.sleep(1)  # all are in flight
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+        eventually(lambda: re.search("partitions (lost|given up)", source.tail(200)) is not None)
+        time.sleep(3)
+        up = True
+        eventually(lambda: arrived(sink) == made, seconds=20)
+        eventually(lambda: created(admin, topic))
+        new = produce(4)
+        eventually(lambda: len(sink.accepted) >= 24)
+    ids = {event.headers["ce-topicid"] for event in sink.accepted[:20]}
+    assert (ids, len(sink.accepted), arrived(sink)) == ({first}, 24, made | new)
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])

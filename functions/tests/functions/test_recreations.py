@@ -56,16 +56,16 @@ def start(
                 serve(function, FROM_KAFKA=True, **env)
                 continue
             served = serve(function)
-            env |= {"PORT": free_port()}
-            source = Process(
-                f"source-{function}",
-                [sys.executable, "-m", "stampede", "serve", "source"],
-                tmp_path / f"source-{function}.log",
-                {f"STAMPEDE_{key}": str(value) for key, value in env.items()}
-                | {"K_SINK": served.url},
-            )
-            source.start()
-            sources.append(source)
+            for number in range(2 if way == "two sources" else 1):
+                source = Process(
+                    f"source-{function}-{number}",
+                    [sys.executable, "-m", "stampede", "serve", "source"],
+                    tmp_path / f"source-{function}-{number}.log",
+                    {f"STAMPEDE_{key}": str(value) for key, value in env.items()}
+                    | {"K_SINK": served.url, "STAMPEDE_PORT": str(free_port())},
+                )
+                source.start()
+                sources.append(source)
         return letters.settings.store
 
     yield go
@@ -74,7 +74,7 @@ def start(
         print(source.tail(60))
 
 
-@pytest.mark.parametrize("way", ["function", "source"])
+@pytest.mark.parametrize("way", ["function", "source", "two sources"])
 def test_topics_made_anew_under_traffic(start, kafka: LocalKafka, way: str) -> None:
     """No offset is accounted to a topic that did not have its alert; none is lost or doubled."""
     seed, topic = SEED, f"anew-{uuid.uuid4().hex[:8]}"
