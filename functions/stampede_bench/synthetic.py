@@ -228,6 +228,7 @@ def detection_rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
         "procstatus": pa.nulls(count, pa.string()),
         "limiting_mag": pa.nulls(count, pa.float32()),
         "rb": pa.nulls(count, pa.float32()),
+        "programid": pa.nulls(count, pa.int32()),
     }
     return pa.table(columns, DETECTIONS.schema.remove_metadata())
 
