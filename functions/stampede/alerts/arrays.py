@@ -1,7 +1,7 @@
 """Vectorised helpers for the surveys' modules."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from stampede import compute as pc
 from stampede.alerts.container import Bytes
+from stampede.errors import Unusable
 
 # How Arrow describes a value of type binary_view: its length, and either the value itself or its
 # first bytes, the number of a buffer and where in it the value begins.
@@ -24,9 +25,10 @@ class Rows:
     that a column has had.
     """
 
-    def __init__(self, columns: Mapping[str, pa.Array], length: int) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], length: int, where: str = "") -> None:
         self.columns = columns
         self.length = length
+        self._where = where
 
     @classmethod
     def of_table(cls, table: pa.Table, prefix: str = "") -> "Rows":
@@ -36,28 +38,53 @@ class Rows:
             for name in table.column_names
             if name.startswith(prefix)
         }
-        return cls(columns, table.num_rows)
+        return cls(columns, table.num_rows, prefix)
 
     @classmethod
-    def of_struct(cls, struct: pa.StructArray) -> "Rows":
-        """The fields of a struct array, null where the struct is null."""
+    def of_struct(cls, struct: pa.StructArray, where: str = "") -> "Rows":
+        """The fields of a struct array, null where the struct is null; `where` is for errors."""
+        if not pa.types.is_struct(struct.type):
+            raise Unusable(f"the schema's field {where.rstrip('.')} does not hold records")
         fields = zip(struct.type, struct.flatten(), strict=True)
-        return cls({field.name: column for field, column in fields}, len(struct))
+        return cls({field.name: column for field, column in fields}, len(struct), where)
 
     def get(self, *names: str, type: pa.DataType) -> pa.Array:
         """The first column that exists of these names, cast; nulls if none does.
 
-        NaN and infinities become null. Raises `pyarrow.ArrowInvalid` if a value does not fit the
-        type.
+        NaN and infinities become null. Raises `Unusable` if the column is not of such a type, and
+        `pyarrow.ArrowInvalid` if one of its values does not fit the type.
         """
         for name in names:
             if name in self.columns:
-                return tidy(self.columns[name]).cast(type)
+                column = self.columns[name]
+                if column.type == type:
+                    return tidy(column)
+                if not _fits(column.type, type):
+                    raise Unusable(
+                        f"the schema's field {self._where}{name} is not of type {_named(type)} "
+                        "or the like"
+                    )
+                return tidy(tidy(column).cast(type))
         return pa.nulls(self.length, type)
 
     def has(self, name: str) -> bool:
         """Whether the survey's schema has this column."""
         return name in self.columns
+
+
+def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type are read as values of another: numbers as numbers, texts."""
+    kinds: tuple[Callable[[pa.DataType], bool], ...] = (
+        lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),
+        lambda kind: pa.types.is_string(kind) or pa.types.is_dictionary(kind),
+        pa.types.is_timestamp,
+    )
+    return any(kind(given) and kind(wanted) for kind in kinds)
+
+
+def _named(kind: pa.DataType) -> str:
+    """A type as Avro's schemas name it."""
+    return {"int64": "long", "int32": "int", "bool": "boolean"}.get(str(kind), str(kind))
 
 
 def tidy(column: pa.Array) -> pa.Array:
@@ -112,9 +139,25 @@ def viewed(array: pa.Array) -> list[memoryview | None]:
     return values
 
 
-def explode(lists: pa.ListArray) -> tuple[np.ndarray, Rows]:
-    """The row number of each element of all lists, and the elements, which are records."""
-    return pc.list_parent_indices(lists).to_numpy(), Rows.of_struct(lists.flatten())
+def explode(lists: pa.ListArray, where: str = "") -> tuple[np.ndarray, Rows]:
+    """The row number of each element of all lists, and the elements, which are records.
+
+    `where` is the name of the field, for errors. Raises `Unusable` if they are no lists of records.
+    """
+    if not pa.types.is_list(lists.type):
+        raise Unusable(f"the schema's field {where} is not an array")
+    return pc.list_parent_indices(lists).to_numpy(), Rows.of_struct(lists.flatten(), f"{where}.")
+
+
+def chosen(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Columns of a one-chunk table, ``a``, or ``a.b`` for a field of a struct: those that exist."""
+    columns = {}
+    for name in names:
+        top, _, field = name.partition(".")
+        if top in table.column_names:
+            column = table[top].chunk(0)
+            columns[name] = Rows.of_struct(column, top).columns[field] if field else column
+    return pa.table(columns)
 
 
 def constant(value: Any, length: int) -> pa.Array:

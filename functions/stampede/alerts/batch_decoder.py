@@ -227,7 +227,8 @@ class BatchDecoder:
             return
         one = len(records.messages) == 1
         guards = self._guards
-        guard = guards.batch if care is Care.FAST else guards.message if one else guards.careful
+        fast = care is Care.FAST and not records.schema.by_record
+        guard = guards.batch if fast else guards.message if one else guards.careful
         if care is not Care.FAST:
             suspect(records.messages)
         try:
@@ -267,7 +268,9 @@ class BatchDecoder:
             return Part(points.rows, [], faults)
         if points.programids:
             group = self._mixed(group, points.programids, messages)
-        return Part(points.rows, raw_alerts(group), faults, [group])
+        types = schema.columns if schema.may_be_null else None
+        raw = raw_alerts(group, schema.left_out, types)
+        return Part(points.rows, raw, faults, [group])
 
     def _mixed(
         self, group: Group, found: Mapping[int, frozenset[int]], messages: Sequence[Bytes]

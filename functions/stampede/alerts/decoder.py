@@ -13,6 +13,7 @@ import pyarrow as pa
 from datafusion import Expr, SessionConfig, SessionContext, col
 from datafusion.functions import when
 
+from stampede.alerts.arrays import chosen
 from stampede.alerts.container import Bytes, make_blocks
 from stampede.alerts.framing import WriterSchema, whole_record
 from stampede.errors import DecoderFailed
@@ -65,6 +66,8 @@ class Decoder:
         Overloaded
             There is no room for the batch; no alert is at fault.
         """
+        if schema.by_record:
+            return chosen(_by_record(schema, records), columns)
         wanted = [
             _column(name, schema.fields).alias(name)
             for name in columns
@@ -93,6 +96,13 @@ def _column(name: str, fields: Mapping[str, Any]) -> Expr:
     if rest and isinstance(fields[top], list):  # a union: a null record's fields are not null
         return when(record.is_not_null(), expression).end()
     return expression
+
+
+def _by_record(schema: WriterSchema, records: Sequence[Sequence[Bytes]]) -> pa.Table:
+    """All fields that can be read, by fastavro: up to 10 ms a record. Raises `Undecodable`."""
+    assert schema.by_record
+    rows = [whole_record(b"".join(pieces), *schema.by_record) for pieces in records]
+    return pa.Table.from_pylist(rows, schema.columns).combine_chunks()
 
 
 def check(schema: WriterSchema, record: Bytes) -> None:

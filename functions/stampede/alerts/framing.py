@@ -7,19 +7,22 @@ id, the record); ZTF sends an Avro object container of one record with its schem
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, NamedTuple
 
 import fastavro
+import pyarrow as pa
 
 from stampede.alerts import container, schemas
 from stampede.alerts.container import Bytes
-from stampede.alerts.recognition import survey_of
-from stampede.alerts.schema_cache import SchemaCache
+from stampede.alerts.readable import readable
+from stampede.alerts.recognition import check_columns, survey_of
+from stampede.alerts.schema_cache import SchemaCache, outcome
 from stampede.alerts.schemas import Schema
 from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
-from stampede.errors import TooLarge, Undecodable, UnknownSurvey, Unusable
+from stampede.errors import StampedeError, TooLarge, Undecodable, UnknownSurvey, Unusable
 
 PADDING = bytes(16)
 
@@ -32,13 +35,23 @@ class WriterSchema(NamedTuple):
     survey
         The survey whose alerts have such fields.
     fields
-        The record's fields by name.
+        The types of the record's fields by name: of those that can be read.
     own
-        The fields by name of the record in `Survey.OWN_FIELD`.
+        The same of the record in `Survey.OWN_FIELD`.
     header
         Head of an Avro container of such records.
     parsed
         The schema in fastavro's form.
+    left_out
+        Fields that cannot be read, ``a`` or ``a.b`` (see `readable`).
+    by_record
+        If only fastavro can read these records, the writer's schema and that of the fields that it
+        is to read; without logical types.
+    columns
+        The types of all fields that can be read; each may be null.
+    may_be_null
+        Whether DataFusion may give nulls where there are none: it does within a null record, if
+        the schema has an enum or a fixed type.
     branch
         If the writer's schema is a union, the bytes before each record: the record's branch.
     """
@@ -48,6 +61,10 @@ class WriterSchema(NamedTuple):
     own: Mapping[str, Any]
     header: bytes
     parsed: Any
+    columns: pa.Schema
+    left_out: tuple[str, ...] = ()
+    by_record: tuple[Any, Any] | None = None
+    may_be_null: bool = False
     branch: bytes = b""
 
 
@@ -85,13 +102,36 @@ def writer_schema(schema: Schema) -> WriterSchema:
 def _record_schema(name: str, simple: Schema) -> WriterSchema:
     """Prepare the simplified schema of a record, which its writer called `name`."""
     survey = survey_of(name, simple)
-    fields = schemas.record_fields(simple, simple) or {}
-    own = schemas.record_fields(fields[survey.OWN_FIELD], simple) or {}
+    parsed = _parsed(simple)
+    found = readable(simple)
+    check_columns(survey, found)
+    fields = schemas.record_fields(found.schema, found.schema) or {}
+    own = schemas.record_fields(fields[survey.OWN_FIELD], found.schema) or {}
+    header = container.make_header(schemas.expanded(simple))
+    by_record = None
+    if found.by_record:
+        given, kept = map(schemas.without_logical, (simple, found.schema))
+        by_record = _parsed(given), _parsed(kept)
+    kinds = {kind["type"] for kind in schemas.definitions(simple).values()}
+    return WriterSchema(
+        survey,
+        fields,
+        own,
+        header,
+        parsed,
+        found.columns,
+        found.left_out,
+        by_record,
+        may_be_null=not kinds <= {"record"},
+    )
+
+
+def _parsed(simple: Schema) -> Any:
+    """A schema in fastavro's form, of its own. Raises `Undecodable`."""
     try:
-        parsed = fastavro.parse_schema(json.loads(json.dumps(simple)))
+        return fastavro.parse_schema(json.loads(json.dumps(simple)))
     except (fastavro.schema.SchemaParseException, ValueError, TypeError, KeyError) as error:
         raise Undecodable(f"not an Avro schema: {str(error)[:200]}") from error
-    return WriterSchema(survey, fields, own, container.make_header(simple), parsed)
 
 
 def built_in_schema(schema_id: int) -> dict:
@@ -116,12 +156,21 @@ class Framing:
         Largest record, bytes.
     registry
         Returns the schema of a Confluent id that is not built in.
+    guard
+        Entered around the preparation of each new schema; takes the size of its text, bytes. Many
+        new schemas in one batch take longer than its alerts.
     """
 
-    def __init__(self, limit: int, registry: Callable[[int], dict] | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        registry: Callable[[int], dict] | None = None,
+        guard: Callable[[int], AbstractContextManager[None]] = lambda size: nullcontext(),
+    ) -> None:
         self.limit = limit
+        self._guard = guard
         self._registry = registry
-        self._by_id: dict[int, WriterSchema] = {}
+        self._by_id: dict[int, WriterSchema | StampedeError] = {}
         self._by_text: SchemaCache[WriterSchema] = SchemaCache()
         # The last message's header without the sync marker: the next likely has the same.
         self._last = b""
@@ -156,10 +205,14 @@ class Framing:
         if len(message) < 6:
             raise Undecodable(f"Confluent framing without a record: {len(message)} bytes in all")
         schema_id = int.from_bytes(message[1:5], "big")
-        schema = self._by_id.get(schema_id)
-        if schema is None:
-            schema = self._by_id[schema_id] = writer_schema(self._definition(schema_id))
-        return _framed(schema, message[5:])
+        found = self._by_id.get(schema_id)
+        if found is None:
+            definition = self._definition(schema_id)
+            with self._guard(0):
+                found = self._by_id[schema_id] = outcome(lambda: writer_schema(definition))
+        if isinstance(found, StampedeError):
+            raise found.anew()
+        return _framed(found, message[5:])
 
     def replaced(self, message: Bytes, record: bytes) -> bytes:
         """A message that `take` takes, with another record of its schema in place of its own."""
@@ -193,9 +246,13 @@ class Framing:
         if self._last and bytes(message[: len(self._last)]) == self._last:
             return self._last_header
         header = container.read_header(message)
-        schema = self._by_text.get(header.text, lambda: writer_schema(header.schema))
+        schema = self._by_text.get(header.text, lambda: self._prepared(header))
         self._last, self._last_header = bytes(message[: header.length]), (schema, header)
         return schema, header
+
+    def _prepared(self, header: container.Header) -> WriterSchema:
+        with self._guard(len(header.text)):
+            return writer_schema(header.schema)
 
 
 def _framed(schema: WriterSchema, record: Bytes) -> Framed:

@@ -3,6 +3,7 @@
 A batch holds alerts of several schemas. A `Group` holds the decoded alerts of one schema.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from stampede.alerts.container import Bytes
 from stampede.alerts.surveys.survey import NotFits, Survey
 from stampede.errors import StampedeError, Unusable
 
+LEFT_OUT = "stampede.left_out"  # metadata of raw alerts: names of fields, JSON
 HEAD_COLUMNS = ("alert_id", "object_id", "mjd", "band", "ra", "dec")
 
 # Of rows of cutouts: the message that they came in, and the observing programme of their alert.
@@ -294,21 +296,35 @@ def _describe_point(point: dict) -> str:
     return f"its history has a {kind} with id {point['source_id']} at MJD {point['mjd']}"
 
 
-def raw_alerts(group: Group) -> list[RawAlerts]:
-    """The alerts in the survey's own columns, those of each programme by themselves."""
+def raw_alerts(
+    group: Group, left_out: Sequence[str] = (), types: pa.Schema | None = None
+) -> list[RawAlerts]:
+    """The alerts in the survey's own columns, those of each programme by themselves.
+
+    Their metadata name the fields that have no column. The columns get the types of `types`, if it
+    is given.
+    """
     if "programid" not in group.heads.column_names:
-        return [_raw_alerts(group, None)]
+        return [_raw_alerts(group, None, left_out, types)]
     ids = group.heads["programid"]
     distinct = sorted(pc.unique(ids).to_pylist())
     if len(distinct) == 1:
-        return [_raw_alerts(group, distinct[0])]
+        return [_raw_alerts(group, distinct[0], left_out, types)]
     of_each = [(each, group.filter(pc.equal(ids, each).to_numpy())) for each in distinct]
-    return [_raw_alerts(some, each) for each, some in of_each]
+    return [_raw_alerts(some, each, left_out, types) for each, some in of_each]
 
 
-def _raw_alerts(group: Group, programid: int | None) -> RawAlerts:
+def _raw_alerts(
+    group: Group, programid: int | None, left_out: Sequence[str], types: pa.Schema | None
+) -> RawAlerts:
     history = group.survey.HISTORY_FIELDS
     own = [name for name in group.table.column_names if "." not in name and name not in history]
     order = pc.sort_indices(group.heads["alert_id"])
     night = int(pc.max(group.heads["mjd"]).as_py())
-    return RawAlerts(group.survey.NAME, night, group.table.select(own).take(order), programid)
+    table = group.table.select(own).take(order)
+    if types:
+        table = table.cast(pa.schema([types.field(name) for name in own]))
+    named = [name for name in left_out if name.split(".")[0] not in history]
+    if named:
+        table = table.replace_schema_metadata({LEFT_OUT: json.dumps(named)})
+    return RawAlerts(group.survey.NAME, night, table, programid)

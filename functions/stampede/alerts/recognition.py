@@ -9,11 +9,15 @@ Spark's ``topLevelRecord``; then the fields decide alone.
 import re
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from stampede.alerts import schemas
+from stampede.alerts.arrays import chosen
+from stampede.alerts.readable import Readable
 from stampede.alerts.schemas import Schema
 from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
-from stampede.errors import UnknownSurvey
+from stampede.errors import UnknownSurvey, Unusable
 
 # Words in the names of schemas that say nothing about the survey.
 _NEUTRAL = {"alert", "alerts", "packet", "record", "root", "schema", "toplevelrecord", "value"}
@@ -55,6 +59,31 @@ def survey_of(name: str, schema: Schema) -> Survey:
         whose = f"the schema {shown} is of no survey" if shown else "the schema is of no survey"
     names = " and ".join(each.upper() for each in reasons)
     raise UnknownSurvey(f"{whose}, Stampede knows {names}: it is neither {neither}")
+
+
+def check_columns(survey: Survey, found: Readable) -> None:
+    """Raise `Unusable` for a schema in which a field that Stampede reads has an unfit type.
+
+    The survey's own functions judge it, by what they ask of a table of no alerts. So all functions
+    refuse the same alerts for the same reason, before they decode any.
+    """
+    columns = found.all_columns
+    table = pa.table([pa.array([], column.type) for column in columns], columns)
+    own = table[survey.OWN_FIELD].type
+    if not pa.types.is_struct(own):
+        raise Unusable(f"the schema's field {survey.OWN_FIELD} is not a record")
+    names = survey.head_columns(
+        dict.fromkeys(columns.names), dict.fromkeys(field.name for field in own)
+    )
+    try:
+        survey.detections(table, survey.head(chosen(table, names)))
+        for kind, name in survey.CUTOUT_FIELDS.items():
+            if name in columns.names and survey.cutout(table, kind).type != pa.binary():
+                raise Unusable(f"the schema's field {name} holds no bytes of an image")
+    except Unusable:
+        raise
+    except Exception as error:  # of a type that nobody thought of
+        raise Unusable(f"the schema has a type that cannot be read: {error!r:.300}") from error
 
 
 def _named_survey(name: str) -> str:

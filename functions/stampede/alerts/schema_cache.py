@@ -37,7 +37,7 @@ class SchemaCache(Generic[Schema]):
                 evicted, schema = self._often.popitem(last=False)
                 self._keep_once(evicted, schema)
         else:
-            found = _outcome(prepare)
+            found = outcome(prepare)
             self._keep_once(key, found)
         if isinstance(found, StampedeError):
             raise found.anew()
@@ -49,7 +49,8 @@ class SchemaCache(Generic[Schema]):
             self._once.popitem(last=False)
 
 
-def _outcome(prepare: Callable[[], Schema]) -> Schema | StampedeError:
+def outcome(prepare: Callable[[], Schema]) -> Schema | StampedeError:
+    """What `prepare` returns, or the error that it raises."""
     try:
         return prepare()
     except StampedeError as error:

@@ -24,7 +24,9 @@ PRIMITIVES = {
     **{"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8},
     **{"bytes": 1, "string": 1},
 }
-LOGICAL = {"logicalType": str, "precision": int, "scale": int}
+# Logical types that are kept. Values of all others are read as the type that they are written as:
+# Parquet has no durations and no decimals of 80 digits, and readers refuse a time of 25 o'clock.
+LOGICAL = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # Avro specification, "Names"
 
@@ -74,8 +76,44 @@ def simplify(schema: Schema) -> Schema:
 
 def alone(branch: Schema, union: Sequence[Schema]) -> Schema:
     """A branch of a simplified union, with the types that it takes from the other branches."""
-    definitions = {each["name"]: each for other in union for each in _named(other)}
-    return _inlined(branch, definitions, set())
+    return _inlined(branch, definitions(union), set())
+
+
+def expanded(schema: Schema) -> Schema:
+    """A simplified schema with a definition, under a new name, in place of each reference.
+
+    DataFusion forgets the types that a field defines if it is not asked for the field.
+    """
+    types, numbers = definitions(schema), count(2)
+
+    def another(name: str) -> str:
+        return next(new for n in numbers if (new := f"{name}_{n}") not in types)
+
+    def expand(kind: Schema) -> Schema:
+        if isinstance(kind, list):
+            return [expand(branch) for branch in kind]
+        if isinstance(kind, str):
+            return expand({**types[kind], "name": another(kind)}) if kind in types else kind
+        new = {key: expand(kind[key]) if key in ("items", "values") else kind[key] for key in kind}
+        if "fields" in kind:
+            fields = kind["fields"]
+            new["fields"] = [{**field, "type": expand(field["type"])} for field in fields]
+        return new
+
+    return expand(schema)
+
+
+def without_logical(schema: Schema) -> Schema:
+    """A simplified schema without logical types."""
+    return json.loads(
+        json.dumps(schema),
+        object_hook=lambda kind: {key: kind[key] for key in kind if key != "logicalType"},
+    )
+
+
+def definitions(schema: Schema) -> dict[str, dict]:
+    """The named types of a simplified schema, by name."""
+    return {each["name"]: each for each in _named(schema)}
 
 
 def record_fields(kind: Schema, schema: Schema) -> Mapping[str, Schema] | None:
@@ -186,7 +224,7 @@ class _Simplifier:
             reduced["size"] = length
             size = Size(1, 1, length)
         self.sizes[simple] = size
-        return reduced | _logical(schema), size
+        return reduced, size
 
     def refer(self, name: str, namespace: str) -> tuple[str, Size]:
         for full in (_full_name(name, namespace), name):
@@ -210,7 +248,8 @@ class _Simplifier:
 
 
 def _logical(schema: dict) -> dict[str, Any]:
-    return {key: schema[key] for key, kind in LOGICAL.items() if type(schema.get(key)) is kind}
+    kept = schema["type"] == "long" and schema.get("logicalType") in LOGICAL
+    return {"logicalType": schema["logicalType"]} if kept else {}
 
 
 def _full_name(name: str, namespace: str) -> str:

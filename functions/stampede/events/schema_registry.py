@@ -2,13 +2,15 @@
 
 import time
 
-import fastavro
 import urllib3
 
 from stampede.alerts import schemas
 from stampede.errors import SchemaRegistryDown, Undecodable
 
 PAUSE_SECONDS = 5.0  # until a registry that did not answer is asked again
+# Until it is asked again for an id that has no schema: soon, as the id may be registered meanwhile.
+UNKNOWN_SECONDS = 1.0
+MOST_UNKNOWN = 1000  # such ids that are remembered
 
 
 class SchemaRegistry:
@@ -26,6 +28,7 @@ class SchemaRegistry:
         self._url = url.rstrip("/")
         self._http = urllib3.PoolManager(timeout=timeout, retries=False)
         self._schemas: dict[int, schemas.Schema] = {}
+        self._unknown: dict[int, tuple[float, Undecodable]] = {}
         self._down: tuple[float, SchemaRegistryDown] | None = None
 
     def schema(self, schema_id: int) -> schemas.Schema:
@@ -35,13 +38,20 @@ class SchemaRegistry:
         `SchemaRegistryDown` if the registry does not answer or answers something else.
         """
         if schema_id not in self._schemas:
-            if self._down and time.monotonic() < self._down[0]:
-                raise self._down[1].anew()
+            # Otherwise each message of a batch would wait for the registry in turn.
+            for failure in (self._down, self._unknown.get(schema_id)):
+                if failure and time.monotonic() < failure[0]:
+                    raise failure[1].anew()
+            now = time.monotonic()
             try:
                 self._schemas[schema_id] = self._request(schema_id)
             except SchemaRegistryDown as error:
-                # Otherwise each message of a batch would wait for the registry in turn.
-                self._down = time.monotonic() + PAUSE_SECONDS, error.anew()
+                self._down = now + PAUSE_SECONDS, error.anew()
+                raise
+            except Undecodable as error:
+                if len(self._unknown) >= MOST_UNKNOWN:
+                    self._unknown.clear()
+                self._unknown[schema_id] = now + UNKNOWN_SECONDS, error.anew()
                 raise
         return self._schemas[schema_id]
 
@@ -65,8 +75,5 @@ class SchemaRegistry:
         if not isinstance(text, str):
             raise SchemaRegistryDown(f"{url} answered no schema")
         schema = schemas.read_json(text.encode("utf-8", "surrogatepass"))
-        try:
-            fastavro.parse_schema(schemas.simplify(schema))
-        except (ValueError, fastavro.schema.SchemaParseException) as error:
-            raise Undecodable(f"schema id {schema_id} is not an Avro schema: {error}") from error
+        schemas.simplify(schema)
         return schema

@@ -69,17 +69,17 @@ class Batch(NamedTuple):
     skipped: Sequence[int] = ()
     envelopes: Sequence[Envelope] = ()
 
-    def after(self, count: int) -> "Batch":
-        """The batch without its first messages."""
-        if not count:
+    def part(self, begin: int, end: int) -> "Batch":
+        """The messages from number `begin` to before `end`, as a batch."""
+        if begin == 0 and end >= len(self.messages):
             return self
         return Batch(
-            self.messages[count:],
-            self.positions[count:],
+            self.messages[begin:end],
+            self.positions[begin:end],
             self.care,
-            lambda numbers: self.suspect([count + number for number in numbers]),
-            self.skipped[count:],
-            self.envelopes[count:],
+            lambda numbers: self.suspect([begin + number for number in numbers]),
+            self.skipped[begin:end],
+            self.envelopes[begin:end],
         )
 
     def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
@@ -171,14 +171,16 @@ def deadline(seconds: float) -> Iterator[None]:
     CPU time, because by the clock an overloaded machine would make good alerts fail. A block
     that waits for ever uses no CPU time, so there is also a deadline by the clock, 20 times as
     long. The signals' default action needs no Python: native code that never returns dies too.
+
+    A block within another does not use up the time of that one.
     """
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, CLOCK_PER_CPU_SECOND * seconds)
+    outer_cpu, _ = signal.setitimer(signal.ITIMER_PROF, seconds)
+    outer_clock, _ = signal.setitimer(signal.ITIMER_REAL, CLOCK_PER_CPU_SECOND * seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, outer_clock)
+        signal.setitimer(signal.ITIMER_PROF, outer_cpu)
 
 
 def run_worker(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import in_parts, make_batch_decoder
+from stampede.functions.decoding import blaming, in_parts, make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
 from stampede.store.packs import write_pack
@@ -45,4 +45,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             watch.lap("index")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return in_parts(store_batch, settings)
+    return blaming(in_parts(store_batch, settings))

@@ -2,9 +2,12 @@
 
 import os
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pyarrow as pa
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.batch_parts import Guards
@@ -12,7 +15,7 @@ from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.clock import now_mjd
-from stampede.errors import Overloaded
+from stampede.errors import Overloaded, Unusable
 from stampede.events.batching import Outcome
 from stampede.events.schema_registry import SchemaRegistry
 from stampede.events.spool import SpoolFile
@@ -24,6 +27,12 @@ from stampede.settings import Settings
 SLOW, SLOWEST = 25e6, 5e6
 CAREFUL = 4  # times the seconds that a batch decoded with care may take
 SECRET_BYTES = 12
+# What code raises that meets a value it cannot take. Not OSError and RuntimeError: a full disk, no
+# more threads.
+BLAMED = (
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+    *(NotImplementedError, pa.ArrowException),
+)
 
 
 def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mjd) -> BatchDecoder:
@@ -33,16 +42,17 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
     """
     registry = SchemaRegistry(settings.schema_registry).schema if settings.schema_registry else None
     seconds = settings.decode_seconds
+    guards = Guards(
+        batch=lambda size: deadline(seconds + size / SLOW),
+        careful=lambda size: deadline(CAREFUL * seconds + size / SLOWEST),
+        message=lambda size: deadline(seconds + size / SLOWEST),
+    )
     return BatchDecoder(
-        Framing(settings.max_alert_bytes, registry),
+        Framing(settings.max_alert_bytes, registry, guards.message),
         Decoder(DecoderFile(settings.spool)),
         latest_mjd=lambda: now_mjd() + settings.future_days,
         secret=os.urandom(SECRET_BYTES),
-        guards=Guards(
-            batch=lambda size: deadline(seconds + size / SLOW),
-            careful=lambda size: deadline(CAREFUL * seconds + size / SLOWEST),
-            message=lambda size: deadline(seconds + size / SLOWEST),
-        ),
+        guards=guards,
         programids=frozenset(map(int, settings.ztf_programids.split(","))),
         most_bytes=settings.batch_bytes,
     )
@@ -61,7 +71,7 @@ def in_parts(store: BatchStorer, settings: Settings) -> BatchStorer:
         latest = time.monotonic() + settings.flush_seconds / 2
         seconds, size = Counter[str](), 0
         while len(outcomes) < len(batch.messages):
-            part = store(batch.after(len(outcomes)))
+            part = store(batch.part(len(outcomes), len(batch.messages)))
             outcomes += part.outcomes
             seconds.update(part.seconds)
             size += part.stored_bytes
@@ -69,6 +79,35 @@ def in_parts(store: BatchStorer, settings: Settings) -> BatchStorer:
                 late = Overloaded("the batch takes too long: its first alerts are stored")
                 outcomes += [late] * (len(batch.messages) - len(outcomes))
         return StoredBatch(outcomes, dict(seconds), size)
+
+    return store_batch
+
+
+def blaming(store: BatchStorer) -> BatchStorer:
+    """What stores a batch, by one that fails as a whole if an alert in it cannot be stored.
+
+    Then each half is stored by itself, and so on, until the alerts that fail alone are known: they
+    are refused. This happens where nobody expects it, behind the decoder and all its checks.
+    Failures of the store or of this machine are no alert's fault, and remain.
+    """
+
+    def store_batch(batch: Batch) -> StoredBatch:
+        try:
+            return store(batch)
+        except MemoryError:  # Arrow's is an ArrowException too
+            raise
+        except BLAMED as error:
+            size = len(batch.messages)
+            if size < 2:
+                traceback.print_exc()
+                reason = f"it cannot be stored: {type(error).__name__}: {str(error)[:300]}"
+                return StoredBatch([Unusable(reason)] * size, {}, 0)
+        parts = [store_batch(batch.part(*half)) for half in ((0, size // 2), (size // 2, size))]
+        seconds = sum((Counter(part.seconds) for part in parts), Counter[str]())
+        stored = sum(part.stored_bytes for part in parts)
+        return StoredBatch(
+            [each for part in parts for each in part.outcomes], dict(seconds), stored
+        )
 
     return store_batch
 

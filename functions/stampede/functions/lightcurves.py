@@ -14,7 +14,7 @@ from stampede.alerts import healpix
 from stampede.alerts.positions import positions_of
 from stampede.clock import Stopwatch
 from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import in_parts, make_batch_decoder
+from stampede.functions.decoding import blaming, in_parts, make_batch_decoder
 from stampede.functions.packets import store_packets
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
@@ -62,7 +62,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return in_parts(store_batch, settings)
+    return blaming(in_parts(store_batch, settings))
 
 
 def _append_positions(table: Table, points: pa.Table, coverage: Coverage) -> None:

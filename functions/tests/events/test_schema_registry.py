@@ -1,6 +1,7 @@
 """Schemas by id, from a registry that answers as a test decides."""
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,10 +27,14 @@ def test_a_schema_is_fetched_once_with_its_name(registry):
     assert registry.requested == ["/schemas/ids/1200"]
 
 
-def test_an_unknown_id_is_undecodable_and_requested_again(registry):
+def test_an_unknown_id_is_undecodable_and_requested_again_later(registry, monkeypatch):
     client = SchemaRegistry(registry.url)
-    with pytest.raises(Undecodable, match="1201"):
-        client.schema(1201)
+    for _ in range(20):  # messages of one batch
+        with pytest.raises(Undecodable, match="1201"):
+            client.schema(1201)
+    assert registry.requested == ["/schemas/ids/1201"]
+    later = time.monotonic() + 1.1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     registry.answers["/schemas/ids/1201"] = (200, {"schema": '"long"'})
     assert client.schema(1201) == "long"
 

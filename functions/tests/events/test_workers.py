@@ -2,6 +2,7 @@
 
 import importlib
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -280,6 +281,15 @@ async def test_workers_end_when_closed(settings) -> None:
     pid = batches(settings)[0][2]
     with suppress(psutil.NoSuchProcess):
         assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_deadline_within_another_leaves_it_its_time() -> None:
+    with deadline(100):
+        with deadline(0.05):
+            pass
+        left, _ = signal.getitimer(signal.ITIMER_PROF)
+    assert 50 < left < 101
+    assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_a_deadline_that_is_met_sets_off_no_signal_later() -> None:

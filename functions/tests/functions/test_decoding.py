@@ -4,10 +4,11 @@ import resource
 import signal
 
 import pytest
+from pyarrow import ArrowMemoryError, ArrowNotImplementedError
 
 from stampede.alerts.care import Care
 from stampede.alerts.framing import Framing
-from stampede.errors import Overloaded, Undecodable
+from stampede.errors import Overloaded, StoreDown, Undecodable
 from stampede.events.event import Position
 from stampede.events.worker import Batch
 from stampede.functions import cutouts, lightcurves
@@ -108,3 +109,38 @@ def test_a_slow_batch_is_answered_for_what_is_stored(tmp_path) -> None:
     assert refused == [n >= first for n in range(9)]
     covered = Table(open_objects(settings), CUTOUTS).coverage()
     assert covered.intervals("alerts", 0) == [(0, first)]
+
+
+@pytest.mark.parametrize("function", [cutouts, lightcurves])
+def test_an_error_behind_the_decoder_is_the_alerts_that_causes_it(
+    tmp_path, monkeypatch, function
+) -> None:
+    """And one of the store is nobody's."""
+    messages = [made_alerts.ztf_alert(candid) for candid in range(1, 31)]
+    batch = Batch(messages, [Position("alerts@0", 0, n) for n in range(30)])
+    bad, raised = {4, 5, 30}, ArrowNotImplementedError("no such type")
+
+    def poisoned(write):
+        def writing(given, *rest):
+            column = {"write_raw": "candid", "write_pack": "alert_id"}[write.__name__]
+            rows = given.table if write.__name__ == "write_raw" else given
+            if bad & set(rows[column].to_pylist()):
+                raise raised
+            return write(given, *rest)
+
+        return writing
+
+    name = "write_raw" if function is lightcurves else "write_pack"
+    monkeypatch.setattr(function, name, poisoned(getattr(function, name)))
+    settings = Settings(store=f"file://{tmp_path}/store", spool=tmp_path)
+    store = function.make_batch_storer(settings)
+    outcomes = store(batch).outcomes
+    assert [n for n, outcome in enumerate(outcomes, 1) if outcome] == sorted(bad)
+    assert {outcome.status for outcome in outcomes if outcome} == {422}
+    assert "no such type" in outcomes[3].message
+    table = Table(open_objects(settings), CUTOUTS if function is cutouts else DETECTIONS)
+    assert table.coverage().intervals("alerts@0", 0) == [(0, 3), (5, 29)]
+
+    for raised in (StoreDown("away"), OSError("no space left"), ArrowMemoryError("no memory")):
+        with pytest.raises(type(raised)):
+            store(batch)

@@ -23,8 +23,12 @@ NAME: str = "lsst"
 OWN_FIELD: str = "diaSource"
 REQUIRED_FIELDS: Sequence[tuple[str, ...]] = (
     ("diaSource.diaSourceId",),
+    ("diaSource.diaObjectId",),
     ("diaSource.midpointMjdTai", "diaSource.midPointTai"),
     ("diaSource.psfFlux", "diaSource.psFlux"),
+    ("diaSource.band", "diaSource.filterName"),
+    ("diaSource.ra",),
+    ("diaSource.dec", "diaSource.decl"),
 )
 CUTOUT_FIELDS: Mapping[str, str] = {
     "science": "cutoutScience",
@@ -44,6 +48,8 @@ HEAD = (
     *("diaSourceId", "diaObjectId", "ssObjectId", "midpointMjdTai", "midPointTai"),
     *("band", "filterName", "ra", "dec", "decl", "timeProcessedMjdTai", "time_processed"),
 )
+
+INSTANT = pa.timestamp("us", "+00:00")
 
 built_in_schemas = rubin_schemas
 
@@ -97,12 +103,12 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     These are the alert's own diaSource, its previous ones, its forced photometry and, up to
     schema 7.4, its non-detection limits, whose `source_id` is the ccdVisitId.
     """
-    own = Rows.of_struct(table["diaSource"].chunk(0))
+    own = Rows.of_struct(table["diaSource"].chunk(0), "diaSource.")
     parts = [_points(own, heads, forced=False)]
     for name in HISTORY_FIELDS:
         if name not in table.column_names:
             continue
-        parents, rows = explode(table[name].chunk(0))
+        parents, rows = explode(table[name].chunk(0), name)
         row_heads = heads.take(pa.array(parents))
         if name == "prvDiaNondetectionLimits":
             parts.append(_limits(rows, row_heads))
@@ -114,7 +120,8 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
 def processed(rows: Rows) -> pa.Array:
     """When Rubin made the row, MJD TAI; null if the row has no such time."""
     if rows.has("time_processed"):  # 8.0 only: a timestamp in microseconds, UTC
-        micros = rows.columns["time_processed"].cast(pa.int64()).cast(pa.float64(), safe=False)
+        instants = rows.get("time_processed", type=INSTANT)
+        micros = instants.cast(pa.int64()).cast(pa.float64(), safe=False)
         return pc.add(pc.divide(micros, 86400e6), MJD_TAI_OF_1970)
     return rows.get("timeProcessedMjdTai", type=pa.float64())
 
@@ -123,7 +130,7 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
     single = pa.float32()
     withdrawn = rows.get("timeWithdrawnMjdTai", type=pa.float64()).is_valid()
     if rows.has("time_withdrawn"):
-        withdrawn = rows.columns["time_withdrawn"].is_valid()
+        withdrawn = rows.get("time_withdrawn", type=INSTANT).is_valid()
     columns = {
         "object_id": heads["object_id"],
         "survey": NAME,
@@ -150,7 +157,8 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
 
 def _flags(rows: Rows) -> pa.Array | None:
     """The bits of `FLAGS`; null for a row that has none of these flags."""
-    columns = {bit: rows.columns[name] for bit, name in enumerate(FLAGS) if rows.has(name)}
+    known = [(bit, name) for bit, name in enumerate(FLAGS) if rows.has(name)]
+    columns = {bit: rows.get(name, type=pa.bool_()) for bit, name in known}
     if not columns:
         return None
     bits = np.zeros(rows.length, np.int32)

@@ -26,6 +26,7 @@ from stampede.alerts.surveys.survey import (
     SkyAxes,
 )
 from stampede.decompression import NotWhole, TooLong, gunzip, gzip_begins
+from stampede.errors import Unusable
 from stampede.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
@@ -35,7 +36,9 @@ REQUIRED_FIELDS: Sequence[tuple[str, ...]] = (
     ("candid", "candidate.candid"),
     *(
         (f"candidate.{name}",)
-        for name in ("jd", "fid", "pid", "programid", "isdiffpos", "magpsf", "sigmapsf")
+        for name in (
+            *("jd", "fid", "pid", "programid", "isdiffpos", "magpsf", "sigmapsf", "ra", "dec"),
+        )
     ),
 )
 CUTOUT_FIELDS: Mapping[str, str] = {
@@ -94,8 +97,10 @@ def cutout(table: pa.Table, kind: str) -> pa.Array:
     if name not in table.column_names:
         return pa.nulls(len(table), pa.binary())
     # A struct may be null while its fields are not; `flatten` takes both into account.
-    structs = table[name].chunk(0)
-    data = structs.flatten()[structs.type.get_field_index("stampData")]
+    stamps = Rows.of_struct(table[name].chunk(0), f"{name}.")
+    if not stamps.has("stampData"):
+        raise Unusable(f"the schema's field {name} has no stampData")
+    data = stamps.get("stampData", type=pa.binary())
     return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
 
 
@@ -126,11 +131,11 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     These are the candidate, the previous ones (those without a candid are upper limits) and,
     from schema 4.0 on, the forced photometry.
     """
-    own = Rows.of_struct(table["candidate"].chunk(0))
+    own = Rows.of_struct(table["candidate"].chunk(0), "candidate.")
     parts = [_candidates(own, heads, own.has("drb"), OWN_LATER)]
     for name in HISTORY_FIELDS:
         if name in table.column_names:
-            parents, rows = explode(table[name].chunk(0))
+            parents, rows = explode(table[name].chunk(0), name)
             row_heads = heads.take(pa.array(parents))
             if name == "fp_hists":
                 parts.append(_forced(rows, row_heads))
