@@ -18,5 +18,6 @@ __all__ = [
     "image_tokens",
     "packets",
     "positions",
+    "readable",
     "schemas",
 ]
