@@ -121,12 +121,12 @@ def test_an_error_behind_the_decoder_is_the_alerts_that_causes_it(
     bad, raised = {4, 5, 30}, ArrowNotImplementedError("no such type")
 
     def poisoned(write):
-        def writing(given, *rest):
+        def writing(given, *rest, **options):
             column = {"write_raw": "candid", "write_pack": "alert_id"}[write.__name__]
             rows = given.table if write.__name__ == "write_raw" else given
             if bad & set(rows[column].to_pylist()):
                 raise raised
-            return write(given, *rest)
+            return write(given, *rest, **options)
 
         return writing
 
