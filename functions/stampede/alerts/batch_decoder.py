@@ -268,7 +268,7 @@ class BatchDecoder:
             return Part(points.rows, [], faults)
         if points.programids:
             group = self._mixed(group, points.programids, messages)
-        types = schema.columns if schema.may_be_null else None
+        types = schema.columns if schema.may_differ else None
         raw = raw_alerts(group, schema.left_out, types)
         return Part(points.rows, raw, faults, [group])
 

@@ -49,9 +49,9 @@ class WriterSchema(NamedTuple):
         is to read; without logical types.
     columns
         The types of all fields that can be read; each may be null.
-    may_be_null
-        Whether DataFusion may give nulls where there are none: it does within a null record, if
-        the schema has an enum or a fixed type.
+    may_differ
+        Whether DataFusion may give other types than `columns`: it does if the schema has an enum or
+        a fixed type. Then values within a null record are null, whatever their type says.
     branch
         If the writer's schema is a union, the bytes before each record: the record's branch.
     """
@@ -64,7 +64,7 @@ class WriterSchema(NamedTuple):
     columns: pa.Schema
     left_out: tuple[str, ...] = ()
     by_record: tuple[Any, Any] | None = None
-    may_be_null: bool = False
+    may_differ: bool = False
     branch: bytes = b""
 
 
@@ -122,7 +122,7 @@ def _record_schema(name: str, simple: Schema) -> WriterSchema:
         found.columns,
         found.left_out,
         by_record,
-        may_be_null=not kinds <= {"record"},
+        may_differ=not kinds <= {"record"},
     )
 
 

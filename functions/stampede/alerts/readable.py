@@ -30,7 +30,6 @@ _INSTANTS = {  # as DataFusion names the zone
     "timestamp-micros": pa.timestamp("us", "+00:00"),
     "timestamp-nanos": pa.timestamp("ns", "+00:00"),
 }
-_ENUM = pa.dictionary(pa.int32(), pa.string())
 UNREAD = pa.month_day_nano_interval()  # stands for a type that cannot be read
 MOST_BRANCHES = 100  # of a union that DataFusion skips; it numbers them in 7 bits
 
@@ -128,7 +127,7 @@ class _Choice:
             record = self.record(kind, f"{path}.")
             found = record if record.avro["fields"] else None
         elif kind["type"] == "enum":
-            found = _Kind(kind, _ENUM)
+            found = _Kind(kind, pa.string())  # DataFusion makes it a dictionary
         else:
             found = _Kind(kind, pa.binary(kind["size"])) if kind["size"] else None
         if found is None:
