@@ -16,9 +16,6 @@ from stampede.store.coverage import Coverage, split_topic_key
 from stampede.store.packets import write_packets
 from stampede.store.tables import Table
 
-ENVELOPE = ("topic", "partition", "offset", "time", "key", "headers")
-"""The columns of the Kafka record that an alert came in."""
-
 
 def store_packets(table: Table, batch: Batch, groups: Sequence[Group]) -> int:
     """Store the packets of the alerts in `groups`; return how many bytes were put.

@@ -22,7 +22,7 @@ from stampede.alerts.packets import SENT, packet_rows
 from stampede.errors import Damaged, NotFound
 from stampede.events.schema_registry import SchemaRegistry
 from stampede.functions.decoding import DecoderFile
-from stampede.functions.packets import ENVELOPE, put_packets
+from stampede.functions.packets import put_packets
 from stampede.functions.reconcile import Reconciler
 from stampede.functions.replayed import PackRead, Unsendable, replayed, sent_crc32
 from stampede.read.lookup import Lookup
@@ -168,7 +168,8 @@ class _Cutter:
 
 def _as_before(made: pa.Table, before: pa.Table) -> pa.Table:
     """`made` with the Kafka records of `before`, and with the proof of what was cut before."""
-    for name in ENVELOPE:
+    names = (name for name in PACKET_PACKS.rows.schema.names if name != PACKET_PACKS.image)
+    for name in [name for name in names if name not in made.column_names]:
         made = made.append_column(name, before[name])
     for name in SENT:
         old, new = before[name], made[name]
