@@ -10,4 +10,5 @@ __all__ = [
     "stretch",
     "strip",
     "thumbnail",
+    "tiles",
 ]

@@ -17,6 +17,7 @@ from isal import igzip
 from stampede.alerts.bounds import MOST_IMAGE_BYTES, MOST_PIXELS
 from stampede.alerts.container import Bytes
 from stampede.decompression import NotWhole, TooLong, gunzip, is_gzip
+from stampede.images import tiles
 from stampede.images.hdu import BLOCK, CARD, BadImage, Hdu, hdu_at
 
 MAX_BYTES = MOST_IMAGE_BYTES
@@ -96,14 +97,21 @@ def hdus(fits: Bytes) -> list[Hdu]:
 @np.errstate(over="ignore", invalid="ignore")  # a damaged BSCALE
 def pixels_of(fits: Bytes, hdu: Hdu) -> np.ndarray:
     """The pixels of an HDU that is an image, as `first_image` returns them. Raises `BadImage`."""
-    if prod(hdu.shape) > MOST_PIXELS:
+    if not tiles.is_tiled(hdu) and prod(hdu.shape) > MOST_PIXELS:
         raise BadImage(f"the image has {prod(hdu.shape):,} pixels, {MOST_PIXELS:,} can be shown")
-    raw = np.frombuffer(fits, hdu.dtype, prod(hdu.shape), hdu.data).reshape(hdu.plane)
-    pixels = raw.astype(np.result_type(hdu.dtype, np.float32))
-    if hdu.dtype.kind == "f":
+    if tiles.is_tiled(hdu):
+        raw, blank = (
+            tiles.raw_pixels(fits, hdu),
+            b"ZBLANK" if b"ZBLANK  " in hdu.header else b"BLANK",
+        )
+    else:
+        raw, blank = np.frombuffer(fits, hdu.dtype, prod(hdu.shape), hdu.data), b"BLANK"
+        raw = raw.reshape(hdu.plane)
+    pixels = raw.astype(np.result_type(raw.dtype, np.float32))
+    if raw.dtype.kind == "f":
         none = (np.abs(pixels) > MOST_VALUE) & ~np.isinf(pixels)
     else:
-        none = raw == hdu.number(b"BLANK", np.nan)
+        none = raw == hdu.number(blank, np.nan)
     scale, zero = hdu.number(b"BSCALE", 1), hdu.number(b"BZERO", 0)
     if (scale, zero) != (1, 0):
         pixels = pixels * scale + zero
@@ -120,6 +128,8 @@ def trim(data: bytes) -> bytes:
     """
     fits = unpack(data)
     hdu = _first_image(fits)
+    if tiles.is_tiled(hdu):
+        raise BadImage("the first image is tile-compressed: take the whole file")
     first = b"SIMPLE  =                    T".ljust(CARD)
     body = fits[hdu.start + CARD : hdu.stop]
     return first + body + b"\0" * (-(CARD + len(body)) % BLOCK)
@@ -127,6 +137,6 @@ def trim(data: bytes) -> bytes:
 
 def _first_image(fits: Bytes) -> Hdu:
     for hdu in hdus(fits):  # all of them, so that a file with bytes behind its end is refused
-        if hdu.is_image:
+        if hdu.is_image or tiles.is_tiled(hdu):
             return hdu
     raise BadImage("the FITS file holds no two-dimensional image")

@@ -11,6 +11,7 @@ from stampede.images import fits
 from stampede.images.hdu import Hdu
 from stampede.images.orientation import pixel_scale, sky_axes, turn_of, turned_size
 from stampede.images.stretch import Stretch
+from stampede.images.tiles import is_tiled, plane_of
 from stampede.read import pages, parameters
 from stampede.read.cutouts import Limits, locations
 from stampede.read.locations import CutoutLocation
@@ -103,7 +104,9 @@ def _shown(lookup: Lookup, location: CutoutLocation) -> ShownCutout:
 
 
 def _named(number: int, hdu: Hdu) -> ShownHdu:
-    shape = "{1} x {0}".format(*hdu.plane) if hdu.is_image else ""
+    shape = ""
+    if hdu.is_image or is_tiled(hdu):
+        shape = "{1} x {0}".format(*(plane_of(hdu) if is_tiled(hdu) else hdu.plane))
     return ShownHdu(number, hdu.text(b"EXTNAME") or ("PRIMARY" if number == 0 else "HDU"), shape)
 
 

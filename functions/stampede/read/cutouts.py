@@ -19,6 +19,7 @@ from stampede.images.orientation import NO_TURN, Orientation, sky_axes, turn_of
 from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.images.stretch import limits as value_limits
+from stampede.images.tiles import is_tiled
 from stampede.read import parameters
 from stampede.read.conditional import Representation, etag, preferred
 from stampede.read.errors import BadParameter
@@ -126,11 +127,13 @@ def _representation(
 
 
 def _converts_at_once(file: bytes) -> bool:
-    """Whether the event loop may convert a FITS file: it is not gzipped, or unpacks to little.
+    """Whether the event loop may convert a FITS file: it is not compressed, or unpacks to little.
 
     A gzip file ends with its unpacked size (RFC 1952). `fits.unpack` bounds one that lies.
     """
-    return not fits.is_gzip(file) or int.from_bytes(file[-4:], "little") <= MOST_UNPACKED
+    if not fits.is_gzip(file):
+        return b"ZIMAGE  =" not in file  # tile-compressed
+    return int.from_bytes(file[-4:], "little") <= MOST_UNPACKED
 
 
 def _picture(
@@ -164,7 +167,7 @@ def _image(file: bytes, number: int | None) -> tuple[np.ndarray, Hdu]:
         return image, first
     whole = fits.unpack(file)
     hdus = fits.hdus(whole)
-    if number >= len(hdus) or not hdus[number].is_image:
+    if number >= len(hdus) or not (hdus[number].is_image or is_tiled(hdus[number])):
         raise BadParameter("hdu", f"the file has {len(hdus)} HDUs, and number {number} is no image")
     return fits.pixels_of(whole, hdus[number]), first
 

@@ -21,6 +21,7 @@ from tests.support.odd_stamps import (
     PLAIN,
     PLANES,
     STAMPS,
+    TILED,
     WHOLE,
     store_stamps,
 )
@@ -84,6 +85,19 @@ def test_infinities_are_kept(odd: Reader, name: str) -> None:
         png = odd(f"{path(name)}?format=png&orient=survey&stretch={stretch}")
         picture = np.asarray(Image.open(BytesIO(png.data)))[::-1]
         assert picture[3, 4:7].tolist() == [255, 0, 64]
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_a_tile_compressed_image_is_shown(odd: Reader, name: str) -> None:
+    with fits.open(BytesIO(TILED[name])) as hdus:
+        expected = hdus[1].data
+    for hdu in ("", "&hdu=1"):
+        got = odd(f"{path(name)}?format=npy{hdu}")
+        np.testing.assert_array_equal(np.load(BytesIO(got.data)), expected)
+    assert Image.open(BytesIO(odd(f"{path(name)}?format=png").data)).size == (63, 63)
+    assert odd(f"{path(name)}?hdus=first").status == 422
+    assert odd(path(name)).data == TILED[name]
+    assert "63 x 63" in odd(f"/alerts/{IDS[name]}").data.decode()
 
 
 def test_the_page_of_each_is_shown(odd: Reader) -> None:

@@ -42,7 +42,12 @@ PLANES = {
 """Of `PIXELS`, with further axes."""
 INFINITE = {"single": ztf(EXTREME), "double": ztf(EXTREME.astype(np.float64))}
 """Of `EXTREME`."""
-STAMPS = WHOLE | BROKEN | PLANES | INFINITE
+TILED = {
+    how: fits_file(fits.PrimaryHDU(), fits.CompImageHDU(PIXELS.round(), compression_type=how))
+    for how in ("RICE_1", "GZIP_2")
+}
+"""Tile-compressed."""
+STAMPS = WHOLE | BROKEN | PLANES | INFINITE | TILED
 IDS = {name: number for number, name in enumerate(STAMPS, 1)}
 
 
