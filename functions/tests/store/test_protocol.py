@@ -179,7 +179,7 @@ class Protocol(RuleBasedStateMachine):
             report = self._compact(self.store, timedelta(minutes=5), 100, True)
         assert not report.written
         self.nothing_is_lost_or_made_up()
-        assert len({RunName.parse(info.key).run for info in self.store.list("")}) <= 1
+        assert len({RunName.parse(info.key).run for info in self.store.list("tables/")}) <= 1
 
     def _append(self, objects: Objects, which: int) -> None:
         rows, offsets = self.appended[which]
