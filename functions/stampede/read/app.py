@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stampede.errors import StampedeError
 from stampede.read import error_handlers
 from stampede.read.cors import Cors
+from stampede.read.free_memory import giving_back
 from stampede.read.middleware import AnswerMiddleware
 from stampede.read.routes import ROUTES
 from stampede.read.service import ReadService
@@ -45,7 +46,8 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         sys.setswitchinterval(SWITCH_SECONDS)
-        yield
+        async with giving_back():
+            yield
         await service.close()
 
     app = _App(

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from stampede.events.budget import Budget
 from stampede.read.access import Access
+from stampede.read.chunks import chunks_at_once
 from stampede.read.errors import TooManyQueries
 from stampede.read.latest_alerts import LatestAlerts
 from stampede.read.ledger_cache import LedgerCache
@@ -76,6 +77,10 @@ class QueryLimit:
             raise TooManyQueries(f"{running} large queries are running: try again later")
         if client is not None and own >= self._most_of_one:
             raise TooManyQueries(f"{own} large queries of this client are running: wait for one")
+
+    def chunks_at_once(self) -> int:
+        """How many chunks each running query may hold now."""
+        return chunks_at_once(self._running.total())
 
     @contextmanager
     def slot(self, client: str | None) -> Iterator[None]:

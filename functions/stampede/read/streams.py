@@ -1,7 +1,7 @@
 """Streams of many cutouts or many light curves, in constant memory.
 
-Ids are read in ascending order, in chunks. A thread reads one chunk, and at most `AHEAD` chunks
-are read before the client takes them. The first chunks are small, so an answer starts at once.
+Ids are read in ascending order, in chunks (`chunks`). A thread reads one chunk, and few chunks are
+read before the client takes them. The first chunks are small, so an answer starts at once.
 Ids that are not found are no error. The end of the answer lists them, and apart from them the ids
 that may have rows that cannot be read:
 
@@ -27,9 +27,7 @@ A cutout that retention has deleted or that is damaged costs only itself: in Arr
 null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end of a tar lists it.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -37,6 +35,7 @@ import pyarrow as pa
 
 from stampede.images.fits import gzip_file
 from stampede.read import notes
+from stampede.read.chunks import Chunks, bytes_of, read_ahead
 from stampede.read.errors import BrokenOff
 from stampede.read.images import Absent
 from stampede.read.lacks import Ids, Lacks
@@ -62,28 +61,30 @@ Read = Callable[[Sequence], Chunk[T]]
 
 READ, MISSING, UNREADABLE = range(3)  # what became of an id
 
-FIRST_CHUNK, CHUNK = 8, 128
-"""Ids in the first chunk and in later ones: 128 alerts are 6 MB of cutouts."""
-AHEAD = 4
-"""Chunks of one query that are read at the same time."""
 PIECE = 256 << 10
 """Most bytes passed to the server in one piece: small answers are sent between two pieces."""
 
 
 async def stream(
-    ids: Ids, read: Read[T], run: ThreadRunner, writer: Writer
+    ids: Ids, read: Read[T], run: ThreadRunner, writer: Writer, most_chunks: Callable[[], int]
 ) -> AsyncIterator[memoryview]:
     """The answer to a query for `ids`, in pieces; `read` and `writer` run in threads.
+
+    `most_chunks` says how many chunks the query may hold now.
 
     Raises `StoreDown`, `BrokenOff`: then the answer has no end.
     """
     fates = np.zeros(len(ids), np.uint8)  # a list of a million strings takes 70 MB
     done = 0
-    started = (run(_read_chunk, read, chunk) for chunk in _chunks(ids))
-    async for found, of_chunk in _read_ahead(started):
+    chunks = Chunks(ids)
+    started = (run(_read_chunk, read, chunk) for chunk in chunks)
+    async for found, of_chunk in read_ahead(started, most_chunks):
         fates[done : done + len(of_chunk)] = of_chunk
         done += len(of_chunk)
-        for piece in pieces(await run(writer.add, found)):
+        chunks.note(len(of_chunk), bytes_of(found))
+        data = await run(writer.add, found)
+        del found  # its bytes are in `data`, for which the client may let the server wait
+        for piece in pieces(data):
             yield piece
     missing, unreadable = (_chosen(ids, fates == fate) for fate in (MISSING, UNREADABLE))
     lacks = Lacks(missing, unreadable, notes.incomplete())
@@ -102,13 +103,6 @@ def _chosen(ids: Ids, mask: np.ndarray) -> Ids:
     return ids[mask] if isinstance(ids, np.ndarray) else ids.filter(pa.array(mask))
 
 
-def _chunks(ids: Ids) -> Iterator[list]:
-    start, size = 0, FIRST_CHUNK
-    while start < len(ids):
-        yield ids[start : start + size].tolist()
-        start, size = start + size, min(size * 2, CHUNK)
-
-
 def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[int]]:
     """What is found, and what became of each id."""
     found, known, unreadable = read(ids)
@@ -119,21 +113,6 @@ def _read_chunk(read: Read[T], ids: Sequence[Id]) -> tuple[T, list[int]]:
         return READ if one_id in known else MISSING
 
     return found, [*map(fate, ids)]
-
-
-async def _read_ahead(started: Iterator[Awaitable[T]]) -> AsyncIterator[T]:
-    """The results of `started` in order, at most `AHEAD` of them under way at a time."""
-    waiting: deque[asyncio.Future[T]] = deque()
-    try:
-        for awaitable in started:
-            waiting.append(asyncio.ensure_future(awaitable))
-            if len(waiting) == AHEAD:
-                yield await waiting.popleft()
-        while waiting:
-            yield await waiting.popleft()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def pieces(data: bytes) -> Iterator[memoryview]:

@@ -3,17 +3,28 @@
 All figures of a test are of one run: a machine is busy at times.
 """
 
+import gzip
+import json
+import random
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from stampede.alerts.columns import DETECTION
 from stampede.alerts.columns import KINDS as IMAGES
+from stampede.read import free_memory
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
-from tests.read.test_limits import serve_read
+from stampede.store.schema import DETECTIONS
+from stampede.store.tables import Table
+from tests.read.test_limits import peak, serve_read
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import cutout, fill, point
 from tests.support.strangers import KINDS, strangers
@@ -60,3 +71,116 @@ def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
     print(kind, {count: f"{median:.2f} ms" for count, median in sorted(found.items())})
     assert max(found[1], found[4]) < 2 * found[0]
     assert found[16] < 4 * found[0]
+
+
+MOST = 768  # MB; the limit of a pod of `read` is 1 GiB
+CACHES = 256  # MB, the default of `cache_bytes`: what else this process would hold, after days
+N, POINTS = 3000, 300
+Q = 24  # queries, of which 16 have a slot
+ALERTS = "\n".join(map(str, range(1, N + 1))).encode()
+OBJECTS = "\n".join(f"Z{number:05}" for number in range(1, N + 1)).encode()
+UNREAD = {
+    "tar": ("/v1/cutouts", ALERTS),
+    "arrow": ("/v1/lightcurves?format=arrow", OBJECTS),
+    "csv": ("/v1/lightcurves?format=csv", OBJECTS),
+    "parquet": ("/v1/lightcurves?format=parquet", OBJECTS),
+}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cutouts of `N` alerts, 48 KB each, and light curves of `N` objects."""
+    root: Path = tmp_path_factory.mktemp("large")
+    objects, noise = DirectoryObjects(root), random.Random(1)
+    images = [gzip.compress(noise.randbytes(16_000), 1, mtime=0) for _ in range(97)]
+    curve = [point("", "ztf", number, 59000.0 + number) for number in range(POINTS)]
+    curves = pa.concat_tables([pa.Table.from_pylist(curve, DETECTION)] * 500)
+    for start in range(1, N + 1, 500):
+        ids = range(start, start + 500)
+        rows = [
+            cutout(one, "ztf", kind, f"Z{one:05}", 59000.0, images[(3 * one + number) % 97])
+            for one in ids
+            for number, kind in enumerate(IMAGES)
+        ]
+        coverage = Coverage.of({("ztf", 0): ids})
+        fill(objects, rows, [], coverage)
+        names = pa.array([f"Z{one:05}" for one in ids for _ in range(POINTS)])
+        place = curves.schema.get_field_index("object_id")
+        field = curves.schema.field(place)
+        Table(objects, DETECTIONS).append(curves.set_column(place, field, names), coverage)
+    return root
+
+
+def begin(address: Address, path: str, body: bytes) -> socket.socket:
+    """A query of a client that will read nothing of its answer."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(address)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def resident(pid: int) -> float:
+    """Memory that a process has now, in MB."""
+    with open(f"/proc/{pid}/status") as status:
+        (line,) = (line for line in status if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def settled(pid: int, pause: float = 1.5) -> float:
+    """The memory of a process once it grows no more."""
+    before, now = 0.0, resident(pid)
+    while now > 1.01 * before:
+        time.sleep(pause)
+        before, now = now, resident(pid)
+    return now
+
+
+@pytest.mark.parametrize(("path", "body"), UNREAD.values(), ids=UNREAD)
+def test_answers_that_nobody_reads_take_little_memory(large: Path, path: str, body: bytes) -> None:
+    with serve_read(large) as (process, address):
+        idle = resident(process.pid)
+        held = [begin(address, path, body) for _ in range(Q)]
+        settled(process.pid)
+        most = peak(process.pid)
+        for connection in held:
+            connection.close()
+        time.sleep(1.2 * free_memory.SECONDS)
+        after = resident(process.pid)
+    print(f"{path}: idle {idle:.0f}, most {most:.0f}, after the clients left {after:.0f} MB")
+    assert most + CACHES < MOST
+    assert after - idle < 0.75 * (most - idle)
+
+
+def test_two_queries_of_a_million_ids_at_once_take_little_memory(large: Path) -> None:
+    body = json.dumps({"ids": [f"ZTF{number}" for number in range(10**9, 10**9 + 10**6)]}).encode()
+
+    def ask(address: Address) -> int:
+        connection = HTTPConnection(*address, timeout=100)
+        connection.request("POST", "/v1/lightcurves", body)
+        answer = connection.getresponse()
+        while answer.read(1 << 20):
+            pass
+        connection.close()
+        return answer.status
+
+    with serve_read(large) as (process, address), ThreadPoolExecutor(2) as pool:
+        idle = resident(process.pid)
+        assert [*pool.map(ask, [address, address])] == [200, 200]
+        most = peak(process.pid)
+    print(f"idle {idle:.0f}, most {most:.0f} MB")
+    assert most + CACHES < MOST
+
+
+def test_large_headers_of_many_connections_take_little_memory(large: Path) -> None:
+    with serve_read(large) as (process, address), ExitStack() as stack:
+        idle = resident(process.pid)
+        for _ in range(300):
+            connection = stack.enter_context(socket.create_connection(address))
+            with suppress(ConnectionError):  # it may be cut while it sends
+                connection.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 60_000)
+        settled(process.pid)
+        most = peak(process.pid)
+    print(f"idle {idle:.0f}, most {most:.0f} MB")
+    assert most - idle < 60
