@@ -50,8 +50,9 @@ class WriterSchema(NamedTuple):
     columns
         The types of all fields that can be read; each may be null.
     may_differ
-        Whether DataFusion may give other types than `columns`: it does if the schema has an enum or
-        a fixed type. Then values within a null record are null, whatever their type says.
+        Whether DataFusion may give other types than `columns`, or break its own: in schemas with an
+        enum or a fixed type, or with types nested more deeply than a record of plain values, it
+        gives nulls within a null record, whatever their type says. Today's schemas have neither.
     branch
         If the writer's schema is a union, the bytes before each record: the record's branch.
     """
@@ -112,7 +113,6 @@ def _record_schema(name: str, simple: Schema) -> WriterSchema:
     if found.by_record:
         given, kept = map(schemas.without_logical, (simple, found.schema))
         by_record = _parsed(given), _parsed(kept)
-    kinds = {kind["type"] for kind in schemas.definitions(simple).values()}
     return WriterSchema(
         survey,
         fields,
@@ -122,8 +122,16 @@ def _record_schema(name: str, simple: Schema) -> WriterSchema:
         found.columns,
         found.left_out,
         by_record,
-        may_differ=not kinds <= {"record"},
+        may_differ=_may_differ(survey, simple, found.columns),
     )
+
+
+def _may_differ(survey: Survey, simple: Schema, columns: pa.Schema) -> bool:
+    kinds = {kind["type"] for kind in schemas.definitions(simple).values()}
+    types = [column.type for column in columns if column.name not in survey.HISTORY_FIELDS]
+    records = [kind for kind in types if pa.types.is_struct(kind)]
+    deep = any(pa.types.is_nested(field.type) for record in records for field in record)
+    return bool(kinds - {"record"}) or deep or len(records) < sum(map(pa.types.is_nested, types))
 
 
 def _parsed(simple: Schema) -> Any:
