@@ -62,13 +62,18 @@ def milliseconds(address: Address, seconds: float = 2.0) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
-    """Without bounds 4 of them make a small query 80 to 1,000 times as slow."""
+    """Without bounds 4 of them make a small query 80 to 6,000 times as slow.
+
+    The least of three turns counts: in the others the machine may have had other work.
+    """
     milliseconds(address, 0.5)
-    found = {}
-    for count in (0, 4, 1, 16):
-        with strangers(address, count, kind):
-            found[count] = milliseconds(address)
-    print(kind, {count: f"{median:.2f} ms" for count, median in sorted(found.items())})
+    turns: dict[int, list[float]] = {0: [], 1: [], 4: [], 16: []}
+    for _ in range(3):
+        for count, medians in turns.items():
+            with strangers(address, count, kind):
+                medians.append(milliseconds(address, 0.7))
+    found = {count: min(medians) for count, medians in turns.items()}
+    print(kind, {count: f"{median:.2f} ms" for count, median in found.items()})
     assert max(found[1], found[4]) < 2 * found[0]
     assert found[16] < 4 * found[0]
 
