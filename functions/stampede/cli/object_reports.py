@@ -47,6 +47,7 @@ def find_objects(settings: Settings) -> FoundObjects:
     for spec in PACK_SPECS.values():
         check = check_packs(objects, spec, Retention.of(settings).expired)
         faults += [Fault("store", key, "lost: rows point to it") for key in check.lost]
+        faults += [Fault("store", key, f"damaged: {why}") for key, why in check.damaged.items()]
         checked.append(Checked(spec.locations.name, check.rows, check.all_rows))
     return FoundObjects(faults, checked)
 

@@ -19,7 +19,7 @@ from stampede.events.event import Event, Position, coverage_of_positions
 from stampede.events.record import extension_headers
 from stampede.store.checked_parquet import open_file, read_file, write
 from stampede.store.coverage import COVERAGE
-from stampede.store.dead_letter_offsets import DEAD_LETTERS
+from stampede.store.dead_letter_offsets import DEAD_LETTERS, TABLE
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.runs import digest
 from stampede.store.schema import TABLES
@@ -145,7 +145,7 @@ def write_rows(table: str, rows: pa.Table, sources: Sequence[str] = ()) -> tuple
     attributes = map(json.loads, rows["attributes"].to_pylist())
     skipped = [Event(each, b"").skipped for each in attributes]
     coverage = coverage_of_positions(positions(rows), skipped)
-    metadata = {COVERAGE: coverage.to_json()}
+    metadata = {COVERAGE: coverage.to_json(), TABLE: table}
     if sources:
         metadata[b"stampede.sources"] = digest(*sorted(sources))
     rows = rows.combine_chunks().replace_schema_metadata(metadata)

@@ -68,11 +68,15 @@ class Status:
         self._tables = {name: Table(self._objects, spec) for name, spec in TABLES.items()}
         self._asked = LedgerCache(self._objects, self._tables, settings)
         self._before: dict[str, tuple[float, float]] = {}
+        self._damaged: dict[str, str] = {}
 
     def entries(self) -> list[ledger.Entry]:
         """The ledger in the store now. Raises `StoreDown`."""
+        self._damaged = {}
         accounts = ledger.accounts(self._objects, self._tables, self._letters)
-        return ledger.entries(accounts, ledger.expected(self._objects, {}))
+        for account in accounts.values():
+            self._damaged |= account.quarantined
+        return ledger.entries(accounts, ledger.expected(self._objects, self._damaged))
 
     def read(self) -> View:
         """The status now. Raises `StoreDown`."""
@@ -96,8 +100,7 @@ class Status:
                 )
             )
         runs = {name: len(table.runs()) for name, table in self._tables.items()}
-        quarantined = [key for table in self._tables.values() for key in table.quarantined()]
-        return View(self._states(), flows, runs, quarantined)
+        return View(self._states(), flows, runs, [*self._damaged])
 
     def _rate(self, function: str) -> float:
         """Alerts stored per second since the last call."""

@@ -12,7 +12,7 @@ from stampede.images.hdu import Hdu
 from stampede.images.orientation import pixel_scale, sky_axes, turn_of, turned_size
 from stampede.images.stretch import Stretch
 from stampede.images.tiles import is_tiled, plane_of
-from stampede.read import pages, parameters
+from stampede.read import notes, pages, parameters
 from stampede.read.cutouts import Limits, locations
 from stampede.read.locations import CutoutLocation
 from stampede.read.lookup import Lookup
@@ -93,6 +93,7 @@ def _shown(lookup: Lookup, location: CutoutLocation) -> ShownCutout:
         image, first = fits.first_image(whole)
         hdus = fits.hdus(whole)
     except StampedeError as error:
+        notes.may_lack(f"the {location.kind} image cannot be read")
         return ShownCutout(location.kind, location.length, fault=error.message)
     axes = sky_axes(first, location.survey)
     bar = None

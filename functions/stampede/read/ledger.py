@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from stampede.read import notes
 from stampede.read.ledger_cache import LedgerPage
 from stampede.read.service import service_of
 from stampede.store.coverage import topic_key
@@ -15,13 +16,16 @@ async def get_ledger(request: Request) -> Response:
     """Per table and topic partition: the offsets that are stored, dead-lettered and missing."""
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
+    if page.damaged:
+        notes.may_lack(f"{len(page.damaged)} damaged objects")
     return JSONResponse(as_json(page), headers={"Cache-Control": "no-cache"})
 
 
 def as_json(page: LedgerPage) -> dict[str, Any]:
     """One item per table and topic partition; intervals of offsets are half-open.
 
-    The fields are those of `stampede audit --json`, and the intervals that are stored.
+    What `damaged` objects hold does not count. The fields are those of `stampede audit --json`, and
+    the intervals that are stored.
     """
     items = []
     for entry in page.entries:
@@ -33,4 +37,8 @@ def as_json(page: LedgerPage) -> dict[str, Any]:
         if partition[0] not in page.asked:
             item["in_flight"] = None
         items.append(item)
-    return {"ledger": items, "kafka": {"asked": bool(page.asked), "error": page.error}}
+    return {
+        "ledger": items,
+        "damaged": [{"key": key, "why": why} for key, why in page.damaged.items()],
+        "kafka": {"asked": bool(page.asked), "error": page.error},
+    }

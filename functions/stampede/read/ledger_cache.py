@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.errors import SetupError
@@ -36,12 +37,14 @@ log = get_logger()
 class LedgerPage(NamedTuple):
     """The ledger as of one reading.
 
-    `asked` are the keys of the topics that Kafka was asked about: of these the messages in flight
-    are known. `error` says why Kafka was not asked.
+    `damaged` names the objects that cannot be read or verified, and why: what they hold does not
+    count. `asked` are the keys of the topics that Kafka was asked about: of these the messages in
+    flight are known. `error` says why Kafka was not asked.
     """
 
     accounts: dict[str, Account]
     entries: list[Entry]
+    damaged: Mapping[str, str] = MappingProxyType({})
     asked: frozenset[str] = frozenset()
     error: str | None = None
 
@@ -68,7 +71,8 @@ class LedgerCache:
         return self._pages()
 
     def _read(self) -> LedgerPage:
-        known = expected(self._objects, {})
+        damaged: dict[str, str] = {}
+        known = expected(self._objects, damaged)
         ingested = {topic for topic, _ in known}
         topics = [topic for topic in self._topics if topic not in ingested]
         if topics and time.monotonic() >= self._silent_until:
@@ -76,15 +80,20 @@ class LedgerCache:
 
             try:
                 with KafkaGaps(self._settings, topics, PATIENCE, GAP_MESSAGES) as kafka:
-                    return self._read_with(kafka, known)
+                    return self._read_with(kafka, known, damaged)
             except SetupError as error:
                 log.warning("the ledger does without Kafka", why=error.message)
                 self._silent, self._silent_until = error.message, time.monotonic() + PAUSE
         by_table = self._accounts()
         why = self._silent if topics else None
-        return LedgerPage(by_table, entries(by_table, known), error=why)
+        return LedgerPage(by_table, entries(by_table, known), _all(damaged, by_table), error=why)
 
-    def _read_with(self, kafka: KafkaGaps, known: dict[PartitionId, Interval]) -> LedgerPage:
+    def _read_with(
+        self,
+        kafka: KafkaGaps,
+        known: dict[PartitionId, Interval],
+        damaged: dict[str, str],
+    ) -> LedgerPage:
         """The ledger and what Kafka tells of it. Raises `SetupError`, `StoreDown`."""
         spans = kafka.expected()  # before the store: see there
         by_table = self._accounts()
@@ -105,7 +114,15 @@ class LedgerCache:
             else entry
             for entry in found
         ]
-        return LedgerPage(by_table, judged, asked)
+        return LedgerPage(by_table, judged, _all(damaged, by_table), asked)
 
     def _accounts(self) -> dict[str, Account]:
         return accounts(self._objects, self._tables, self._letters)
+
+
+def _all(damaged: Mapping[str, str], by_table: Mapping[str, Account]) -> dict[str, str]:
+    """The damaged objects, and those of the accounts."""
+    found = dict(damaged)
+    for account in by_table.values():
+        found |= account.quarantined
+    return found

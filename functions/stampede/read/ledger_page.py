@@ -54,9 +54,6 @@ async def ledger_page(request: Request) -> Response:
     page = await service.run_ledger(service.ledger.page)
     upkeep = await service.run_upkeep(service.upkeep.upkeep)
     worst = sorted(page.entries, key=lambda entry: -entry.missing_count)
-    damaged = {
-        key: why for account in page.accounts.values() for key, why in account.quarantined.items()
-    }
     text = pages.page(
         "ledger.html",
         verdict=verdict(page),
@@ -65,8 +62,8 @@ async def ledger_page(request: Request) -> Response:
         more_bars=len(worst) - MOST_BARS,
         kinds_of_offsets=ledger_bars.KINDS,
         page=page,
-        damaged=list(damaged.items())[:MOST_DAMAGED],
-        more_damaged=len(damaged) - MOST_DAMAGED,
+        damaged=list(page.damaged.items())[:MOST_DAMAGED],
+        more_damaged=len(page.damaged) - MOST_DAMAGED,
         upkeep=upkeep,
         most_letters=LETTERS,
     )

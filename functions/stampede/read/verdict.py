@@ -20,8 +20,8 @@ class Verdict(NamedTuple):
 def verdict(page: LedgerPage) -> Verdict:
     """The verdict of a ledger."""
     faults = [_missing(page, table) for table in page.accounts]
-    if damaged := {key for account in page.accounts.values() for key in account.quarantined}:
-        faults.append(f"{_number(len(damaged), 'damaged object')} left out")
+    if page.damaged:
+        faults.append(f"{_number(len(page.damaged), 'damaged object')} left out")
     faults += [f"{entry.topic}: {why}" for entry in page.entries for why in entry.faults]
     if found := [fault for fault in faults if fault]:
         more = f"; {len(found) - 3} more faults" if len(found) > 3 else ""

@@ -23,6 +23,8 @@ from pyarrow.parquet import FileMetaData, ParquetFile
 
 from stampede.errors import Damaged
 
+MIN_BYTES = 12
+"""Of a Parquet file: its magic number twice, and the length of its footer."""
 FORMAT = 1
 """The format of the objects that this version writes, and the latest that it reads."""
 _FORMAT = "stampede.format"
@@ -70,20 +72,20 @@ def seal(data: pa.Buffer) -> pa.Buffer:
     return data
 
 
-def check_footer(key: str, footer: bytes, metadata: FileMetaData) -> None:
-    """Compare a footer with its checksum, and its format with `FORMAT`.
+def parse_verified(key: str, footer: bytes) -> FileMetaData:
+    """A footer parsed, once its checksum was compared: pyarrow never sees a damaged one.
 
-    Raises `Damaged`, which names `key`.
-
-    Parameters
-    ----------
-    metadata
-        The same footer, parsed.
+    Raises `Damaged`, which names `key`, also for a format that this version cannot read.
     """
     pair = footer.rfind(_PAIR)
     if pair < 0 or footer[pair + len(_PAIR) : pair + _SIZE] != _digits(footer, pair):
         raise Damaged(f"{key}: the footer does not have its checksum: it is damaged")
+    try:
+        metadata = metadata_of(footer)
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} does not have a footer of Parquet: {error}") from None
     check_format(key, metadata.metadata)
+    return metadata
 
 
 def check_format(key: str, pairs: Mapping[bytes, bytes]) -> None:
@@ -155,11 +157,12 @@ def pairs_of(file: IO[bytes]) -> dict[bytes, bytes]:
     return pq.read_metadata(file).metadata or {}
 
 
-def open_verified(source: Any, metadata: FileMetaData, pre_buffer: bool = False) -> ParquetFile:
-    """A file whose footer the caller has verified; its pages are verified when they are read."""
-    return pq.ParquetFile(
-        source, metadata=metadata, pre_buffer=pre_buffer, page_checksum_verification=True
-    )
+def open_verified(source: Any, metadata: FileMetaData, **options: Any) -> ParquetFile:
+    """A file whose footer the caller has verified; its pages are verified when they are read.
+
+    `options` are those of `pq.ParquetFile`.
+    """
+    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
 
 
 def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) -> ParquetFile:
@@ -170,13 +173,15 @@ def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) ->
     Raises `Damaged`, which names `key`.
     """
     buffer = pa.py_buffer(data)
+    view = memoryview(buffer)
+    size = int.from_bytes(view[-8:-4], "little")
+    if len(view) < MIN_BYTES or view[-4:] != b"PAR1" or size + 8 > len(view):
+        raise Damaged(f"{key} is not a Parquet file: it is cut short, or never was one")
+    metadata = parse_verified(key, bytes(view[-8 - size : -8]))
     try:
-        file = pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True, **options)
+        return open_verified(pa.BufferReader(buffer), metadata, **options)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} is not a Parquet file: {error}") from None
-    size = int.from_bytes(buffer[-8:-4], "little")
-    check_footer(key, buffer.slice(buffer.size - 8 - size, size).to_pybytes(), file.metadata)
-    return file
 
 
 def read_file(key: str, file: ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,6 +10,8 @@ from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.parquet_object import footer_of
 
 DEAD_LETTERS = "deadletters/"
+TABLE = b"stampede.table"
+"""Metadata of an object of dead letters: the table that lacks their alerts."""
 _THREADS = 8
 
 
@@ -70,9 +72,12 @@ def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
 
     Raises `NotFound`, `StoreDown`, and `Damaged` if the footer is not as it was written.
     """
-    metadata = footer_of(objects, info).metadata
+    pairs = footer_of(objects, info).metadata.metadata
+    folder, table, _ = f"{info.key}//".split("/", 2)
+    if f"{folder}/" == DEAD_LETTERS and pairs.get(TABLE) != table.encode():
+        raise Damaged(f"{info.key} does not hold dead letters of {table}: it is another object")
     try:
-        return Coverage.from_json(metadata.metadata[COVERAGE])
+        return Coverage.from_json(pairs[COVERAGE])
     except PARQUET_ERRORS as error:
         raise Damaged(f"{info.key} does not have a footer with coverage: {error}") from None
 

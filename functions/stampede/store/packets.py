@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from stampede import compute as pc
 from stampede.alerts.container import Bytes
-from stampede.alerts.packets import SENT
 from stampede.errors import Damaged
 from stampede.store import zstd
 from stampede.store.checked_parquet import PARQUET_ERRORS, PLACEHOLDER, seal
@@ -96,8 +95,9 @@ def read_packets(
     rows, coverage = read_rows(data, key)
     schema = PACKET_PACKS.rows.schema
     try:
-        for name in (name for name in SENT if name not in rows.column_names):  # an earlier pack
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+        for field in schema:
+            if field.nullable and field.name not in rows.column_names:  # an earlier pack
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
         rows = rows.select(schema.names).cast(schema)
         return _pack(rows, pa.py_buffer(data), programids_of(key or "")), coverage
     except PARQUET_ERRORS as error:

@@ -13,22 +13,21 @@ import pyarrow as pa
 
 from stampede.errors import Damaged
 from stampede.store.checked_parquet import (
+    MIN_BYTES,
     PARQUET_ERRORS,
     FileMetaData,
-    check_footer,
-    metadata_of,
     open_verified,
+    parse_verified,
     read_file,
 )
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import night_of
 from stampede.store.range_file import ChangedObject, ObjectFile
 from stampede.store.run_format import parse_footer
-from stampede.store.schema import ALL_TABLES
+from stampede.store.schema import ALL_TABLES, PACK_SPECS
 
 TAIL = 16 << 10
 """Bytes at the end of an object that are read first: more than a footer of one row group."""
-MIN_BYTES = 12  # of a Parquet file: its magic number twice, and the length of its footer
 
 
 class Footer(NamedTuple):
@@ -68,12 +67,11 @@ def footer_bytes(objects: Objects, info: ObjectInfo, first: int = TAIL) -> bytes
 def footer_of(objects: Objects, info: ObjectInfo) -> Footer:
     """The footer of an object, verified. Raises `NotFound`, `StoreDown`, `Damaged`."""
     data = footer_bytes(objects, info)
+    metadata = parse_verified(info.key, data)
     try:
-        metadata = metadata_of(data)
-        check_footer(info.key, data, metadata)
         _check_name(info, metadata)
     except PARQUET_ERRORS as error:
-        raise Damaged(f"{info.key} does not have a footer of Parquet: {error}") from None
+        raise Damaged(f"{info.key} does not have a footer of a run: {error}") from None
     return Footer(data, metadata)
 
 
@@ -82,7 +80,8 @@ def read_columns(objects: Objects, info: ObjectInfo, columns: Sequence[str]) -> 
 
     Raises `NotFound`, `StoreDown`, and `Damaged`, which names the key.
     """
-    file = open_verified(ObjectFile(objects, info), footer_of(objects, info).metadata, True)
+    metadata = footer_of(objects, info).metadata
+    file = open_verified(ObjectFile(objects, info), metadata, pre_buffer=True)
     return read_file(info.key, file, columns)
 
 
@@ -103,6 +102,8 @@ def _check_name(info: ObjectInfo, metadata: FileMetaData) -> None:
     if spec := ALL_TABLES.get(rest.partition("/")[0]) if folder == "tables" else None:
         parse_footer(metadata, info, spec)
         return
+    if folder in PACK_SPECS and PACK_SPECS[folder].image not in metadata.schema.names:
+        raise Damaged(f"{info.key} does not hold what its folder is for: it is another object")
     night, latest = night_of(info.key), _latest_mjd(metadata)
     # Packs are named by the truncated MJD, those of packets by its floor.
     if night is not None and latest is not None and night not in (int(latest), np.floor(latest)):

@@ -13,7 +13,7 @@ from stampede import compute as pc
 from stampede.errors import Damaged
 from stampede.logs import get_logger
 from stampede.store.cache import Cache
-from stampede.store.checked_parquet import PARQUET_ERRORS, metadata_of, open_verified
+from stampede.store.checked_parquet import PARQUET_ERRORS, open_verified, parse_verified
 from stampede.store.footers import run_metadata
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.parquet_object import footer_bytes, tail_of
@@ -70,7 +70,7 @@ class RunReader:
             if metadata is not None:
                 return parse_footer(metadata, info, self.spec)
             footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
-            run = parse_footer(metadata_of(footer), info, self.spec)
+            run = parse_footer(parse_verified(info.key, footer), info, self.spec)
             self._cache_index(run, footer)
             return run
 

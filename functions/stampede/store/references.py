@@ -23,12 +23,16 @@ class Place(NamedTuple):
 
 
 class PackCheck(NamedTuple):
-    """What was checked: rows of all rows, packs they point into, and the packs that are lost."""
+    """What was checked: rows of all rows, packs they point into, and the packs that are lost.
+
+    `damaged` names the parts of runs whose rows cannot be read, and why.
+    """
 
     rows: int
     all_rows: int
     packs: int
     lost: list[str]
+    damaged: dict[str, str]
 
 
 def check_packs(
@@ -50,6 +54,7 @@ def check_packs(
         all_rows = sum(part.rows for part in parts)
         share = min(1.0, most_rows / max(1, all_rows))
         dice, rows, packs = random.Random(seed), 0, NamedPacks(objects)
+        damaged: dict[str, str] = {}
         named: dict[int, dict[str, list[Place]]] = defaultdict(lambda: defaultdict(list))
         for part in parts:
             try:
@@ -61,8 +66,10 @@ def check_packs(
                     rows += found.num_rows
                     for key in pc.unique(found["pack"]).drop_null().to_pylist():
                         named[night_of(key) or 0][key].append(Place(part, group))
-            except (NotFound, Damaged):  # merged meanwhile; or in quarantine, and named there
+            except NotFound:  # merged meanwhile
                 continue
+            except Damaged as error:
+                damaged[part.key] = error.message
         lost = [
             key
             for _, places in sorted(named.items())
@@ -71,7 +78,7 @@ def check_packs(
             if not expired(key) and not packs.reach(key) and find(objects, key) is None
             if _wins(table, key, places[key])
         ]
-        return PackCheck(rows, all_rows, sum(map(len, named.values())), lost)
+        return PackCheck(rows, all_rows, sum(map(len, named.values())), lost, damaged)
     finally:
         table.close()
 

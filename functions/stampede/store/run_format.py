@@ -14,9 +14,9 @@ from stampede.store.checked_parquet import (
     BODY,
     PARQUET_ERRORS,
     FileMetaData,
-    check_footer,
     check_format,
     metadata_of,
+    parse_verified,
 )
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.filters import Filter, Wanted
@@ -179,8 +179,7 @@ def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     Raises `Damaged` if the footer does not have its checksums or contradicts itself, and one of
     `PARQUET_ERRORS` if it is not Parquet.
     """
-    metadata = metadata_of(footer)
-    check_footer(run.key, footer, metadata)
+    metadata = parse_verified(run.key, footer)
     groups = _row_groups(metadata)
     firsts, lasts = groups.firsts, groups.lasts
     if groups.rows.sum() != run.rows or (firsts and not _agree(run, firsts[0], lasts[-1])):

@@ -34,7 +34,7 @@ from tests.support.watched_objects import BeforeGet, Watched
 
 def store_dead_letters(objects, table: str, coverage: Coverage) -> None:
     rows = pa.table({"data": [b"no alert"]})
-    data = write(rows, {"stampede.coverage": coverage.to_json()})
+    data = write(rows, {"stampede.coverage": coverage.to_json(), "stampede.table": table})
     objects.put(f"deadletters/{table}/{'0' * 32}.parquet", memoryview(data))
 
 
@@ -66,6 +66,7 @@ def test_the_ledger_accounts_for_every_offset():
             "stored": {"count": 3, "intervals": [[10, 12], [14, 15]]},
             "dead_lettered": {"count": 1, "intervals": [[12, 13]]},
             "missing": {"count": 1, "intervals": [[13, 14]]},
+            "deleted_with_topic": {"count": 0, "intervals": []},
             "in_flight": None,
             "not_messages": 0,
             "faults": [],

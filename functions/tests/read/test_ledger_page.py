@@ -1,5 +1,6 @@
 """The page of the ledger, and the sentence on the front page."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -18,6 +19,7 @@ from stampede.store.checked_parquet import write
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
+from stampede.store.ledger import expect
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import Table
@@ -38,7 +40,7 @@ def refuse(objects: MemoryObjects, offset: int, reason: str) -> None:
     rows = pa.Table.from_pylist([row])
     for table in ("cutouts", "detections"):
         coverage = Coverage.of({TOPIC: [offset]})
-        data = write(rows, {"stampede.coverage": coverage.to_json()})
+        data = write(rows, {"stampede.coverage": coverage.to_json(), "stampede.table": table})
         objects.put(f"deadletters/{table}/{offset:032}.parquet", memoryview(data))
 
 
@@ -158,3 +160,18 @@ def test_a_bar_has_each_kind_that_a_partition_has(low, offsets):
     assert every[-1][1] == CELLS
     assert all(a[1] == b[0] for a, b in pairwise(every))  # no cell is empty
     assert ("m" in offsets) == bool(rectangles(svg, "missing"))
+
+
+def test_a_damaged_number_of_files_is_not_left_out_unsaid():
+    objects = filled([0])
+    expect(objects, "files-1", 7)
+    key = "expected/files-1"
+    objects.put(key, objects.get(key)[:-1] + b"9")
+    for read in serving(make_app(Settings(), objects)):
+        response = read("/v1/ledger")
+        (damaged,) = json.loads(response.data)["damaged"]
+        assert damaged["key"] == key
+        assert "does not hold the number" in damaged["why"]
+        assert response.headers["Stampede-Incomplete"] == "1 damaged objects"
+        assert "1 damaged object left out" in html(read("/"))[1]
+        assert key in html(read("/ledger"))[1]

@@ -1,0 +1,88 @@
+"""Every object of a bucket is damaged in every way: no answer is wrong and says nothing of it."""
+
+import json
+import random
+import time
+
+import pytest
+
+from stampede.read.app import make_app
+from stampede.settings import Settings
+from stampede.store.memory import MemoryObjects
+from stampede.store.objects import Objects
+from tests.support.answers import Answer, Request, ask, cones_of, requests_of, same, surplus
+from tests.support.rotten import Rotten, Way, Without, change
+from tests.support.whole_store import Filled, fill_store
+
+SEED, LEAST = 12, 20_000
+AT_ONCE = 58
+"""Requests to each store."""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    return fill_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.mark.anyio
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_no_answer_is_wrong_unsaid(filled: Filled) -> None:
+    store = Rotten(in_memory(filled))
+    asked = await requests_for(filled, store)
+    truth = await answers(store, asked)
+    refused = [request.path for request, answer in truth.items() if answer.status > 302]
+    assert [path for path in refused if not path.endswith("thumbnail")] == []
+    dice, count, wrong, begun = random.Random(SEED), 0, list[str](), time.process_time()
+    for key in [info.key for info in store.list("")]:
+        for way in Way:
+            store.same_etag = not store.same_etag
+            store.changed = change(store.inner, key, way, dice)
+            found = await answers(store, dice.sample(asked, AT_ONCE))
+            count += len(found)
+            for request, answer in found.items():
+                if fault := await fault_of(request, answer, truth[request], store):
+                    wrong.append(f"{way} {key}: {request.path}: {answer.status}, {fault}")
+    print(f"seed {SEED}: {count} answers, {time.process_time() - begun:.0f} s of CPU")
+    assert not wrong, "\n".join(wrong)
+    assert count >= LEAST
+
+
+async def fault_of(request: Request, answer: Answer, truth: Answer, store: Rotten) -> str:
+    """What is wrong with an answer; empty if it is the truth, or says what it may lack.
+
+    An answer that may lack something has no other rows than the store has without some of the
+    objects that are damaged: an older version of a row, for example.
+    """
+    if same(answer, truth):
+        return ""
+    if not answer.flagged:
+        return "not the truth, and does not say so"
+    if not surplus(request, answer, [truth]):
+        return ""
+    lost = [store.changed.keys(), *({key} for key in store.changed if len(store.changed) > 1)]
+    others = [(await answers(Without(store.inner, keys), [request]))[request] for keys in lost]
+    extra = surplus(request, answer, [truth, *others])
+    return f"has what is not stored: {extra[0]!r:.300}" if extra else ""
+
+
+def in_memory(filled: Filled) -> MemoryObjects:
+    objects = MemoryObjects()
+    for info in filled.objects.list(""):
+        objects.put(info.key, filled.objects.get(info.key))
+    return objects
+
+
+async def requests_for(filled: Filled, store: Rotten) -> list[Request]:
+    asked = requests_of(filled)
+    curve = Request(f"/v1/objects/{filled.object_ids[0]}/lightcurve")
+    point = json.loads((await answers(store, [curve]))[curve].body)["detections"][0]
+    return asked + cones_of(point["ra"], point["dec"])
+
+
+async def answers(store: Objects, asked: list[Request]) -> dict[Request, Answer]:
+    """The answers of a `read` that starts now."""
+    app = make_app(Settings(), store)
+    found = {request: await ask(app, request) for request in asked}
+    await app.state.service.close()
+    return found
