@@ -74,8 +74,12 @@ e2e-down: $(VENV)/dev ## stop that cluster and delete its state
 simulate: $(VENV)/dev ## a million requests of the store's simulation; SEED=1 STEPS=1000000
 	cd functions && $(abspath $(BIN))/python -m tests.store.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
-faults: $(VENV)/dev ## 300 faults on the real system with two sites, and 20 topics made anew; SEED=1 FAULTS=300
+# Every object of a bucket is damaged, and everything that reads it is asked.
+DAMAGE := read/test_no_wrong_answer.py cli/test_no_wrong_output.py
+
+faults: $(VENV)/dev ## damage to every object, 20 topics made anew, 300 faults at two sites; SEED=1 FAULTS=300
 	@tools/need gcc
+	ROUNDS=4 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s $(addprefix functions/tests/,$(DAMAGE))
 	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/functions/test_recreations.py
 	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
 
