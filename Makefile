@@ -83,8 +83,9 @@ faults: $(VENV)/dev ## damage to every object, 20 topics made anew, 300 faults a
 	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/functions/test_recreations.py
 	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
 
-fuzz: $(VENV)-fuzz/ready ## fuzz what strangers can send; SECONDS=60 for each target
+fuzz: $(VENV)-fuzz/ready $(if $(TARGET),,$(VENV)/dev) ## fuzz what strangers can send; SECONDS=60 for each target; property tests with SEED=1 EXAMPLES=100
 	cd functions && $(abspath $(VENV))-fuzz/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
+	$(if $(TARGET),,$(if $(EXAMPLES),EXAMPLES=$(EXAMPLES)) $(PYTEST) --numprocesses 2 -q --hypothesis-profile search --hypothesis-seed $(or $(SEED),$(shell date +%s)) -m hypothesis functions/tests client/tests)
 
 bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md; OPTIONS="--real DIR"
 	PYTHONPATH=client $(BIN)/stampede bench $(OPTIONS)

@@ -23,12 +23,14 @@ from stampede_local.ports import free_port
 from tests.support.ceph import minio_of
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
-# each time, in `make check` only a fifth of them; `pytest --hypothesis-profile search` looks for
-# others.
+# each time, in `make check` only a fifth of them; the profile "search" looks for others, as
+# `make fuzz` does.
 ANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 hypothesis_settings.register_profile("stampede", derandomize=True, **ANY)
 hypothesis_settings.register_profile("quick", derandomize=True, max_examples=20, **ANY)
-hypothesis_settings.register_profile("search", **ANY)
+hypothesis_settings.register_profile(
+    "search", max_examples=int(os.environ.get("EXAMPLES", "100")), print_blob=True, **ANY
+)
 hypothesis_settings.load_profile("stampede")
 
 SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka"}

@@ -1,15 +1,18 @@
 """docs/store.md is true: its SQL reads a bucket that a reader has never seen."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
+import stampede_client
 from stampede.alerts.columns import CUTOUT
 from stampede.alerts.positions import positions_of
 from stampede.store.coverage import Coverage
 from stampede.store.directory import DirectoryObjects
+from stampede.store.kept_checkpoints import put_checkpoint
 from stampede.store.packs import write_pack
 from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables import Table
@@ -17,6 +20,7 @@ from tests.support.rows import cutout, detection, table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "store.md"
 FIRST = Coverage.of({("alerts", 0): range(5)})
+FORMAT = b"stampede.format\x18\x011"  # key and value in a footer
 SECOND = Coverage.of({("alerts", 0): range(5, 9)})
 
 
@@ -49,6 +53,37 @@ def test_light_curve(queries: list[str], bucket: Path) -> None:
         (60003.0, 1.0),
         (60004.0, 0.0),
     ]
+
+
+def other_format(root: Path, key: str) -> None:
+    data = (root / key).read_bytes()
+    assert data.count(FORMAT) == 1
+    (root / key).write_bytes(data.replace(FORMAT, FORMAT[:-1] + b"9"))
+
+
+def other_name(root: Path, key: str) -> None:
+    (root / key).rename((root / key).with_name(f"0000-{'0' * 32}.parquet"))
+
+
+def lost(root: Path, key: str) -> None:
+    (root / key).unlink()
+
+
+@pytest.mark.parametrize("harm", [other_format, other_name, lost])
+def test_duckdb_believes_what_it_reads(
+    queries: list[str], bucket: Path, harm: Callable[[Path, str], None]
+) -> None:
+    """The document says what DuckDB does not check, and who checks it."""
+    objects = DirectoryObjects(bucket)
+    runs = Table(objects, DETECTIONS).listed()
+    put_checkpoint(objects, DETECTIONS, runs)
+    harm(bucket, max(runs, key=lambda run: run.key).key)
+    assert duckdb.sql(queries[0]).fetchall()
+    with pytest.raises(stampede_client.Incomplete):
+        stampede_client.detections(str(bucket)).arrow(["000007"])
+    text = DOCUMENT.read_text().partition("## Reading it with DuckDB")[2].partition("```")[0]
+    for word in ("CRC-32 of a footer", "names", "`stampede.format`", "a run is lost"):
+        assert word in text
 
 
 def test_cutouts(queries: list[str], bucket: Path) -> None:

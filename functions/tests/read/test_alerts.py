@@ -152,6 +152,23 @@ def test_why_there_is_no_packet(settings: Settings, read: Reader) -> None:
     check(read, ztf(2))
 
 
+def test_a_point_that_comes_again_under_another_object_is_in_both_light_curves(
+    settings: Settings, read: Reader
+) -> None:
+    """As docs/store.md says: the alert names the new object, and nothing marks the old point."""
+    record = made_alerts.rubin_record(1101, 3) | {"prvDiaSources": None}
+    record |= {"prvDiaForcedSources": None}
+    record["diaSource"] |= {"ssObjectId": None, "timeWithdrawnMjdTai": None}
+    for number, name in enumerate((11, 22)):
+        record["diaSource"] |= {"diaObjectId": name, "timeProcessedMjdTai": 60000.0 + number}
+        store(settings, [made_alerts.confluent(record, 1101)], number)
+    alert_id = str(record["diaSource"]["diaSourceId"])
+    assert read(f"/v1/alerts/{alert_id}").json()["object_id"] == "22"
+    for name in (11, 22):
+        (found,) = read(f"/v1/objects/{name}/lightcurve").json()["detections"]
+        assert (found["source_id"], found["withdrawn"]) == (alert_id, False)
+
+
 def other_images(seed: int) -> dict:
     return {name: stamp(seed + number) for number, name in enumerate(FIELDS)}
 
