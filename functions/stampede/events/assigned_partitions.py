@@ -75,9 +75,10 @@ class AssignedPartitions:
                 partition.again_at = offset
             return None
         if partition.next is not None and offset < partition.next:
-            # Kafka lost its newest records, and the client began again at the oldest.
+            # Kafka lost its newest records, and the client began again at the oldest. What is held
+            # of them is not dropped: nobody else can take it any more.
             log.warning("partition went back", topic=key[0], partition=key[1], offset=offset)
-            partition = self._replace(key, AssignedPartition(partition.topic_id))
+            partition = self._partitions[key] = AssignedPartition(partition.topic_id)
         return partition
 
     def subscribe(self, consumer: confluent_kafka.Consumer) -> None:
@@ -98,6 +99,8 @@ class AssignedPartitions:
         """Commit what was delivered, without waiting for Kafka, and set the metrics."""
         self._commit(consumer, self._partitions, asynchronous=True)
         self._set_metrics(consumer)
+        if not self._partitions:
+            self._health.learnt()
 
     @property
     def topics(self) -> set[str]:
@@ -136,6 +139,8 @@ class AssignedPartitions:
         whose records were passed over begins where that began, if its topic is the same.
         """
         self._health.missing = answer.missing
+        if all(topic in answer.ids or topic in answer.missing for topic, _ in self._partitions):
+            self._health.learnt()
         for key, partition in list(self._partitions.items()):
             topic_id = answer.ids.get(key[0])
             if topic_id is None or (topic_id == partition.topic_id and not partition.passed_over):
@@ -146,7 +151,8 @@ class AssignedPartitions:
                 else:
                     log.warning("topic made anew", topic=key[0], partition=key[1], id=topic_id)
                     consumer.seek(TopicPartition(*key, OFFSET_BEGINNING))
-                    self._replace(key, AssignedPartition(topic_id))
+                    partition.left = True
+                    self._partitions[key] = AssignedPartition(topic_id)
             except KafkaException as error:  # the next answer tries again
                 log.warning("cannot begin again", topic=key[0], reason=error.args[0].str())
 
@@ -168,11 +174,6 @@ class AssignedPartitions:
         consumer.seek(where)
         partition.topic_id, partition.next = topic_id, None
         partition.passed_over, partition.again_at = False, None
-
-    def _replace(self, key: PartitionKey, partition: AssignedPartition) -> AssignedPartition:
-        self._partitions[key].left = True
-        self._partitions[key] = partition
-        return partition
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]

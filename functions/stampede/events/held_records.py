@@ -45,6 +45,7 @@ class HeldRecords:
         self._held: list[Held] = []
         self._asked_for = 0  # the first so many of them were taken before the last request
         self._asked = time.monotonic()
+        self._cannot_ask = False  # the last time it could not be asked
 
     def hold(self, batch: list[Held]) -> None:
         """Hold what was just taken."""
@@ -63,18 +64,23 @@ class HeldRecords:
     def proven_soon(self) -> bool:
         """Whether there are held records, and Kafka is not late with its answer."""
         late = self._topic_ids.asking and time.monotonic() - self._asked > ASK_SECONDS
-        return bool(self._held) and not late
+        return bool(self._held) and not late and not self._cannot_ask
 
     def answer(self, topics: Collection[str], now: bool) -> Answer | None:
         """Ask Kafka for the ids of topics if it is time to, or if it is to be `now`.
 
-        Returns an answer that has come.
+        Returns an answer that has come. Drops records of partitions that were given up: there may
+        be no topic left to ask for.
         """
+        self._drop_given_up()
         interval = ASK_SECONDS if self._held else IDLE_SECONDS
         due = time.monotonic() - self._asked >= interval
-        if (due or (now and self._held)) and self._topic_ids.ask(topics):
+        at_once = now and self._held and not self._cannot_ask
+        if (due or at_once) and not self._topic_ids.asking:
             self._asked = time.monotonic()
-            self._asked_for = len(self._held)
+            self._cannot_ask = not self._topic_ids.ask(topics)
+            if not self._cannot_ask:
+                self._asked_for = len(self._held)
         return self._topic_ids.answer(ANSWER_SECONDS if self._held else 0)
 
     def proven(self, answer: Answer) -> list[Held]:
@@ -97,10 +103,21 @@ class HeldRecords:
             else:
                 dropped.append(held)
         self._held = kept
-        self._in_flight.drop([held.record for held in dropped if held.record])
+        self._uncount(dropped)
         return proven
 
     def drop(self) -> None:
         """Drop everything: the next consumer takes it again."""
-        self._in_flight.drop([held.record for held in self._held if held.record])
+        self._uncount(self._held)
         self._held = []
+
+    def _drop_given_up(self) -> None:
+        given_up = [held for held in self._held if held.partition.left]
+        if given_up:
+            asked_for = self._held[: self._asked_for]
+            self._asked_for = sum(not held.partition.left for held in asked_for)
+            self._held = [held for held in self._held if not held.partition.left]
+            self._uncount(given_up)
+
+    def _uncount(self, dropped: list[Held]) -> None:
+        self._in_flight.drop([held.record for held in dropped if held.record])

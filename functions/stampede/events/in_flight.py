@@ -30,7 +30,7 @@ class AssignedPartition:
     next
         The offset after the last record taken.
     left
-        Whether it was given up, or begun again as another one.
+        Whether it was given up, or its topic was made anew.
     """
 
     def __init__(self, topic_id: str | None = None) -> None:

@@ -16,9 +16,9 @@ from stampede.store.coverage import Interval
 
 STATISTICS_SECONDS = 2.0
 STALE_SECONDS = 20.0  # statistics older than this say nothing
-STUCK_SECONDS = (
-    60.0  # the Kafka thread turns at least every 33 s: it waits for topic ids and offsets
-)
+# The Kafka thread turns at least every 33 s: it waits for topic ids and offsets.
+STUCK_SECONDS = 60.0
+UNLEARNT_SECONDS = 30.0  # an idle source asks for the ids of its topics every 3 s
 
 Statistics = Mapping[str, Any]
 
@@ -32,6 +32,7 @@ class SourceHealth:
     def __init__(self) -> None:
         self._polled = time.monotonic()
         self._told = -STALE_SECONDS
+        self._learnt = time.monotonic()
         self._fault: str | None = None
         self.missing: Collection[str] = ()
         """Topics that the source subscribes to and that Kafka does not have."""
@@ -51,6 +52,10 @@ class SourceHealth:
         self._fault = fault(state, self.missing)
         self._told = time.monotonic()
 
+    def learnt(self) -> None:
+        """Note that the ids of the topics of all assigned partitions were just learnt."""
+        self._learnt = time.monotonic()
+
     def seconds_since_poll(self) -> float:
         """Time since the Kafka client was last asked for records."""
         return time.monotonic() - self._polled
@@ -68,6 +73,8 @@ class SourceHealth:
             return reason
         if time.monotonic() - self._told > STALE_SECONDS:
             return "the Kafka client has not reported its state"
+        if self._fault is None and (seconds := time.monotonic() - self._learnt) > UNLEARNT_SECONDS:
+            return f"Kafka has not said the ids of the topics for {seconds:.0f} s: see the log"
         return self._fault
 
 

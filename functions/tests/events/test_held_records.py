@@ -1,8 +1,10 @@
 """Which records an answer of Kafka proves."""
 
+import time
+
 import pytest
 
-from stampede.events.held_records import Held, HeldRecords
+from stampede.events.held_records import ASK_SECONDS, IDLE_SECONDS, Held, HeldRecords
 from stampede.events.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.record import Record
 from stampede.events.topic_ids import NONE, Answer, TopicIds
@@ -16,13 +18,14 @@ class Kafka(TopicIds):
         super().__init__(Settings())
         self.says: Answer | None = Answer({"alerts": "A"})
         self.asked = False
+        self.can_ask = True
 
     @property
     def asking(self) -> bool:
         return self.asked
 
     def ask(self, topics) -> bool:
-        begins, self.asked = not self.asked, True
+        begins, self.asked = self.can_ask and not self.asked, self.can_ask
         return begins
 
     def answer(self, seconds: float = 0) -> Answer | None:
@@ -117,3 +120,43 @@ def test_records_of_a_partition_that_was_given_up_are_dropped(holding: Holding) 
     holding.hold(6)
     holding.held.drop()
     assert (holding.in_flight.events, holding.proven()) == (0, [])
+
+
+def test_records_that_were_given_up_are_dropped_where_no_topic_is_left_to_ask_for(
+    holding: Holding,
+) -> None:
+    """As of a source whose topics are a pattern, once another one has all partitions."""
+    holding.hold(5)
+    holding.hold(6, "others")
+    holding.partition.left = True
+    assert holding.held.answer({"others"}, now=True) is not None
+    assert (holding.in_flight.events, holding.in_flight.bytes) == (1, 5)
+    holding.other.left = True
+    assert holding.held.answer(set(), now=False) is None
+    assert holding.in_flight.events == 0
+    assert holding.held.seconds_to_wait() == IDLE_SECONDS
+
+
+def test_what_was_asked_for_is_counted_without_what_was_given_up(holding: Holding) -> None:
+    holding.kafka.says = None
+    holding.hold(7, "others")
+    holding.hold(5)
+    assert holding.proven() == []
+    holding.hold(6)
+    holding.other.left = True
+    holding.kafka.says = Answer({"alerts": "A"})
+    assert holding.proven() == [5]
+    assert holding.proven() == [6]
+
+
+def test_a_question_that_cannot_be_asked_is_not_asked_all_the_time(holding: Holding) -> None:
+    holding.hold(5)
+    holding.kafka.can_ask = False
+    assert holding.held.answer({"alerts"}, now=True) is None
+    assert 0 < holding.held.seconds_to_wait() <= ASK_SECONDS
+    assert not holding.held.proven_soon, "the client must be polled meanwhile"
+    holding.kafka.can_ask = True
+    assert holding.held.answer({"alerts"}, now=True) is None
+    assert holding.held.seconds_to_wait() > 0
+    time.sleep(ASK_SECONDS)
+    assert holding.proven() == [5]

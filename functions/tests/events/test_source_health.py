@@ -118,8 +118,22 @@ def test_a_thread_that_stopped_is_neither_ready_nor_alive(clock: list[float]) ->
     health.told(json.dumps(report()))
     assert health.not_ready() == health.not_alive() == "Kafka was last asked for records 61 s ago"
     health.polled()
+    health.learnt()
     assert health.not_ready() is health.not_alive() is None
 
 
 def test_what_waits_is_known_from_the_report() -> None:
     assert told(report()).waiting == {("alerts", 0): (40, 100), ("alerts", 1): (5, 8)}
+
+
+def test_a_source_that_does_not_learn_the_ids_of_its_topics_is_not_ready(
+    clock: list[float],
+) -> None:
+    """It is connected, and passes over all that it reads."""
+    health = told(report())
+    clock[0] += source_health.UNLEARNT_SECONDS + 1
+    health.polled()
+    health.told(json.dumps(report()))
+    assert health.not_ready() == "Kafka has not said the ids of the topics for 31 s: see the log"
+    health.learnt()
+    assert health.not_ready() is None
