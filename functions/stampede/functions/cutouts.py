@@ -45,4 +45,4 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
             watch.lap("index")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return blaming(in_parts(store_batch, settings))
+    return blaming(in_parts(store_batch, settings), settings)

@@ -83,31 +83,42 @@ def in_parts(store: BatchStorer, settings: Settings) -> BatchStorer:
     return store_batch
 
 
-def blaming(store: BatchStorer) -> BatchStorer:
+def blaming(store: BatchStorer, settings: Settings) -> BatchStorer:
     """What stores a batch, by one that fails as a whole if an alert in it cannot be stored.
 
     Then each half is stored by itself, and so on, until the alerts that fail alone are known: they
     are refused. This happens where nobody expects it, behind the decoder and all its checks.
-    Failures of the store or of this machine are no alert's fault, and remain.
+    Failures of the store or of this machine are no alert's fault, and remain. What is not begun
+    after half of `flush_seconds` is to be sent again, as with `in_parts`.
     """
 
     def store_batch(batch: Batch) -> StoredBatch:
+        return store_until(time.monotonic() + settings.flush_seconds / 2, batch)
+
+    def store_until(latest: float, batch: Batch) -> StoredBatch:
+        size = len(batch.messages)
         try:
             return store(batch)
         except MemoryError:  # Arrow's is an ArrowException too
             raise
         except BLAMED as error:
-            size = len(batch.messages)
             if size < 2:
                 traceback.print_exc()
                 reason = f"it cannot be stored: {type(error).__name__}: {str(error)[:300]}"
                 return StoredBatch([Unusable(reason)] * size, {}, 0)
-        parts = [store_batch(batch.part(*half)) for half in ((0, size // 2), (size // 2, size))]
+        halves = batch.part(0, size // 2), batch.part(size // 2, size)
+        parts = [half_until(latest, half) for half in halves]
         seconds = sum((Counter(part.seconds) for part in parts), Counter[str]())
         stored = sum(part.stored_bytes for part in parts)
         return StoredBatch(
             [each for part in parts for each in part.outcomes], dict(seconds), stored
         )
+
+    def half_until(latest: float, half: Batch) -> StoredBatch:
+        if time.monotonic() > latest:
+            late = Overloaded("the search for alerts that cannot be stored takes too long")
+            return StoredBatch([late] * len(half.messages), {}, 0)
+        return store_until(latest, half)
 
     return store_batch
 

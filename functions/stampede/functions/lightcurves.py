@@ -62,7 +62,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("run")
         return StoredBatch(decoded.faults, watch.laps, stored)
 
-    return blaming(in_parts(store_batch, settings))
+    return blaming(in_parts(store_batch, settings), settings)
 
 
 def _append_positions(table: Table, points: pa.Table, coverage: Coverage) -> None:

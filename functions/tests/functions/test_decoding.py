@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import time
 
 import pytest
 from pyarrow import ArrowMemoryError, ArrowNotImplementedError
@@ -10,8 +11,8 @@ from stampede.alerts.care import Care
 from stampede.alerts.framing import Framing
 from stampede.errors import Overloaded, StoreDown, Undecodable
 from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions import cutouts, lightcurves
+from stampede.events.worker import Batch, StoredBatch
+from stampede.functions import cutouts, decoding, lightcurves
 from stampede.functions.decoding import make_batch_decoder
 from stampede.settings import Settings
 from stampede.store.open import open_objects
@@ -144,3 +145,22 @@ def test_an_error_behind_the_decoder_is_the_alerts_that_causes_it(
     for raised in (StoreDown("away"), OSError("no space left"), ArrowMemoryError("no memory")):
         with pytest.raises(type(raised)):
             store(batch)
+
+
+def test_the_search_for_bad_alerts_ends_before_the_worker_is_killed() -> None:
+    """What it does not come to is sent again: what is stored by then is answered for."""
+
+    def store(batch: Batch) -> StoredBatch:
+        time.sleep(0.1)
+        if len(batch.messages) > 1:
+            raise ValueError("one of them")
+        return StoredBatch([None], {}, 1)
+
+    batch = Batch([b"alert"] * 64, [None] * 64)
+    begin = time.monotonic()
+    outcomes = decoding.blaming(store, Settings(flush_seconds=3))(batch).outcomes
+    assert time.monotonic() - begin < 3
+    kinds = [type(outcome) for outcome in outcomes]
+    first = kinds.index(Overloaded)
+    assert 0 < first < 64
+    assert kinds == [type(None)] * first + [Overloaded] * (64 - first)
