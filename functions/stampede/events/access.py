@@ -20,7 +20,7 @@ from stampede.settings import Settings
 
 ATTRIBUTE = "accesskey"
 BEARER = "bearer "
-_ATTRIBUTE_HEADER = f"ce-{ATTRIBUTE}".encode()
+KEY_HEADER = f"ce-{ATTRIBUTE}"
 # What HTTP allows after `Bearer` (RFC 6750) and what needs no escape in a path.
 KEY = re.compile("[A-Za-z0-9._~-]{16,256}")
 
@@ -71,7 +71,7 @@ class Senders:
             return
         offered = [] if path is None else [path.rstrip("/").rpartition("/")[2]]
         if not self._tokens_only:
-            offered.append(unquote(given.get(_ATTRIBUTE_HEADER, b"").decode("latin-1")))
+            offered.append(unquote(given.get(KEY_HEADER.encode(), b"").decode("latin-1")))
             offered.append(bearer)
         # Compare every pair: the time must not tell which key is nearly right.
         right = [hmac.compare_digest(text.encode(), key) for text in offered for key in self._keys]
@@ -119,7 +119,7 @@ def key_attribute(settings: Settings) -> dict[str, str]:
     """The header of the attribute that proves a sender behind a Broker; none without a key, or
     where functions accept tokens only."""
     key = settings.event_key.get_secret_value()
-    return {f"ce-{ATTRIBUTE}": key} if key and not settings.sender_tokens_only else {}
+    return {KEY_HEADER: key} if key and not settings.sender_tokens_only else {}
 
 
 def url_with_key(url: str, settings: Settings) -> str:

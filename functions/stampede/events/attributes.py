@@ -13,7 +13,9 @@ from typing import Any
 MOST = 256
 NAME_LENGTH = 256
 LENGTH = 256 << 10
-RECORD_LENGTH = 8 << 20  # of `kafkarecord`: more than `record_bytes.MOST_BYTES` can become
+# Of `kafkarecord`: a byte of `record_bytes.MOST_BYTES` takes at most 6 characters of JSON, and 8 of
+# base64.
+RECORD_LENGTH = 9 << 20
 # Those that are stored in columns of their own, logged, or name an object.
 SHORT_LENGTH = 1024
 SHORT = frozenset({"specversion", "id", "source", "type", "subject", "time", "datacontenttype"})

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from stampede import metrics, tracing
 from stampede.errors import NotAnEvent, NotAuthorized, Overloaded, StampedeError, TooLarge
 from stampede.events.access import Senders, senders
+from stampede.events.attributes import RECORD_LENGTH
 from stampede.events.budget import Budget
 from stampede.events.event import Event, parse
 from stampede.events.status_routes import Fault, none, status_routes
@@ -33,7 +34,7 @@ Parse = Callable[[Headers, bytes, str], Event]
 
 HELD_BYTES = 256 << 20
 STRUCTURED = b"application/cloudevents+json"
-ATTRIBUTE_BYTES = 8 << 20
+ATTRIBUTE_BYTES = RECORD_LENGTH + (1 << 20)
 RETRY_SECONDS = 1  # for a sender that is answered 429
 DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a dead letter
 

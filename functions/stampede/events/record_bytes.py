@@ -23,6 +23,8 @@ AS_TEXT = "as-text"  # no base64
 MOST_BYTES = 1 << 20
 """Most bytes of key and headers; a Kafka record has no more, unless a broker is told otherwise."""
 
+HEADER_BYTES = 2  # of each header, beside name and value: what their lengths take in Kafka
+
 Header = tuple[str, bytes | None]
 _NAME = re.compile("[a-z0-9]+")
 
@@ -48,7 +50,9 @@ def packed(record: RecordBytes) -> str:
     if key is not None and len(key) > MOST_BYTES:
         too_long.append(f"its key of {len(key):,} bytes")
         key = None
-    size = len(key or b"") + sum(len(name.encode()) + len(value or b"") for name, value in headers)
+    size = len(key or b"") + sum(
+        len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in headers
+    )
     if size > MOST_BYTES:
         too_long.append(f"its headers, with the key {size:,} bytes")
         headers = ()
@@ -65,8 +69,8 @@ def unpacked(text: str) -> RecordBytes:
     """The record in JSON that `packed` made. Raises `Undecodable`."""
     try:
         members = json.loads(text)
-        headers = [(str(name), _bytes(value)) for name, value in members["headers"]]
-        return RecordBytes(_bytes(members["key"]), headers, str(members["lost"]))
+        headers = [(_text(name), _bytes(value)) for name, value in members["headers"]]
+        return RecordBytes(_bytes(members["key"]), headers, _text(members["lost"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Undecodable(f"it is not such a JSON object: {error!r:.100}") from None
 
@@ -94,6 +98,11 @@ def _base64(value: bytes | None) -> str | None:
 
 def _bytes(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value, validate=True)
+
+
+def _text(value: str) -> str:
+    """A text that can be written. Raises `ValueError` if it has half a character (a surrogate)."""
+    return str(value).encode().decode()
 
 
 def survives(headers: Iterable[Header]) -> bool:

@@ -98,7 +98,8 @@ async def deliver_record(
         headers = event_headers.headers(record)
     except Exception as error:  # of what may be left out; the alert itself is in the body
         log.warning("sent without key, time and headers", record=str(record), error=error)
-        bare = record._replace(milliseconds=None, key=None, headers=())
+        lost = "its key and headers"
+        bare = record._replace(milliseconds=None, key=None, headers=(), lost=lost)
         headers = event_headers.headers(bare)
     before = tracing.of_record(record.headers) if tracing.recording() else None
     with tracing.step("deliver alert", before, may_begin=True) as step:

@@ -2,13 +2,16 @@
 
 Servers bound a request's headers: Envoy, which stands before functions on Knative, accepts 60 KiB.
 A Kafka record may have longer ones. In structured mode (CloudEvents 1.0.2, HTTP binding, 3.2) all
-attributes are in the body, as JSON.
+attributes are in the body, as JSON. The key of a function is in the headers too: it is checked
+before the body is read.
 """
 
 import base64
 import json
 from collections.abc import Mapping
 from urllib.parse import unquote
+
+from stampede.events.access import KEY_HEADER
 
 MOST_HEADER_BYTES = 32 << 10
 CONTENT_TYPE = "application/cloudevents+json"
@@ -26,5 +29,9 @@ def fitted(headers: Mapping[str, str], body: bytes) -> tuple[Mapping[str, str], 
     if "content-type" in headers:
         event["datacontenttype"] = headers["content-type"]
     event["data_base64"] = base64.b64encode(body).decode()
-    others = {name: value for name, value in headers.items() if not name.startswith("ce-")}
+    others = {
+        name: value
+        for name, value in headers.items()
+        if name == KEY_HEADER or not name.startswith("ce-")
+    }
     return others | {"content-type": CONTENT_TYPE}, json.dumps(event).encode()

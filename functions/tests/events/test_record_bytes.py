@@ -1,5 +1,6 @@
 """Key and headers of any record come back as bytes from its event."""
 
+import asyncio
 import json
 
 import pytest
@@ -7,10 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stampede.events import structured
+from stampede.events.attributes import RECORD_LENGTH
 from stampede.events.envelope import envelope_of
 from stampede.events.event import Event, parse
 from stampede.events.record import CloudEventHeaders, Record
-from stampede.events.record_bytes import AS_TEXT, MOST_BYTES, json_of
+from stampede.events.record_bytes import AS_TEXT, HEADER_BYTES, MOST_BYTES, json_of
+from stampede.events.source import deliver_record
 from stampede.functions.replayed import record_of
 
 EVENT_HEADERS = CloudEventHeaders("broker", "ztf", {})
@@ -90,8 +93,28 @@ def test_what_is_too_long_is_named() -> None:
     assert (key, headers, lost) == (
         b"key",
         [],
-        "its time, its headers, with the key 1,048,581 bytes",
+        "its time, its headers, with the key 1,048,583 bytes",
     )
+
+
+@pytest.mark.parametrize("name", ["", "\0"])
+def test_headers_of_hardly_any_bytes_are_bounded_too(name: str) -> None:
+    """An event of what is just short enough is accepted."""
+    most = MOST_BYTES // (len(name) + HEADER_BYTES)
+    event = sent(record(None, [(name, None)] * most))
+    assert len(given_back(event)[1]) == most
+    assert len(event.attributes["kafkarecord"]) < RECORD_LENGTH
+    _, headers, lost = given_back(sent(record(None, [(name, None)] * (most + 1))))
+    assert (headers, lost[:11]) == ([], "its headers")
+
+
+def test_a_key_of_the_function_stays_where_it_is_looked_for() -> None:
+    event_headers = CloudEventHeaders("broker", "ztf", {"accesskey": "k" * 20})
+    headers, body = structured.fitted(event_headers.headers(record(b"\xff" * 40_000, [])), b"a")
+    assert headers["content-type"] == structured.CONTENT_TYPE
+    assert headers["ce-accesskey"] == json.loads(body)["accesskey"] == "k" * 20
+    fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+    assert "accesskey" not in parse(fields, body).attributes
 
 
 def test_the_event_of_another_source_tells_nothing() -> None:
@@ -118,9 +141,28 @@ def test_what_is_no_record_is_named() -> None:
         "[" * 10_000,
         f"{good} more",
         good.replace("null", '"no base64"'),
+        good.replace("[]", r'[["\ud800", null]]'),
+        good.replace('""', r'"\ud800"'),
     )
     for data in (*wrong, good.replace("[]", "[1]"), good.replace("[]", '[["a", 1]]')):
         row = {"key": "key", "headers": json.dumps({"a": "1"}), "record": data}
         key, headers, lost = record_of(row)
         assert (key, list(headers)) == (None, [])
         assert str(lost).startswith("its key and headers, which cannot be read: ")
+
+
+class Taker:
+    """A delivery that accepts everything."""
+
+    def __init__(self) -> None:
+        self.headers: list[dict[str, str]] = []
+
+    async def deliver(self, headers: dict[str, str], record: Record) -> None:
+        self.headers.append(headers)
+
+
+def test_an_event_without_key_and_headers_says_so() -> None:
+    taker, made = Taker(), record(b"key", [("\ud800", b"1")])
+    asyncio.run(deliver_record(EVENT_HEADERS, taker, made))  # type: ignore[arg-type]
+    fields = [(name.encode(), value.encode()) for name, value in taker.headers[0].items()]
+    assert given_back(parse(fields, made.value)) == (None, [], "its key and headers")
