@@ -81,21 +81,25 @@ class _Below(NamedTuple):
 
 
 def _below(folder: Path) -> _Below:
-    """What a folder holds. Raises `SetupError` if a folder in it cannot be read."""
+    """What a folder holds. Raises `SetupError` if anything in it cannot be looked at."""
 
     def fail(error: OSError) -> None:
         raise SetupError(f"{error.filename} cannot be read: {error.strerror}") from error
 
     found = _Below([], [], [])
-    for path, folders, names in os.walk(folder, onerror=fail):
-        found.no_files.extend(Path(path, name) for name in folders if Path(path, name).is_symlink())
-        for file in (Path(path, name) for name in names):
-            if not file.name.endswith(ENDINGS):
-                found.others.append(file)
-            elif S_ISREG(file.lstat().st_mode):
-                found.alert_files.append(file)
-            else:
-                found.no_files.append(file)
+    try:
+        for path, folders, names in os.walk(folder, onerror=fail):
+            below = [Path(path, name) for name in folders]
+            found.no_files.extend(each for each in below if each.is_symlink())
+            for file in (Path(path, name) for name in names):
+                if not file.name.endswith(ENDINGS):
+                    found.others.append(file)
+                elif S_ISREG(file.lstat().st_mode):
+                    found.alert_files.append(file)
+                else:
+                    found.no_files.append(file)
+    except OSError as error:  # removed meanwhile, or in a folder that may be listed only
+        fail(error)
     for each in found:
         each.sort()
     return found

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Protocol
 
+from stampede.errors import SetupError
+
 BLOCK = 1 << 18
 ADLER_BYTES = 4
 # What the libraries raise for damaged archives, and the system for disks that cannot be read.
@@ -74,10 +76,20 @@ class Stream:
             size -= len(data)
 
     def copy(self, size: int) -> IO[bytes]:
-        """Read `size` bytes, fewer at the end, into a temporary file."""
-        copy = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
-        while size > 0 and (data := self.read(min(size, BLOCK))):
-            size -= copy.write(data)
+        """Read `size` bytes, fewer at the end, into a temporary file.
+
+        Raises `SetupError` if that has no room: the archive around it is not damaged.
+        """
+        try:
+            copy = tempfile.TemporaryFile()  # noqa: SIM115  # the caller closes it
+            while size > 0 and (data := self.read(min(size, BLOCK))):
+                size -= copy.write(data)
+            copy.flush()
+        except OSError as error:
+            raise SetupError(
+                f"cannot write a temporary file of a long block: {error.strerror}; set TMPDIR to a "
+                "folder with room"
+            ) from error
         return copy
 
     def give_back(self, copy: IO[bytes]) -> None:

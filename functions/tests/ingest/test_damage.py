@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stampede.alerts import container
+from stampede.errors import SetupError
 from stampede.ingest import files
 from stampede.ingest.records import FileAlert
 from stampede.ingest.stream import Stream
@@ -404,3 +405,20 @@ def record_bytes(record: dict) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(SCHEMA), record)
     return out.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["avro", "tar"])
+def test_no_room_for_a_long_block_is_no_damage_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """A dead letter would take the offset of an alert that the next run reads."""
+    path = tmp_path / f"night.{ending}"
+    if ending == "tar":
+        (tmp_path / "night.avro").write_bytes(SEVEN["null"])
+        with tarfile.open(path, "w") as archive:
+            archive.add(tmp_path / "night.avro")
+    else:
+        path.write_bytes(SEVEN["null"])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(SetupError, match="temporary file"):
+        list(files.read([path], 100))

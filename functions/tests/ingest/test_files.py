@@ -211,3 +211,17 @@ def test_the_members_of_a_tar_are_not_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(tarfile, "open", CountedTar.open)
     assert contents(tar(tmp_path)) == ALERTS
     assert max(most) <= 1
+
+
+def test_a_file_that_cannot_be_looked_at_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a folder that may be listed and not entered."""
+
+    def lstat(path: Path) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    folder = in_folder(tmp_path)
+    monkeypatch.setattr(Path, "lstat", lstat)
+    with pytest.raises(SetupError, match="cannot be read: Permission denied"):
+        files.find([folder])
