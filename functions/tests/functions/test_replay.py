@@ -352,7 +352,7 @@ def test_what_was_read_before_a_damaged_pack_and_after_it_is_sent(
 def test_what_was_queued_is_sent_when_the_store_fails(kafka, topic: str) -> None:
     def alerts():
         for number in range(20):
-            yield Replayed(b"%d" % number, None, [], None)
+            yield Replayed(b"%d" % number, None, [], None, "", number)
         raise StoreDown("the store is down")
 
     sizes: list[int] = []
