@@ -16,7 +16,15 @@ from pyarrow import fs
 from stampede_client.errors import BadInput, Incomplete, IncompleteWarning, NotFound, Unavailable
 from stampede_client.parquet_files import Unverified, read_whole
 from stampede_client.run_reader import Opened, RunReader, together, twice
-from stampede_client.runs import Fault, Name, Remembered, View, remembered_in, view_of
+from stampede_client.runs import (
+    Fault,
+    Name,
+    Remembered,
+    View,
+    check_checkpoint,
+    remembered_in,
+    view_of,
+)
 
 LISTINGS = 3
 """Times that the runs are listed: `compact` may delete one between listing and reading."""
@@ -24,6 +32,7 @@ AT_ONCE = 16
 """Requests at once; they wait for the store."""
 SHOWN = 3
 """Objects that a message names."""
+_BUCKET = re.compile(r"bucket-([0-9a-f]{32})")
 _CHECKPOINT = re.compile(r"[0-9]{10}-[0-9a-f]{32}\.parquet")
 
 Errors: TypeAlias = Literal["raise", "skip"]
@@ -128,19 +137,24 @@ class Bucket:
         folder = fs.FileSelector(f"{self.root}/checkpoints/{table}", allow_not_found=True)
         found = self.filesystem.get_file_info(folder)
         names = {info.base_name: info.path for info in found}
+        buckets = {match[1] for match in map(_BUCKET.fullmatch, names) if match}
         for name in sorted(filter(_CHECKPOINT.fullmatch, names), reverse=True):
             try:
-                return twice(partial(self._parts_named_by, names[name]))
+                return twice(partial(self._parts_named_by, names[name], buckets))
             except (Unverified, FileNotFoundError):
                 continue
         return []
 
-    def _parts_named_by(self, checkpoint: str) -> list[Remembered]:
+    def _parts_named_by(self, checkpoint: str, buckets: Set[str]) -> list[Remembered]:
+        """The parts that a checkpoint of one of `buckets` names. Raises `Unverified`, `OSError`."""
         with self.filesystem.open_input_file(checkpoint) as file:
             data = file.read()
-        if sha256(data).hexdigest()[:32] != checkpoint.rpartition("-")[2].partition(".")[0]:
+        number, _, digest = checkpoint.rpartition("/")[2].removesuffix(".parquet").partition("-")
+        if sha256(data).hexdigest()[:32] != digest:
             raise Unverified("its bytes do not have the digest in its name")
-        return remembered_in(read_whole(data)[0], self.root)
+        rows, pairs = read_whole(data)
+        check_checkpoint(pairs, int(number), buckets)
+        return remembered_in(rows, self.root)
 
     def _check(self, view: View, keys: Sequence | None, listed: Set[str]) -> None:
         """Warn, or raise `Incomplete`, if the view may lack rows of these keys.

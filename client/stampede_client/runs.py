@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -141,6 +141,17 @@ def parse_coverage(text: str | bytes) -> Coverage:
         for name, spans in json.loads(text).items()
         if spans
     }
+
+
+def check_checkpoint(pairs: Mapping[bytes, bytes], number: int, buckets: Collection[str]) -> None:
+    """Raise `Unverified` if a checkpoint has another number, or is of none of these buckets."""
+    try:
+        own = json.loads(pairs[b"stampede.checkpoint"])
+        named = own["number"] == number and own["bucket"] in buckets
+    except (LookupError, ValueError, TypeError, RecursionError):
+        named = False
+    if not named:
+        raise Unverified("it is a copy under another number, or of another bucket")
 
 
 def remembered_in(rows: pa.Table, root: str) -> list[Remembered]:

@@ -242,7 +242,7 @@ def test_the_rest_on_request_with_a_warning(bucket: Path, copy: Path) -> None:
     assert set(images.alert_ids) == {40}
 
 
-def test_a_run_that_only_a_checkpoint_remembers(bucket: Path, copy: Path) -> None:
+def test_a_run_that_only_a_checkpoint_remembers(bucket: Path, copy: Path, tmp_path: Path) -> None:
     objects = DirectoryObjects(copy)
     table = Table(objects, DETECTIONS)
     table.refresh()
@@ -254,9 +254,18 @@ def test_a_run_that_only_a_checkpoint_remembers(bucket: Path, copy: Path) -> Non
     [error] = curves(copy)["Z00"]
     assert isinstance(error, stampede_client.Incomplete)
     assert gone.name in str(error)
-    [checkpoint] = copy.glob("checkpoints/detections/*")
-    checkpoint.chmod(0o600)
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    folder = copy / "checkpoints" / "detections"
+    checkpoints = sorted(folder.glob("*.parquet"))
+    unrelated = tmp_path / "unrelated"
+    older = put_checkpoint(DirectoryObjects(unrelated), DETECTIONS, [])
+    digest = older.rpartition("-")[2]
+    for name in (older.rpartition("/")[2], f"9000000000-{digest}"):  # of another bucket
+        shutil.copy(unrelated / older, folder / name)
+        [error] = curves(copy)["Z00"]
+        assert isinstance(error, stampede_client.Incomplete), name
+    for checkpoint in checkpoints:
+        checkpoint.chmod(0o600)
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
     assert curves(copy)["Z00"] != curves(bucket)["Z00"], "nothing else knows of such a run"
 
 
