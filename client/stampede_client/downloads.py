@@ -21,6 +21,7 @@ class Fetched:
     `fetched` and `skipped` count alerts; `skipped` were there already. `missing` are ids that the
     server does not have, `lost` the cutouts (``ID/kind``) that it has deleted or that are damaged,
     `unreadable` the ids of which cutouts may be stored that it cannot find now: ask again later.
+    Alerts that are unreadable or have a damaged cutout are not written, and so are asked for again.
     """
 
     fetched: int = 0
@@ -41,29 +42,33 @@ class Download:
         self._ids = list(dict.fromkeys(ids))
         self._folder, self._progress = folder, progress
         self.result = Fetched()
+        self._asked = 0  # ids that are there or have been asked for
         folder.mkdir(parents=True, exist_ok=True)
 
     def batches(self) -> Iterator[list[str]]:
         """The ids that are not there yet."""
         waiting = [each for each in self._ids if not (self._folder / each).is_dir()]
-        self.result.skipped = len(self._ids) - len(waiting)
+        self._asked = self.result.skipped = len(self._ids) - len(waiting)
         for start in range(0, len(waiting), BATCH):
-            yield waiting[start : start + BATCH]
+            batch = waiting[start : start + BATCH]
+            self._asked += len(batch)
+            yield batch
 
     def keep(self, tar: Tar) -> None:
         """Write the alerts of one answer, but for those that could not be read wholly."""
-        unreadable = tar.absent.get("unreadable_alerts", [])
-        whole = tar.alerts.keys() - {*unreadable}
+        unreadable, damaged = (
+            tar.absent.get(reason, []) for reason in ("unreadable_alerts", "damaged")
+        )
+        whole = tar.alerts.keys() - {*unreadable, *(name.partition("/")[0] for name in damaged)}
         for alert_id in whole:
             self._write(alert_id, tar.alerts[alert_id])
         result = self.result
         result.fetched += len(whole)
         result.missing += tar.absent.get("unknown_alerts", [])
-        result.lost += [*tar.absent.get("gone", []), *tar.absent.get("damaged", [])]
+        result.lost += [*tar.absent.get("gone", []), *damaged]
         result.unreadable += unreadable
         if self._progress:
-            done = result.skipped + result.fetched + len(result.missing) + len(result.unreadable)
-            self._progress(done, len(self._ids))
+            self._progress(self._asked, len(self._ids))
 
     def _write(self, alert_id: str, files: dict[str, bytes]) -> None:
         partial = self._folder / f"{alert_id}.partial"

@@ -12,7 +12,7 @@ from stampede.read import cone_search
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
-from tests.support.damaged_store import ALERTS, damage, store_of_three
+from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
 from tests.support.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving
 
 
@@ -28,7 +28,7 @@ def damaged() -> Iterator[str]:
 
 def test_it_warns_and_names_the_reason(damaged: str) -> None:
     with stampede_client.connect(damaged) as st:
-        with pytest.warns(stampede_client.IncompleteWarning, match="damaged objects") as caught:
+        with pytest.warns(stampede_client.IncompleteWarning, match="1 damaged object") as caught:
             assert len(st.lightcurve(ZTF_OBJECT)) == 4
         assert caught[0].filename == __file__
         with pytest.raises(stampede_client.NotFound, match="may be stored all the same: 1 damaged"):
@@ -38,7 +38,7 @@ def test_it_warns_and_names_the_reason(damaged: str) -> None:
 def test_strict_raises(damaged: str) -> None:
     with stampede_client.connect(damaged, strict=True) as st:
         for query in (lambda: st.lightcurve(ZTF_OBJECT), lambda: st.alert(ZTF_ALERT)):
-            with pytest.raises(stampede_client.Incomplete, match="damaged objects"):
+            with pytest.raises(stampede_client.Incomplete, match="1 damaged object"):
                 query()
 
 
@@ -74,7 +74,7 @@ def unread() -> Iterator[str]:
 def test_many_light_curves_that_lack_rows_are_never_silent(unread: str) -> None:
     with stampede_client.connect(unread, strict=True) as st:
         for _ in range(2):
-            with pytest.raises(stampede_client.Incomplete, match=r"damaged objects.*unreadable: A"):
+            with pytest.raises(stampede_client.Incomplete, match=r"damaged object .*unreadable: A"):
                 [*st.lightcurves("ABC")]
         assert [len(curve) for curve in st.lightcurves("BC")] == [1, 1]
     with stampede_client.connect(unread) as st:
@@ -86,14 +86,29 @@ def test_many_light_curves_that_lack_rows_are_never_silent(unread: str) -> None:
 def test_many_cutouts_that_are_unreadable_are_never_missing(unread: str, tmp_path: Path) -> None:
     ids = [*ALERTS.values(), 404]
     with stampede_client.connect(unread, strict=True) as st:
-        with pytest.raises(stampede_client.Incomplete, match="1 damaged objects of the table cuto"):
+        with pytest.raises(stampede_client.Incomplete, match="1 damaged object of the table cuto"):
             st.fetch_cutouts(ids, tmp_path)
         assert not [*tmp_path.iterdir()]
         assert st.fetch_cutouts(ids[1:], tmp_path).missing == ["404"]
     with stampede_client.connect(unread) as st:
-        with pytest.warns(stampede_client.IncompleteWarning, match="damaged objects"):
+        with pytest.warns(stampede_client.IncompleteWarning, match="1 damaged object"):
             result = st.fetch_cutouts(ids, tmp_path)
         assert result == stampede_client.Fetched(0, 2, ["404"], [], ["11"])
+
+
+def test_an_alert_with_a_damaged_image_is_asked_for_again(tmp_path: Path) -> None:
+    objects = store_of_three()
+    pack, before = damage_image(objects, 11, "template")
+    progress: list[tuple[int, int]] = []
+    for reader in serving(make_app(Settings(), objects)):
+        with stampede_client.connect(reader.url) as st:
+            for there in range(2):
+                result = st.fetch_cutouts([11, 12], tmp_path, lambda *at: progress.append(at))
+                assert result == stampede_client.Fetched(1 - there, there, [], ["11/template"])
+                assert {path.name for path in tmp_path.iterdir()} == {"12"}
+            objects.put(pack, before)
+            assert st.fetch_cutouts([11, 12], tmp_path) == stampede_client.Fetched(1, 1)
+    assert progress == [(2, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("most", [1, 200_000], ids=["in rings", "whole"])
@@ -103,7 +118,7 @@ def test_a_cone_that_lacks_objects_is_never_silent(
     monkeypatch.setattr(cone_search, "MOST_ROWS", most)
     with (
         stampede_client.connect(unread, strict=True) as st,
-        pytest.raises(stampede_client.Incomplete, match="1 damaged objects of the table positions"),
+        pytest.raises(stampede_client.Incomplete, match="1 damaged object of the table positions"),
     ):
         st.cone("20 -5", 30 * units.deg)
 

@@ -19,8 +19,8 @@ BATCH = 200
 """Alerts in one request: about 10 MB of images."""
 END = "missing.json"
 """The last member of an answer: lists of what is not there, by reason."""
-UNREADABLE = "unreadable_alerts"
-"""In it the alerts of which cutouts may be stored that cannot be read."""
+UNREADABLE, DAMAGED = "unreadable_alerts", "damaged"
+"""In it the alerts of which cutouts may be stored that cannot be found, and cutouts (ID/kind)."""
 NAMES = frozenset(f"{kind}.fits.gz" for kind in KINDS)
 
 
@@ -37,7 +37,7 @@ def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress =
 
     The files of an alert are written into ``<alert id>.partial``, which is renamed when the answer
     is whole. So a folder with the name of an id is whole, and is not asked for again. An alert that
-    cannot be read wholly gets no folder.
+    cannot be read wholly, or has a damaged cutout, gets no folder.
 
     Raises
     ------
@@ -67,7 +67,8 @@ def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dic
     try:
         with server.answer("/v1/cutouts", {"format": "tar"}, ids) as answer:
             files, absent = _extract(answer, partial)
-        for alert_id in files.keys() - {*absent.get(UNREADABLE, ())}:
+        whole = files.keys() - {*absent.get(UNREADABLE, ()), *_alerts_of(absent.get(DAMAGED, ()))}
+        for alert_id in whole:
             partial[alert_id].rename(folder / alert_id)
     except (tarfile.TarError, ValueError) as error:
         raise StampedeError(f"the answer is damaged: {error}; try again") from None
@@ -76,7 +77,12 @@ def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dic
     finally:
         for path in partial.values():
             shutil.rmtree(path, ignore_errors=True)
-    return files.total(), absent
+    return sum(files[alert_id] for alert_id in whole), absent
+
+
+def _alerts_of(cutouts: Iterable[str]) -> set[str]:
+    """The alert ids of cutouts that are named ID/kind."""
+    return {name.partition("/")[0] for name in cutouts}
 
 
 def _extract(

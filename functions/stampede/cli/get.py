@@ -101,6 +101,7 @@ def cutouts(
     """Get the images of alerts as FITS files: OUT/ALERT/science.fits.gz and so on.
 
     An alert that has a folder is not asked for again: the same command goes on where it stopped.
+    An alert with a damaged image gets no folder.
     """
     from stampede.cli.cutout_files import fetch
 

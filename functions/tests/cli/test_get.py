@@ -30,7 +30,7 @@ from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.memory import MemoryObjects
 from stampede.store.schema import CUTOUTS, DETECTIONS
-from tests.support.damaged_store import ALERTS, damage, store_of_three
+from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
 from tests.support.fits_files import source
 from tests.support.read_service import (
     BOTH,
@@ -189,7 +189,7 @@ def test_an_answer_that_may_lack_something_exits_with_1() -> None:
     for reader in serving(make_app(Settings(), objects)):
         found = CliRunner().invoke(get, ["lightcurve", ZTF_OBJECT, "--url", reader.url])
         assert found.exit_code == 1
-        assert "may lack something: 1 damaged objects" in found.stderr
+        assert "may lack something: 1 damaged object" in found.stderr
         assert ZTF_OBJECT in found.stdout
 
 
@@ -221,7 +221,7 @@ def test_parquet_that_meets_damage_exits_with_1(damaged: MemoryObjects, tmp_path
     for read in serving(make_app(Settings(), damaged)):
         found = CliRunner().invoke(get, [*words, "--url", read.url, "--out", str(out)])
         assert found.exit_code == 1
-        assert "may lack something: 1 damaged objects of the table detections" in found.stderr
+        assert "may lack something: 1 damaged object of the table detections" in found.stderr
         assert pq.read_table(out)["object_id"].to_pylist() == ["A", "B", "C"]
         piped = CliRunner().invoke(get, [*words, "--url", read.url])
         assert (piped.exit_code, piped.stdout_bytes) == (1, out.read_bytes())
@@ -240,9 +240,24 @@ def test_an_alert_that_is_unreadable_is_asked_for_again(
             assert found.exit_code == 1
             assert "unreadable alerts: 11" in found.stderr
             assert "unknown alerts: 404" in found.stderr
-            assert "1 damaged objects of the table cutouts" in found.stderr
+            assert "1 damaged object of the table cutouts" in found.stderr
             assert {path.name for path in tmp_path.iterdir()} == {"12", "13"}
             assert ("2 alerts were there" in found.stderr) == bool(times)
+
+
+def test_an_alert_with_a_damaged_image_is_asked_for_again(tmp_path: Path) -> None:
+    objects = store_of_three()
+    pack, before = damage_image(objects, 11, "template")
+    words = ["cutouts", "11", "12", "--out", str(tmp_path)]
+    for read in serving(make_app(Settings(), objects)):
+        for _ in range(2):
+            found = CliRunner().invoke(get, [*words, "--url", read.url])
+            assert (found.exit_code, "damaged: 11/template" in found.stderr) == (1, True)
+            assert {path.name for path in tmp_path.iterdir()} == {"12"}
+        assert found.stderr.startswith(f"0 files in {tmp_path}/; 1 alerts were there")
+        objects.put(pack, before)
+        assert CliRunner().invoke(get, [*words, "--url", read.url]).exit_code == 0
+    assert len(files_in(tmp_path)) == 6
 
 
 def member(name: str, data: bytes = b"data", **more: object) -> tuple[tarfile.TarInfo, bytes]:

@@ -72,3 +72,16 @@ def damage(objects: Objects, spec: TableSpec, row: int) -> str:
     data[start + column.total_compressed_size - 1] ^= 1
     objects.put(key, bytes(data))
     return key
+
+
+def damage_image(objects: Objects, alert_id: int, kind: str) -> tuple[str, bytes]:
+    """Flip a bit of one cutout of an alert; returns the key and the bytes of its pack before."""
+    table = Table(objects, CUTOUTS)
+    rows = table.lookup([alert_id]).to_pylist()
+    table.close()
+    (row,) = (row for row in rows if row["kind"] == kind)
+    before = objects.get(row["pack"])
+    data = bytearray(before)
+    data[row["page_offset"] + 12 + row["start"] + 500] ^= 1  # its page is stored as it is
+    objects.put(row["pack"], bytes(data))
+    return row["pack"], before
