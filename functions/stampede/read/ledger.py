@@ -17,7 +17,7 @@ async def get_ledger(request: Request) -> Response:
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     if page.damaged:
-        notes.may_lack(f"{len(page.damaged)} damaged objects")
+        notes.may_lack(notes.counted(len(page.damaged), "damaged object"))
     return JSONResponse(as_json(page), headers={"Cache-Control": "no-cache"})
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from stampede.read import ledger_bars, pages
 from stampede.read.ledger_bars import bar_svg
 from stampede.read.ledger_cache import LedgerPage
+from stampede.read.notes import counted
 from stampede.read.service import service_of
 from stampede.read.upkeep import LETTERS
 from stampede.read.verdict import verdict
@@ -118,5 +119,5 @@ def _bar(page: LedgerPage, entry: Entry) -> Bar:
 def _gaps(missing: Sequence[Interval]) -> str:
     """Intervals as people write them: the last offset is within."""
     shown = [f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}" for low, high in missing]
-    more = f" and {len(shown) - MOST_GAPS:,} more gaps" if len(shown) > MOST_GAPS else ""
+    more = f" and {counted(len(shown) - MOST_GAPS, 'more gap')}" if len(shown) > MOST_GAPS else ""
     return ", ".join(shown[:MOST_GAPS]) + more

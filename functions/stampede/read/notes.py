@@ -14,7 +14,7 @@ The lookups of a request run in threads that share its notes (`ThreadRunner`).
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from math import ceil
 from typing import TypeVar
@@ -32,6 +32,7 @@ class Notes:
     def __init__(self) -> None:
         self.announced: dict[str, None] = {}
         self._reasons: dict[str, None] = {}
+        self._objects: dict[str, set[str]] = {}  # keys of what is damaged, by table
         self._packs: set[str] = set()
         self.view_age = 0.0
 
@@ -45,20 +46,22 @@ class Notes:
     @property
     def reasons(self) -> list[str]:
         """Why the answer may lack something; empty if it lacks nothing."""
-        if not self._packs:
-            return [*self._reasons]
-        packs = "1 pack" if len(self._packs) == 1 else f"{len(self._packs)} packs"
-        return [*self._reasons, f"{packs} of images cannot be read"]
+        found = [*self._reasons, *map(damaged_in, self._objects, self._objects.values())]
+        if self._packs:
+            found.append(f"{counted(len(self._packs), 'pack')} of images cannot be read")
+        return found
 
     @property
     def lacking(self) -> bool:
         """Whether the answer may lack something, or be old."""
-        return bool(self._reasons or self._packs or self.view_age)
+        return bool(self._reasons or self._objects or self._packs or self.view_age)
 
     def add(self, other: "Notes") -> None:
         """Add what other notes say."""
         self.announced |= other.announced
         self._reasons |= other._reasons
+        for table, keys in other._objects.items():
+            self._objects.setdefault(table, set()).update(keys)
         self._packs |= other._packs
         self.view_age = max(self.view_age, other.view_age)
 
@@ -84,6 +87,12 @@ def may_lack(reason: str) -> None:
         notes._reasons[reason] = None
 
 
+def lacks_objects(table: str, keys: Iterable[str]) -> None:
+    """Note that the answer may lack what these objects of a table hold, which cannot be read."""
+    if notes := _notes.get():
+        notes._objects.setdefault(table, set()).update(keys)
+
+
 def lacks_pack(key: str) -> None:
     """Note that the answer lacks what a pack of images holds, which cannot be read."""
     if notes := _notes.get():
@@ -97,6 +106,16 @@ def announce(reason: str) -> None:
     """
     if notes := _notes.get():
         notes.announced[reason] = None
+
+
+def damaged_in(table: str, keys: Collection[str]) -> str:
+    """The reason that these objects of a table are."""
+    return f"{counted(len(keys), 'damaged object')} of the table {table}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, such as ``1 pack`` or ``2 packs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def from_view_of_age(seconds: float) -> None:

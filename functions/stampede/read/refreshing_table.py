@@ -69,14 +69,25 @@ class RefreshingTable:
         """
         began = time.monotonic()
         old = self.renew(began - self._max_age)
-        rows = self._rights.rows(self.table.lookup(values))
+        rows = self._lookup(values)
         if not rows.num_rows:
             if old is not None:
                 raise old
             if self._miss_age is not None and self.list_since(began - self._miss_age):
-                rows = self._rights.rows(self.table.lookup(values))
+                rows = self._lookup(values)
         self._observe_age()
+        return rows
+
+    def _lookup(self, values: Sequence) -> pa.Table:
+        """The rows that may be given; notes what they may lack.
+
+        Damage that is known before counts too: it may be mended once the rows have been read.
+        """
+        before = self.table.listing.view()
+        rows = self._rights.rows(self.table.lookup(values))
         self._note_gaps(values)
+        if self.table.listing.view() is not before:
+            self._note(before.lacking(sorted(set(values))))
         return rows
 
     def between(self, ranges: Ranges) -> Iterator[pa.Table]:
@@ -86,8 +97,10 @@ class RefreshingTable:
         """
         old = self.renew(time.monotonic() - self._max_age)
         empty = True
+        self._note(lacking(self.table, ranges))  # it may be mended once the rows have been read
         for rows in rows_in(self.table, ranges):
             empty = False
+            self._note(lacking(self.table, ranges))
             yield self._rights.rows(rows)
         if empty and old is not None:
             raise old
@@ -101,8 +114,8 @@ class RefreshingTable:
         """
         self.renew(time.monotonic() - self._max_age)
         keys = keys_with_prefix(self.table, prefix, most)
-        self.note_quarantine()
         given = self._rights.rows(self.table.lookup(keys))
+        self.note_quarantine()  # last: each of the two may be the first to find damage
         known = set(given[self.table.spec.leading].to_pylist())
         return [key for key in keys if key in known]
 
@@ -200,7 +213,7 @@ class RefreshingTable:
     def announce_quarantine(self) -> None:
         """Say in the headers of a stream that rows of the table are damaged, if any are."""
         if missing := self._missing():
-            notes.announce(self._reason(missing))
+            notes.announce(notes.damaged_in(self.table.spec.name, missing))
 
     def _missing(self) -> Mapping[str, str]:
         return {**self.table.quarantined(), **self.table.omitted()}
@@ -221,10 +234,7 @@ class RefreshingTable:
 
     def _note(self, missing: Mapping[str, str]) -> None:
         if missing:
-            notes.may_lack(self._reason(missing))
-
-    def _reason(self, missing: Mapping[str, str]) -> str:
-        return f"{len(missing)} damaged objects of the table {self.table.spec.name}"
+            notes.lacks_objects(self.table.spec.name, missing)
 
     def _failed_since(self, moment: float) -> bool:
         """Whether the latest listing failed so recently that no other is tried yet."""

@@ -94,8 +94,8 @@ async def stream(
 
 def last_bytes(writer: Writer, lacks: Lacks) -> bytes:
     """The end of a stream. Raises `BrokenOff` if its format cannot say what it lacks."""
-    if lacks.reasons and not writer.has_end:
-        raise BrokenOff(", ".join(lacks.reasons))
+    if (lacks.reasons or len(lacks.unreadable)) and not writer.has_end:
+        raise BrokenOff(", ".join(lacks.reasons) or "it has ids that cannot be read")
     return writer.end(lacks)
 
 

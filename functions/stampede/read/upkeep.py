@@ -174,7 +174,7 @@ class Letters:
                 log.error("damaged", key=info.key, why=error.message)
                 damaged += 1
         if damaged:
-            notes.may_lack(f"{damaged} damaged objects of dead letters")
+            notes.may_lack(f"{notes.counted(damaged, 'damaged object')} of dead letters")
         more = len(letters) > LETTERS or len(infos) > LETTER_OBJECTS
         return letters[:LETTERS], more, damaged
 

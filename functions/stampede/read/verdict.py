@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from stampede.read.ledger_cache import LedgerPage
+from stampede.read.notes import counted
 
 
 class Verdict(NamedTuple):
@@ -21,10 +22,10 @@ def verdict(page: LedgerPage) -> Verdict:
     """The verdict of a ledger."""
     faults = [_missing(page, table) for table in page.accounts]
     if page.damaged:
-        faults.append(f"{_number(len(page.damaged), 'damaged object')} left out")
+        faults.append(f"{counted(len(page.damaged), 'damaged object')} left out")
     faults += [f"{entry.topic}: {why}" for entry in page.entries for why in entry.faults]
     if found := [fault for fault in faults if fault]:
-        more = f"; {len(found) - 3} more faults" if len(found) > 3 else ""
+        more = f"; {counted(len(found) - 3, 'more fault')}" if len(found) > 3 else ""
         return Verdict(False, f"{'; '.join(found[:3])}{more}.")
     received = max((_sum(page, table, "received") for table in page.accounts), default=0)
     if not received:
@@ -36,18 +37,14 @@ def verdict(page: LedgerPage) -> Verdict:
     )
     moving = f", except {flight:,} in flight" if flight else ""
     return Verdict(
-        True, f"Each of {_number(received, 'alert')} received is stored{letters}{moving}."
+        True, f"Each of {counted(received, 'alert')} received is stored{letters}{moving}."
     )
 
 
 def _missing(page: LedgerPage, table: str) -> str:
     missing = _sum(page, table, "missing_count")
-    return f"{_number(missing, 'alert')} missing in {table}" if missing else ""
+    return f"{counted(missing, 'alert')} missing in {table}" if missing else ""
 
 
 def _sum(page: LedgerPage, table: str, count: str) -> int:
     return sum(getattr(entry, count) for entry in page.entries if entry.table == table)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -214,7 +214,7 @@ def test_a_damaged_run_is_told() -> None:
     objects.put(key, bytes(data))
     for damaged in serving(make_app(Settings(), objects)):
         near = damaged("/v1/cone?ra=0.814167&dec=16.145556&radius=5")
-        assert near.headers["Stampede-Incomplete"] == "1 damaged objects of the table positions"
-        assert near.json()["incomplete"] == ["1 damaged objects of the table positions"]
+        assert near.headers["Stampede-Incomplete"] == "1 damaged object of the table positions"
+        assert near.json()["incomplete"] == ["1 damaged object of the table positions"]
         away = damaged("/v1/cone?ra=200&dec=-80&radius=5")
         assert "Stampede-Incomplete" not in away.headers

@@ -11,12 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import DETECTION
+from stampede.read import refreshing_table
 from stampede.read.app import make_app
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage
 from stampede.store.memory import MemoryObjects
-from stampede.store.schema import DETECTIONS
+from stampede.store.schema import DETECTIONS, POSITIONS, TableSpec
 from stampede.store.tables import Table
+from tests.support.damaged_store import run_with, store_of_three
 from tests.support.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,
@@ -73,7 +75,7 @@ def test_a_damaged_run_costs_its_own_objects_and_says_so(objects, read) -> None:
         for _ in range(2):
             got = reader(curve("A"))
             assert got.status == 404
-            assert "1 damaged objects of the table detections" in got.headers[HEADER]
+            assert "1 damaged object of the table detections" in got.headers[HEADER]
             assert got.json()["incomplete"] == [got.headers[HEADER]]
             assert got.headers["cache-control"] == "no-store"
             for other in ("B", "C", "M"):
@@ -97,7 +99,7 @@ def test_a_foreign_object_may_hold_any_row_and_every_answer_says_so(objects, rea
         assert HEADER in read(f"{curve('A')}?format={form}").headers
     page = read("/objects/A", headers={"Accept": "text/html"})
     assert page.status == 200
-    assert b"This page may lack something: 1 damaged objects" in page.data
+    assert b"This page may lack something: 1 damaged object" in page.data
     assert HEADER in page.headers
     objects.delete(FOREIGN)
     assert HEADER not in read(curve("A")).headers
@@ -146,3 +148,34 @@ def test_readiness_and_health_do_not_fail_because_of_one_object(objects, read) -
     metrics = read("/metrics").data.decode()
     # Other stores of this process may count too.
     assert re.search(r'stampede_quarantined_objects\{table="detections"\} [1-9]', metrics)
+
+
+@pytest.mark.parametrize(
+    ("spec", "module", "name", "path"),
+    [
+        (DETECTIONS, Table, "lookup", "/v1/objects/A/lightcurve"),
+        (POSITIONS, refreshing_table, "rows_in", "/v1/cone?ra=10&dec=-5&radius=60"),
+    ],
+    ids=["lookup", "ranges"],
+)
+def test_what_is_mended_just_after_it_was_read_is_noted(
+    monkeypatch: pytest.MonkeyPatch, spec: TableSpec, module: object, name: str, path: str
+) -> None:
+    objects = store_of_three()
+    key = run_with(objects, spec, 0)
+    before = objects.get(key)
+    objects.put(key, before[:-1])
+    read_rows = getattr(module, name)
+
+    def then_mend(table: Table, wanted: object) -> object:
+        rows = read_rows(table, wanted)
+        rows = rows if isinstance(rows, pa.Table) else iter([*rows])
+        objects.put(key, before)
+        table.refresh()
+        return rows
+
+    monkeypatch.setattr(module, name, then_mend)
+    for read in serving(make_app(Settings(), objects)):
+        said = f"1 damaged object of the table {spec.name}"
+        assert read(path).headers.get(HEADER) == said
+        assert HEADER not in read(path).headers

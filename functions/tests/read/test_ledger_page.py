@@ -94,7 +94,7 @@ def test_dead_letters_that_cannot_be_read_are_told_and_shown_once_they_are_mende
             got = read("/ledger")
             text = html(got)[1]
             shown = text.count("not an alert: 1<")
-            told = re.findall(r"([12]) damaged objects of dead letters", text)
+            told = re.findall(r"([12]) damaged objects? of dead letters", text)
             assert shown + int((told or "0")[0]) == 2
             assert ("Stampede-Incomplete" in got.headers) == bool(told)
             assert "There are none" not in text
@@ -172,6 +172,6 @@ def test_a_damaged_number_of_files_is_not_left_out_unsaid():
         (damaged,) = json.loads(response.data)["damaged"]
         assert damaged["key"] == key
         assert "does not hold the number" in damaged["why"]
-        assert response.headers["Stampede-Incomplete"] == "1 damaged objects"
+        assert response.headers["Stampede-Incomplete"] == "1 damaged object"
         assert "1 damaged object left out" in html(read("/"))[1]
         assert key in html(read("/ledger"))[1]
