@@ -60,12 +60,18 @@ class Rows:
                 if column.type == type:
                     return tidy(column)
                 if not _fits(column.type, type):
-                    raise Unusable(
-                        f"the schema's field {self._where}{name} is not of type {_named(type)} "
-                        "or the like"
-                    )
+                    raise self._unfit(name, f"{_named(type)} or the like")
                 return tidy(tidy(column).cast(type))
         return pa.nulls(self.length, type)
+
+    def integers(self, name: str, type: pa.DataType) -> pa.Array:
+        """As `get`, of a column of integers alone. Raises as `get`."""
+        if name in self.columns and not pa.types.is_integer(self.columns[name].type):
+            raise self._unfit(name, "int or long")
+        return self.get(name, type=type)
+
+    def _unfit(self, name: str, wanted: str) -> Unusable:
+        return Unusable(f"the schema's field {self._where}{name} is not of type {wanted}")
 
     def has(self, name: str) -> bool:
         """Whether the survey's schema has this column."""

@@ -64,7 +64,8 @@ def _history(
         return b"", 0  # it has no history
     branch = values.data[start:at]
     kept: list[bytes] = []
-    items, _ = values.items(kind, at)
+    items: list[tuple[int, int]] = []
+    values.end_of_items(kind, at, items)
     for begin, end in items:
         found = values.number(kind["items"], PROGRAMID, begin)
         if (own if found is None else found) in programids:
@@ -108,33 +109,42 @@ class _Values:
         elif name == "fixed":
             at += kind["size"]
         else:
-            return self.items(kind, at)[1]
+            return self.end_of_items(kind, at)
         if at > len(self.data):
             raise Undecodable("the record is cut off")
         return at
 
-    def items(self, kind: Schema, at: int) -> tuple[list[tuple[int, int]], int]:
-        """Where each item of an array or a map begins and ends, and where that itself ends."""
-        found: list[tuple[int, int]] = []
+    def end_of_items(
+        self, kind: Schema, at: int, items: list[tuple[int, int]] | None = None
+    ) -> int:
+        """Where an array or a map ends; where each item begins and ends is added to `items`.
+
+        Without a list nothing is kept: an array may have an item in each byte of a large alert.
+        """
         while True:
             count, at = read_varint(self.data, at)
             if count < 0:  # the specification's long form: the block's size in bytes follows
                 _, at = read_varint(self.data, at)
             if not count:
-                return found, at
+                return at
             for _ in range(abs(count)):
                 begin = at
                 if kind["type"] == "map":
                     at = self.end("string", at)
                 at = self.end(kind["items" if kind["type"] == "array" else "values"], at)
-                found.append((begin, at))
+                if items is not None:
+                    items.append((begin, at))
 
     def number(self, kind: Schema, name: str, at: int) -> int | None:
-        """The integer in a field of the record at `at`; None if there is none."""
+        """The integer in a field of the record at `at`; None if the field or the record is null."""
         kind, at = self.chosen(kind, at)
-        for field in kind["fields"]:
+        for field in kind["fields"] if kind != "null" else ():
             if field["name"] == name:
                 found, at = self.chosen(field["type"], at)
-                return read_varint(self.data, at)[0] if found in ("int", "long") else None
+                if found == "null":
+                    return None
+                if found not in ("int", "long"):  # `Rows.integers` refuses such a schema
+                    raise Undecodable(f"the history's {name} is no integer")
+                return read_varint(self.data, at)[0]
             at = self.end(field["type"], at)
         return None

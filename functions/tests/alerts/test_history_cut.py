@@ -1,6 +1,7 @@
 """Rows cut out of a history: these, and no other byte."""
 
 import io
+import tracemalloc
 from collections.abc import Sequence
 
 import fastavro
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from stampede.alerts.container import varint
 from stampede.alerts.framing import Framing
 from stampede.alerts.history_cut import without_rows
-from stampede.errors import Undecodable
+from stampede.errors import Undecodable, Unusable
 from tests.support import made_alerts
 from tests.support.mixed_programmes import mixed_alert, records
 
@@ -73,6 +74,58 @@ def encoded(row: dict) -> bytes:
     point = made_alerts.ztf_schema()["fields"][5]["type"][1]["items"]
     fastavro.schemaless_writer(out, fastavro.parse_schema(point), row)
     return out.getvalue()
+
+
+def retyped(kind: object, programid: object) -> bytes:
+    """A mixed alert whose `fp_hists` have programids of another type."""
+    schema = made_alerts.ztf_schema()
+    [field] = (one for one in schema["fields"] if one["name"] == "fp_hists")
+    [of_row] = (one for one in field["type"][1]["items"]["fields"] if one["name"] == "programid")
+    of_row["type"] = kind
+    [record] = records(mixed_alert(1, history=[1]))
+    record["fp_hists"] = [*record["fp_hists"], record["fp_hists"][0] | {"programid": programid}]
+    for row in record["fp_hists"][:1]:
+        row["programid"] = type(programid)(1)
+    return made_alerts.contained([record], schema)
+
+
+@pytest.mark.parametrize("programid", [2.0, "2", b"2", True])
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_programid_that_is_no_integer_refuses_the_schema(
+    programid: object, optional: bool
+) -> None:
+    """Rows that cannot be compared must not be taken for the alert's own."""
+    names = {float: "double", str: "string", bytes: "bytes", bool: "boolean"}
+    kind = names[type(programid)]
+    message = retyped(["null", kind] if optional else kind, programid)
+    with pytest.raises(Unusable, match=r"fp_hists\.programid is not of type int"):
+        FRAMING.take(message)
+
+
+def test_a_history_may_have_null_in_place_of_a_row() -> None:
+    schema = made_alerts.ztf_schema()
+    [field] = (one for one in schema["fields"] if one["name"] == "fp_hists")
+    field["type"][1]["items"] = ["null", field["type"][1]["items"]]
+    [record] = records(mixed_alert(1, history=[1, 2]))
+    record["fp_hists"].append(None)
+    made, rows = cut(made_alerts.contained([record], schema), 1)
+    [want] = records(mixed_alert(1, history=[1]))
+    assert records(made) == [want | {"fp_hists": [*want["fp_hists"], None]}]
+    assert rows == 3
+
+
+def test_a_long_array_needs_little_memory() -> None:
+    schema = made_alerts.ztf_schema()
+    schema["fields"].append({"name": "more", "type": {"type": "array", "items": "boolean"}})
+    [record] = records(mixed_alert(1, history=[1, 2]))
+    message = made_alerts.contained([record | {"more": [True] * 200_000}], schema)
+    tracemalloc.start()
+    try:
+        _, rows = cut(message, 1)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(message)
+    finally:
+        tracemalloc.stop()
+    assert rows == 3
 
 
 def test_bytes_that_do_not_fit_are_refused() -> None:

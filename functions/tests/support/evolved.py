@@ -332,7 +332,7 @@ class _Change:
     def retype(self) -> None:
         """A number gets wider or may be null; one that nothing reads may become a text."""
         record = self.a_record()
-        exact = ("Id", "candid", "pid", "visit")  # ids, for which no double will do
+        exact = ("Id", "candid", "pid", "programid", "visit")  # ids, for which no double will do
         fields = [f for f in record["fields"] if not f["name"].endswith(exact)]
         if not (fields := [f for f in fields if _number(f["type"])]):
             return

@@ -216,8 +216,11 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
 
 
 def _programid(rows: Rows, heads: pa.Table) -> pa.ChunkedArray:
-    """The programme of each row; that of its alert if the row does not say it."""
-    return pc.coalesce(rows.get(PROGRAMID, type=pa.int32()), heads["programid"])
+    """The programme of each row; that of its alert if the row does not say it.
+
+    Integers alone: `history_cut` compares the bytes of no other type.
+    """
+    return pc.coalesce(rows.integers(PROGRAMID, pa.int32()), heads["programid"])
 
 
 def _mjd(rows: Rows) -> pa.Array:
