@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from stampede.alerts import container, schemas
 from stampede.alerts.container import Bytes
-from stampede.alerts.readable import readable
+from stampede.alerts.readable import Readable, readable
 from stampede.alerts.recognition import check_columns, survey_of
 from stampede.alerts.schema_cache import SchemaCache, outcome
 from stampede.alerts.schemas import Schema
@@ -108,7 +108,8 @@ def _record_schema(name: str, simple: Schema) -> WriterSchema:
     check_columns(survey, found)
     fields = schemas.record_fields(found.schema, found.schema) or {}
     own = schemas.record_fields(fields[survey.OWN_FIELD], found.schema) or {}
-    header = container.make_header(schemas.expanded(simple))
+    forgotten = _forgotten(survey, simple, found)
+    header = container.make_header(schemas.expanded(simple) if forgotten else simple)
     by_record = None
     if found.by_record:
         given, kept = map(schemas.without_logical, (simple, found.schema))
@@ -124,6 +125,23 @@ def _record_schema(name: str, simple: Schema) -> WriterSchema:
         by_record,
         may_differ=_may_differ(survey, simple, found.columns),
     )
+
+
+def _forgotten(survey: Survey, simple: Schema, found: Readable) -> bool:
+    """Whether DataFusion may be asked for a field, and not for another that defines its types.
+
+    Today's schemas have no such field. With all references expanded, a Rubin schema has 5 to 8 KB
+    more, which DataFusion reads for every batch in 0.2 to 0.4 ms of CPU.
+    """
+    if found.left_out:
+        return True
+    names = [field["name"] for field in simple["fields"]]
+    heads = survey.head_columns(dict.fromkeys(names), {})
+    always = {survey.OWN_FIELD, *heads, *survey.CUTOUT_FIELDS.values()}
+    seldom = [field["type"] for field in simple["fields"] if field["name"] not in always]
+    defined = schemas.definitions(seldom)
+    kinds = [field["type"] for field in simple["fields"] if field["name"] in always]
+    return any(name in defined for kind in kinds for name in schemas.references(kind))
 
 
 def _may_differ(survey: Survey, simple: Schema, columns: pa.Schema) -> bool:

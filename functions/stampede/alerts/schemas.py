@@ -116,6 +116,12 @@ def definitions(schema: Schema) -> dict[str, dict]:
     return {each["name"]: each for each in _named(schema)}
 
 
+def references(schema: Schema) -> set[str]:
+    """The names that stand for types within a simplified schema, of primitive types too."""
+    own = {schema} if isinstance(schema, str) else set()
+    return own.union(*map(references, _parts(schema)))
+
+
 def record_fields(kind: Schema, schema: Schema) -> Mapping[str, Schema] | None:
     """The fields of a record type, or of the one in a union; None if `kind` is no record.
 

@@ -198,3 +198,34 @@ def test_once_all_is_read_no_message_is_suspected(decoder, care: Care) -> None:
         decode(messages, care, lambda numbers, notes=suspected: notes.append(list(numbers)))
         assert {number for numbers in suspected for number in numbers} == set(range(len(messages)))
         assert suspected[-1] == []
+
+
+PLACES = {"another": "", "its own": "candidate", "a history": "fp_hists", "image": "cutoutScience"}
+
+
+@pytest.mark.parametrize("then", PLACES)
+@pytest.mark.parametrize("first", [*PLACES, "one left out"])
+def test_a_type_is_defined_in_one_field_and_used_in_another(decoder, first: str, then: str) -> None:
+    """DataFusion forgets the types of a field that it is not asked for."""
+    schema, record = made_alerts.ztf_schema(), made_alerts.ztf_record(1)
+    definition = {"type": "enum", "name": "chosen", "symbols": ["A", "B"]}
+    for number, (place, kind) in enumerate([(first, definition), (then, "chosen")]):
+        new = {"name": f"more{number}", "type": kind}
+        if not PLACES.get(place):
+            new["type"] = kind if place == "another" else [kind, "int", "string"]
+            schema["fields"].insert(number, new)
+            record[new["name"]] = "B"
+            continue
+        [field] = (one for one in schema["fields"] if one["name"] == PLACES[place])
+        schema["fields"].remove(field)
+        schema["fields"].insert(number, field)
+        kind = field["type"]
+        while "fields" not in kind:
+            kind = kind[1] if isinstance(kind, list) else kind["items"]
+        kind["fields"].append(new)
+        if record[field["name"]]:
+            record[field["name"]][new["name"]] = "B"
+    message = made_alerts.contained([record], schema)
+    for decode in (decoder.cutouts, decoder.detections):
+        assert decode([message, message]).faults == [None, None]
+    assert decoder.identities([message, message])[1] == [None, None]

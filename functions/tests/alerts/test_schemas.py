@@ -6,10 +6,12 @@ import fastavro
 import pytest
 from fastavro.schema import load_schema
 
-from stampede.alerts.framing import built_in_schema
+from stampede.alerts import container
+from stampede.alerts.framing import built_in_schema, writer_schema
 from stampede.alerts.schemas import parsed, simplify
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, RUBIN_VERSIONS, rubin_schemas
 from stampede.errors import Undecodable
+from tests.support import made_alerts
 
 PUBLISHED = resources.files("lsst.alert.packet") / "schema"
 
@@ -162,3 +164,9 @@ def test_every_kind_of_type_survives():
 def test_an_invalid_schema_is_undecodable(schema):
     with pytest.raises(Undecodable):
         fastavro.parse_schema(simplify(schema))
+
+
+def test_the_decoder_gets_todays_schemas_as_they_are() -> None:
+    """It reads the schema for every batch: a definition for each reference takes 0.3 ms more."""
+    for schema in (*rubin_schemas().values(), made_alerts.ztf_schema()):
+        assert writer_schema(schema).header == container.make_header(simplify(schema))
