@@ -2,7 +2,6 @@
 
 import io
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -117,9 +116,7 @@ def seekable(stream: Stream, whole: bytes, limit: int) -> Iterator[IO[bytes]]:
         stream.skip(len(whole))
         yield io.BytesIO(whole)
         return
-    with tempfile.TemporaryFile() as copy:
-        while block := stream.read(BLOCK):
-            copy.write(block)
+    with stream.copy() as copy:
         copy.seek(0)
         yield copy
 

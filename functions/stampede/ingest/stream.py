@@ -8,6 +8,7 @@ import bz2
 import io
 import lzma
 import os
+import sys
 import tarfile
 import tempfile
 import zipfile
@@ -75,7 +76,7 @@ class Stream:
         while size > 0 and (data := self.read(min(size, BLOCK))):
             size -= len(data)
 
-    def copy(self, size: int) -> IO[bytes]:
+    def copy(self, size: int = sys.maxsize) -> IO[bytes]:
         """Read `size` bytes, fewer at the end, into a temporary file.
 
         Raises `SetupError` if that has no room: the archive around it is not damaged.
@@ -87,8 +88,7 @@ class Stream:
             copy.flush()
         except OSError as error:
             raise SetupError(
-                f"cannot write a temporary file of a long block: {error.strerror}; set TMPDIR to a "
-                "folder with room"
+                f"cannot write a temporary file: {error.strerror}; set TMPDIR to a folder with room"
             ) from error
         return copy
 

@@ -407,18 +407,23 @@ def record_bytes(record: dict) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("ending", ["avro", "tar"])
-def test_no_room_for_a_long_block_is_no_damage_of_the_file(
+@pytest.mark.parametrize("ending", ["avro", "tar", "tar of gz", "tar of zip"])
+def test_no_room_for_a_temporary_file_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     """A dead letter would take the offset of an alert that the next run reads."""
-    path = tmp_path / f"night.{ending}"
-    if ending == "tar":
-        (tmp_path / "night.avro").write_bytes(SEVEN["null"])
-        with tarfile.open(path, "w") as archive:
-            archive.add(tmp_path / "night.avro")
-    else:
-        path.write_bytes(SEVEN["null"])
+    path = tmp_path / "night"
+    path.write_bytes(SEVEN["null"])
+    if ending.endswith("gz"):
+        path.write_bytes(gzip.compress(SEVEN["null"]))
+    if ending.endswith("zip"):
+        with zipfile.ZipFile(tmp_path / "zip", "w") as zipped:
+            zipped.write(path)
+        path = tmp_path / "zip"
+    if ending.startswith("tar"):
+        with tarfile.open(tmp_path / "tar", "w") as archive:
+            archive.add(path)
+        path = tmp_path / "tar"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(SetupError, match="temporary file"):
         list(files.read([path], 100))
