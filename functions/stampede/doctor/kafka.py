@@ -44,6 +44,12 @@ def lag(patient: Patient) -> Iterator[Finding]:
         for function in ALERT_FUNCTIONS:
             group = f"{settings.group}-{function}"
             committed = reader.committed(group, [*marks], ids)
+            if marks and not committed:
+                yield warning(
+                    f"Kafka does not say what the group {group} has read",
+                    "let the login describe the group: its ACL needs READ or DESCRIBE",
+                )
+                continue
             if marks and all(offset is None for offset in committed.values()):
                 if any(low < high for low, high in marks.values()):
                     yield warning(
