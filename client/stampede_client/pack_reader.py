@@ -80,7 +80,7 @@ def _head(place: Place, page: Unpacked, tails: dict[Range, Unpacked]) -> memoryv
     if isal_zlib.crc32(after, isal_zlib.crc32(head)) != place.crc32:
         return Damaged("its bytes do not have the CRC-32 in the table `cutouts`")
     if bytes(head[:2]) != b"\x1f\x8b":
-        return head if has_image(head) or not len(after) else memoryview(bytes(head) + after)
+        return head if not len(after) or has_image(head) else memoryview(bytes(head) + after)
     return _gunzipped(head)
 
 

@@ -91,7 +91,7 @@ def read_pixel(files: Objects, order: int, number: int, pixel: Pixel) -> pa.Tabl
 def read_footer(files: Objects, order: int, number: int, pixel: Pixel) -> FileMetaData:
     """The footer of a pixel, verified. Raises as `read_pixel`."""
     key = key_of(order, number)
-    footer = footer_of(files, files.head(key)).metadata
+    footer = footer_of(files, files.head(key))
     _check_pixel(key, footer, pixel)
     footer.set_file_path(key.removeprefix(DATASET))
     return footer

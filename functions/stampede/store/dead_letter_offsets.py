@@ -72,7 +72,7 @@ def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
 
     Raises `NotFound`, `StoreDown`, and `Damaged` if the footer is not as it was written.
     """
-    pairs = footer_of(objects, info).metadata.metadata
+    pairs = footer_of(objects, info).metadata
     folder, table, _ = f"{info.key}//".split("/", 2)
     if f"{folder}/" == DEAD_LETTERS and pairs.get(TABLE) != table.encode():
         raise Damaged(f"{info.key} does not hold dead letters of {table}: it is another object")

@@ -6,7 +6,6 @@ its folder. The other names are digests of all bytes: `packs.check_digest` compa
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +27,6 @@ from stampede.store.schema import ALL_TABLES, PACK_SPECS
 
 TAIL = 16 << 10
 """Bytes at the end of an object that are read first: more than a footer of one row group."""
-
-
-class Footer(NamedTuple):
-    """A footer: its bytes, and the same parsed."""
-
-    data: bytes
-    metadata: FileMetaData
 
 
 def tail_of(objects: Objects, info: ObjectInfo, length: int) -> tuple[bytes, int]:
@@ -64,15 +56,14 @@ def footer_bytes(objects: Objects, info: ObjectInfo, first: int = TAIL) -> bytes
     return tail[len(tail) - size :]
 
 
-def footer_of(objects: Objects, info: ObjectInfo) -> Footer:
+def footer_of(objects: Objects, info: ObjectInfo) -> FileMetaData:
     """The footer of an object, verified. Raises `NotFound`, `StoreDown`, `Damaged`."""
-    data = footer_bytes(objects, info)
-    metadata = parse_verified(info.key, data)
+    metadata = parse_verified(info.key, footer_bytes(objects, info))
     try:
         _check_name(info, metadata)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{info.key} does not have a footer of a run: {error}") from None
-    return Footer(data, metadata)
+    return metadata
 
 
 def read_columns(objects: Objects, info: ObjectInfo, columns: Sequence[str]) -> pa.Table:
@@ -80,17 +71,17 @@ def read_columns(objects: Objects, info: ObjectInfo, columns: Sequence[str]) -> 
 
     Raises `NotFound`, `StoreDown`, and `Damaged`, which names the key.
     """
-    metadata = footer_of(objects, info).metadata
+    metadata = footer_of(objects, info)
     file = open_verified(ObjectFile(objects, info), metadata, pre_buffer=True)
     return read_file(info.key, file, columns)
 
 
 def read_column(objects: Objects, info: ObjectInfo, column: str) -> Iterator[pa.ChunkedArray]:
     """One column of an object, a row group at a time. Raises as `read_columns`."""
-    footer = footer_of(objects, info)
+    metadata = footer_of(objects, info)
     try:
-        file = open_verified(ObjectFile(objects, info), footer.metadata)
-        for group in range(footer.metadata.num_row_groups):
+        file = open_verified(ObjectFile(objects, info), metadata)
+        for group in range(metadata.num_row_groups):
             yield file.read_row_group(group, columns=[column], use_threads=False)[column]
     except PARQUET_ERRORS as error:
         raise Damaged(f"{info.key} is damaged: {error}") from None

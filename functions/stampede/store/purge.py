@@ -94,7 +94,7 @@ def _withheld(table: Table, part: RunInfo) -> bool:
     """Whether a part has rows of programmes that are not stored, by the column that tells."""
     objects, names = table.objects, table.spec.schema.names
     column = next(name for name in COLUMNS if name in names)
-    if column not in footer_of(objects, part.object).metadata.schema.names:
+    if column not in footer_of(objects, part.object).schema.names:
         return False  # written before the table had the column
     for values in read_column(objects, part.object, column):
         rows = pa.table({column: values, "alert_id": pa.nulls(len(values), pa.int64())})
