@@ -59,7 +59,7 @@ class Listing:
         self.quarantine = Quarantine(self._spec.name)
         self.faults_found = 0
         self.checkpoint: Checkpoint | None = None
-        self._refreshing = threading.Lock()
+        self._refreshing, self._choosing = threading.Lock(), threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
         self._vanished: list[Fault] = []
         # Parts that are there, were there before, and that the latest listing does not show.
@@ -210,8 +210,9 @@ class Listing:
 
     def _choose(self) -> None:
         """Make the view of what was listed and is not in quarantine."""
-        faults = [*self.quarantine.faults(), *self._vanished]
-        self._view = TableView(self._spec, self._readable(), faults, self.omitted)
+        with self._choosing:  # so that the last view has the faults that all threads added
+            faults = [*self.quarantine.faults(), *self._vanished]
+            self._view = TableView(self._spec, self._readable(), faults, self.omitted)
 
     def _readable(self) -> list[RunInfo]:
         return [part for part in (self._seen or {}).values() if not self.quarantine.holds(part.key)]

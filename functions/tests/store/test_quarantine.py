@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.errors import StoreDown
-from stampede.store import quarantine
+from stampede.store import listing, quarantine
 from stampede.store.compaction import compact
 from stampede.store.coverage import Coverage
 from stampede.store.listing import MISSING_AFTER, VANISHED
@@ -417,3 +418,28 @@ def test_tables_are_made_while_others_count_their_faults() -> None:
     finally:
         sys.setswitchinterval(before)
     assert not errors
+
+
+def test_faults_that_threads_find_at_once_are_all_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = Table(MemoryObjects(), DETECTIONS)
+    for coverage, rows in ((FIRST, many(10)), (SECOND, many(20))):
+        points.append(rows, coverage)
+    points.refresh()
+    one, other = points.runs()
+    made, view_of = threading.Event(), listing.TableView
+
+    def slow(*args: object) -> object:
+        view = view_of(*args)
+        if not made.is_set():
+            made.set()
+            time.sleep(0.1)  # meanwhile the other thread adds its fault
+        return view
+
+    monkeypatch.setattr(listing, "TableView", slow)
+    thread = threading.Thread(target=points.put_into_quarantine, args=(one, "it is damaged"))
+    thread.start()
+    made.wait()
+    points.put_into_quarantine(other, "it is damaged")
+    thread.join()
+    assert {*points.lacking([one.first])} == {one.key, other.key}
+    points.close()
