@@ -92,16 +92,15 @@ class HeldRecords:
         proven, kept, dropped = [], [], []
         for number, held in enumerate(self._held):
             partition, topic = held.partition, held.topic
-            if topic in answer.missing and not partition.passed_over:
+            gone = answer.says_gone(topic, partition.topic_id)
+            if gone and not (partition.passed_over or partition.left):
                 partition.passed_over, partition.again_at = True, held.offset
             if partition.passed_over or partition.left:
                 dropped.append(held)
             elif number >= asked_for or topic not in answer.ids:
                 kept.append(held)
-            elif answer.ids[topic] == partition.topic_id:
-                proven.append(held)
             else:
-                dropped.append(held)
+                proven.append(held)
         self._held = kept
         self._uncount(dropped)
         return proven

@@ -70,7 +70,10 @@ def unpacked(text: str) -> RecordBytes:
     try:
         members = json.loads(text)
         headers = [(_text(name), _bytes(value)) for name, value in members["headers"]]
-        return RecordBytes(_bytes(members["key"]), headers, _text(members["lost"]))
+        lost = _text(members["lost"])
+        if not lost.isprintable():  # it is shown on a terminal
+            raise ValueError("lost")
+        return RecordBytes(_bytes(members["key"]), headers, lost)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Undecodable(f"it is not such a JSON object: {error!r:.100}") from None
 

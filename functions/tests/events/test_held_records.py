@@ -84,6 +84,8 @@ def test_nothing_of_another_topic_is_delivered(holding: Holding, before: str) ->
     holding.kafka.says = Answer({"alerts": "B"})
     assert holding.proven() == []
     assert (holding.in_flight.events, holding.in_flight.bytes) == (0, 0)
+    # If the client cannot be sent to the beginning now, nothing that comes later may be committed.
+    assert (holding.partition.passed_over, holding.partition.again_at) == (True, 5)
 
 
 def test_a_kafka_without_ids_proves_nothing_and_holds_nothing_up(holding: Holding) -> None:

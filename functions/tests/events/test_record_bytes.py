@@ -143,6 +143,7 @@ def test_what_is_no_record_is_named() -> None:
         good.replace("null", '"no base64"'),
         good.replace("[]", r'[["\ud800", null]]'),
         good.replace('""', r'"\ud800"'),
+        good.replace('""', r'"\u001b[2J"'),
     )
     for data in (*wrong, good.replace("[]", "[1]"), good.replace("[]", '[["a", 1]]')):
         row = {"key": "key", "headers": json.dumps({"a": "1"}), "record": data}
