@@ -33,7 +33,7 @@ _PIXEL = re.compile(r"dataset/Norder=(\d+)/Dir=\d+/Npix=(\d+)\.parquet")
 class Pixel(NamedTuple):
     """Objects and points of a pixel, and the checksum of its footer, which has that of the rest.
 
-    By the checksum a file is told from all others, also from an older one of the same pixel.
+    The checksum tells a file from all others, also from an older one of the same pixel.
     """
 
     objects: int

@@ -43,9 +43,9 @@ def is_checkpoint(key: str) -> bool:
 
 
 def bucket_of(key: str) -> str | None:
-    """What the checkpoints of a bucket are told by from those of others; None for other keys.
+    """The bucket that the checkpoints of a table name; None if the key is of another object.
 
-    It is the digest in the name of an object, whose bytes no other bucket has.
+    It is the digest in the key of an object whose bytes no other bucket has.
     """
     found = _BUCKET.fullmatch(key)
     return found["digest"] if found else None
@@ -113,7 +113,7 @@ def write_checkpoint(
             }
         )
         coverages[run] = part.coverage
-    # Within the bytes, so that a copy under another number, or in another bucket, is none.
+    # Within the bytes, so a copy under another number, or in another bucket, shows.
     name = {_NAME: json.dumps({"number": number, "bucket": bucket})}
     data = write(pa.Table.from_pylist(rows, schema=columns(spec)), name, compression="zstd")
     return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data

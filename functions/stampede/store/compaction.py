@@ -171,10 +171,10 @@ def merge(
 
     Returns its parts. Those that are there already are not written again, so compactors that go by
     different orders (`turn`) share a merge, and each ends with all parts. Rows of programmes that
-    are not among `rights` are left out. Every byte of an input
-    that is read is verified. Raises `NotFound` if an input is gone, and `DamagedPart` if one is not
-    what was written or cannot be read, so that nothing is merged without its rows or with wrong
-    ones.
+    are not among `rights` are left out. Every byte of an input that is read is verified.
+
+    Raises `NotFound` if an input is gone, and `DamagedPart` if one is not what was written or
+    cannot be read: nothing is merged without its rows, or with wrong ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]

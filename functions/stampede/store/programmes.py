@@ -2,7 +2,7 @@
 
 The alerts of each programme have packs and raw copies of their own,
 ``<digest>-programid2.parquet``, and so have packets whose history is of several,
-``<digest>-programid1.2.parquet``. So what is of a programme goes by whole objects.
+``<digest>-programid1.2.parquet``. So a programme is removed by deleting whole objects.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Removes what is of observing programmes that are not stored any more.
+"""Removes the data of observing programmes that are no longer stored.
 
 Objects are never changed. A run that has such rows is merged alone into a run of the next level
 without them: by the protocol (docs/store.md) that run is live, and the old one may be deleted.
-Packs and raw copies say in their names whose they are, and go as a whole.
+Packs and raw copies have their programmes in their names, and are deleted as a whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from stampede.store.sweep import Sweep
 from stampede.store.tables import Table
 
 COLUMNS = ("programid", "pack")
-"""What tells whose a row is."""
+"""Columns that tell the programme of a row; a table has one of them."""
 LATER = timedelta(minutes=15)
 """By more no two clocks here differ: what was written just now is old enough to stand for its
 input, whichever clock dated it."""
