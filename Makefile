@@ -85,6 +85,7 @@ faults: $(VENV)/dev ## damage to every object, 20 topics made anew, 300 faults a
 
 fuzz: $(VENV)-fuzz/ready $(if $(TARGET),,$(VENV)/dev) ## fuzz what strangers can send; SECONDS=60 for each target; property tests with SEED=1 EXAMPLES=100
 	cd functions && $(abspath $(VENV))-fuzz/bin/python -m tests.fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(if $(TARGET),--target $(TARGET))
+	$(if $(TARGET),,STRANGERS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/read/test_strangers.py -k any_shape)
 	$(if $(TARGET),,$(if $(EXAMPLES),EXAMPLES=$(EXAMPLES)) $(PYTEST) --numprocesses 2 -q --hypothesis-profile search --hypothesis-seed $(or $(SEED),$(shell date +%s)) -m hypothesis functions/tests client/tests)
 
 bench: $(VENV)/dev ## run the benchmarks: build/bench.json and build/bench.md; OPTIONS="--real DIR"

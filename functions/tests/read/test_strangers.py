@@ -5,6 +5,7 @@ All figures of a test are of one run: a machine is busy at times.
 
 import gzip
 import json
+import os
 import random
 import socket
 import time
@@ -27,11 +28,13 @@ from stampede.store.tables import Table
 from tests.read.test_limits import peak, serve_read
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import cutout, fill, point
-from tests.support.strangers import KINDS, strangers
+from tests.support.strangers import KINDS, shape, strangers
 
 pytestmark = pytest.mark.integration
 
 Address = tuple[str, int]
+SHAPES = int(os.environ.get("STRANGERS", "1"))
+SEED = int(os.environ.get("SEED", "0")) or time.time_ns() % 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,27 @@ def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
     print(kind, {count: f"{median:.2f} ms" for count, median in found.items()})
     assert max(found[1], found[4]) < 2 * found[0]
     assert found[16] < 4 * found[0]
+
+
+@pytest.mark.timeout(120 + 60 * SHAPES)
+def test_strangers_of_any_shape_slow_nobody_down(address: Address) -> None:
+    """Random sizes of chunks, extensions and headers."""
+    milliseconds(address, 0.5)
+    slow = []
+    for number in range(SEED, SEED + SHAPES):
+        kind = f"shape {number}"
+        alone, beside = list[float](), list[float]()
+        for _ in range(3):
+            alone.append(milliseconds(address, 0.5))
+            with strangers(address, 4, kind):
+                beside.append(milliseconds(address, 0.5))
+        part = shape(kind)[1].partition(b"\n1")[0][:50]
+        print(
+            f"again with SEED={number}: {min(alone):.2f} ms, with 4 {min(beside):.2f} ms, {part!r}"
+        )
+        if min(beside) > 2 * min(alone):
+            slow.append(number)
+    assert slow == []
 
 
 MOST = 768  # MB; the limit of a pod of `read` is 1 GiB

@@ -4,6 +4,7 @@ Each group of them is a process, ``python -m tests.support.strangers HOST PORT C
 their work does not hold up the test's own client.
 """
 
+import random
 import socket
 import subprocess
 import sys
@@ -26,6 +27,25 @@ KINDS = {
 }
 
 
+def shape(name: str) -> tuple[bytes, bytes]:
+    """What a connection of a kind that `name` is the seed of sends; see `KINDS`.
+
+    Chunks of up to 500 bytes, in two of five kinds with extensions, or headers of up to 300.
+    """
+    dice = random.Random(name)
+
+    def length(most: int) -> int:
+        return int(most ** dice.random())
+
+    if dice.random() < 0.75:
+        extension = b";" + b"a" * length(64) if dice.random() < 0.4 else b""
+        size = length(500)
+        part = b"%x%s\r\n%s\n\r\n" % (size, extension, b"1" * (size - 1))
+        return CHUNKED, part * (MANY // len(part))
+    part = b"%s:%s\r\n" % (b"a" * length(50), b"b" * length(250))
+    return POST, part * (MANY // len(part))
+
+
 @contextmanager
 def strangers(address: tuple[str, int], count: int, kind: str) -> Iterator[None]:
     """While the context lasts, this many connections of a kind, which come again when cut."""
@@ -46,7 +66,7 @@ def strangers(address: tuple[str, int], count: int, kind: str) -> Iterator[None]
 
 def annoy(address: tuple[str, int], kind: str) -> None:
     """Send for ever, over one connection after the other."""
-    begin, more = KINDS[kind]
+    begin, more = KINDS.get(kind) or shape(kind)
     while True:
         with socket.create_connection(address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
