@@ -14,6 +14,12 @@ def purge(
     check: Annotated[
         bool, typer.Option("--check", help="only count: write and delete nothing")
     ] = False,
+    incomplete: Annotated[
+        bool,
+        typer.Option(
+            "--incomplete", help="also remove packets that cannot be cut: an image is not there"
+        ),
+    ] = False,
     data: Data = None,
 ) -> None:
     """Remove the rows and objects of programmes that STAMPEDE_ZTF_PROGRAMIDS does not name.
@@ -34,7 +40,7 @@ def purge(
 
     configure_logs()  # to stderr: stdout has the results alone
     settings = settings_of(running(data))
-    counts = found(settings) if check else remove(settings, show)
+    counts = found(settings) if check else remove(settings, show, incomplete)
     console = results_console()
     for folder, number in sorted(counts.items()):
         runs = folder.startswith("tables/")

@@ -56,10 +56,13 @@ class Unsendable(NamedTuple):
     ----------
     alert_id
         None for a whole pack of which nobody knows the alerts.
+    gone
+        Whether retention has deleted an image of it.
     """
 
     alert_id: int | None
     why: str
+    gone: bool = False
 
 
 class PackRead(NamedTuple):
@@ -79,7 +82,11 @@ class PackRead(NamedTuple):
 
 
 class _Missing(Exception):
-    """An image of an alert is not there; the message says why."""
+    """An image of an alert is not there; the message says why, `gone` whether for ever."""
+
+    def __init__(self, why: str, gone: bool = False) -> None:
+        super().__init__(why)
+        self.gone = gone
 
 
 def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
@@ -91,7 +98,7 @@ def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
         try:
             message = _message(row, memoryview(packet), read.images, lookup)
         except _Missing as error:
-            yield Unsendable(row["alert_id"], str(error))
+            yield Unsendable(row["alert_id"], str(error), error.gone)
             continue
         key, headers, lost = record_of(row)
         yield Replayed(message, key, headers, row["time"], lost, row["alert_id"])
@@ -142,7 +149,7 @@ def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup)
     def image(cut: Cut) -> list[bytes]:
         file = of_kind(files, cut.kind) or Absent.NOT_SENT
         if isinstance(file, Absent):
-            raise _Missing(f"its {cut.kind} cutout: {WHY[file]}")
+            raise _Missing(f"its {cut.kind} cutout: {WHY[file]}", file is Absent.GONE)
         return [file]
 
     message = joined(packet, cuts, image)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from stampede import compute as pc
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.logs import get_logger
 from stampede.store.coverage import Coverage
@@ -77,7 +78,9 @@ class Holders:
             among = [one for run in others if self.footer(run) for one in run]
             for part in parts:
                 rows = self._rows(part, every_row or not coverage)
-                if not all(self._rows_held(some, among) for some in rows):
+                if not all(
+                    self._rows_held(self._with_siblings(some, part), among) for some in rows
+                ):
                     return False
         except NotFound:  # merged meanwhile: the next pass asks again
             return None
@@ -122,6 +125,22 @@ class Holders:
         for group in file.numbers if every else _spread(file.numbers, 4):
             [rows] = file.read([group])
             yield rows if every else rows.take(_spread(range(rows.num_rows), SAMPLE // 4))
+
+    def _with_siblings(self, rows: pa.Table, part: RunInfo) -> pa.Table:
+        """With the other rows of alerts of which only images that were not sent are among `rows`.
+
+        Their packs alone tell whether the alert is of a programme that is stored.
+        """
+        if "pack" not in rows.column_names or self._table.rights.programids is None:
+            return rows
+        unsent = rows["pack"].is_null()
+        told = rows.filter(pc.invert(unsent))["alert_id"].combine_chunks()
+        alerts = rows.filter(unsent)["alert_id"].unique()
+        untold = alerts.filter(pc.invert(pc.is_in(alerts, told))).to_pylist()
+        if not untold:
+            return rows
+        found = self._table.lookup_among(untold, [part])
+        return sort_unique(pa.concat_tables([rows, found]), self._table.spec)
 
     def _rows_held(self, rows: pa.Table, among: Sequence[RunInfo]) -> bool:
         spec = self._table.spec

@@ -14,7 +14,7 @@ from stampede import compute as pc
 from stampede.store.schema import TableSpec
 
 _FEW = 16  # rows; numpy's way takes 0.2 ms for any small number, Python's 2 us a row
-_NULL = -1  # below every value of `message_crc32`, the only column of a key that may be null
+_NULL = -1  # below every `message_crc32` and `programid`, the columns of keys that may be null
 
 
 def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:

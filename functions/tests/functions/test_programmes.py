@@ -14,7 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from stampede.errors import SetupError, StoreDown
+from stampede.errors import Damaged, SetupError, StoreDown
 from stampede.functions.deep_audit import deep_audit
 from stampede.functions.hats import publish
 from stampede.functions.purge import found, purge
@@ -33,6 +33,7 @@ from stampede.store.rights import Rights
 from stampede.store.schema import ALL_TABLES
 from stampede.store.tables import Table
 from stampede_client import store as client
+from tests.support import made_alerts
 from tests.support.mixed_programmes import NIGHT, mixed_alert, programmes_in, records
 from tests.support.read_service import serving
 from tests.support.stored_packets import store
@@ -421,12 +422,7 @@ def test_the_second_site_forgets_rows_that_two_merges_took(partners: Settings) -
     alone = partners.model_copy(update={"replica": "", "ztf_programids": "1"})
     purge(alone)
     store(alone, [mixed_alert(CANDID + 7, history=[1])], 10)
-    for spec in ALL_TABLES.values():
-        table = Table(open_objects(alone), spec)
-        table.refresh()
-        compact(table, datetime.now(UTC) + timedelta(days=1), grace=timedelta(), major=True)
-        compact(table, datetime.now(UTC) + timedelta(days=2), grace=timedelta(), major=True)
-        table.close()
+    merged_twice(alone)
     public = of(partners, "1")
     steps = "restore,packs,replica,leftovers"
     for _ in range(3):
@@ -434,3 +430,59 @@ def test_the_second_site_forgets_rows_that_two_merges_took(partners: Settings) -
     for site in (open_objects, open_replica):
         for rows in tables(site(public), "tables/detections/"):
             assert set(rows["source_id"].to_pylist()) == points_of(1) | {CANDID, CANDID + 7}
+
+
+def merged_twice(settings: Settings) -> None:
+    """Merge all runs, and delete what was merged."""
+    for spec in ALL_TABLES.values():
+        table = Table(open_objects(settings), spec)
+        for days in (1, 2):
+            later = datetime.now(UTC) + timedelta(days=days)
+            compact(table, later, grace=timedelta(), major=True)
+        table.close()
+
+
+@pytest.mark.parametrize("incomplete", [False, True])
+def test_a_purge_keeps_a_packet_that_lacks_an_image(partners: Settings, incomplete: bool) -> None:
+    """`cutouts` may store the image later, or the second site may have it."""
+    first, public = open_objects(partners), of(partners, "1")
+    lost = {
+        info.key: first.get(info.key)
+        for info in first.list("packs/")
+        if programids_of(info.key) == {1}
+    }
+    for key in lost:
+        first.delete(key)
+        open_replica(partners).delete(key)
+    with pytest.raises(Damaged, match="images of 1 alerts"):
+        purge(public)
+    if incomplete:
+        purge(public, incomplete=True)
+        assert not found(public)
+        return
+    for key, data in lost.items():
+        first.put(key, data)
+    assert found(public)
+    purge(public)
+    assert not found(public)
+    assert get(public, f"/v1/alerts/{CANDID}/packet")[1] == mixed_alert(CANDID, history=[1])
+
+
+@pytest.mark.long
+def test_the_second_site_forgets_an_alert_that_lacks_an_image(settings: Settings) -> None:
+    """A row of an image that was not sent names no pack: the other rows of its alert tell."""
+    every = of(settings, "1,2")
+    [record] = records(mixed_alert(CANDID + 1, 2, [2], object_id=OTHERS_OBJECT))
+    unsent = made_alerts.contained([record | {"cutoutScience": None}], made_alerts.ztf_schema())
+    others = [mixed_alert(CANDID + number, history=[1]) for number in (0, 2, 3, 4, 5)]
+    store(every, [*others, unsent])
+    Reconciler(every.model_copy(update={"reconcile": "replica"})).run()
+    alone = settings.model_copy(update={"replica": ""})
+    purge(alone)
+    store(alone, [mixed_alert(CANDID + 7, history=[1])], 10)
+    merged_twice(alone)
+    public = of(settings, "1")
+    purge(public)
+    for site in (open_objects, open_replica):
+        for rows in tables(site(public), "tables/cutouts/"):
+            assert OTHERS_OBJECT not in rows["object_id"].to_pylist(), site
