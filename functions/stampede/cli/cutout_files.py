@@ -63,7 +63,8 @@ def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress =
 
 def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dict[str, list[str]]]:
     """Write the files of one answer; how many, and what is not there."""
-    partial = {alert_id: folder / f"{alert_id}.partial" for alert_id in ids}
+    # What is no number is no id, but might be a path.
+    partial = {each: folder / f"{each}.partial" for each in ids if each.isdecimal()}
     try:
         with server.answer("/v1/cutouts", {"format": "tar"}, ids) as answer:
             files, absent = _extract(answer, partial)

@@ -338,3 +338,18 @@ def answering(members: list[tuple[tarfile.TarInfo, bytes]]) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def test_an_id_that_is_no_number_deletes_no_folder(tmp_path: Path) -> None:
+    """It may be a path: ids come from a file."""
+
+    class Down:
+        def answer(self, *_: object) -> None:
+            raise StampedeError("down")
+
+    other, here = tmp_path / "other.partial", tmp_path / "here"
+    other.mkdir()
+    here.mkdir()
+    with pytest.raises(StampedeError, match="down"):
+        cutout_files.fetch(Down(), ["../other"], here)  # type: ignore[arg-type]
+    assert other.is_dir()
