@@ -92,7 +92,8 @@ class _Missing(Exception):
 def replayed(read: PackRead, lookup: Lookup) -> Iterator[Replayed | Unsendable]:
     """The alerts of a pack. Raises `StoreDown`.
 
-    A message is made when it is asked for, so that whoever copies it finds it in the CPU's cache.
+    A message is made when it is asked for. So the sender that copies it finds it in the CPU's
+    cache.
     """
     for row, packet in read.alerts:
         try:
