@@ -134,12 +134,14 @@ def unzstd(data: Bytes, limit: int) -> bytes:
         size = zstandard.frame_content_size(data)
         if size > limit:
             raise TooLong(f"unpacks to {size:,} bytes, the limit is {limit:,}")
-        if size > 0:
+        if size < 0:
+            raise NotWhole("it is no frame that says how long its content is")
+        if size:
             return _contexts.zstd.decompress(data, read_across_frames=False, allow_extra_data=False)
         frame = _contexts.zstd.decompressobj()  # `decompress` does not look at an empty frame
         content = frame.decompress(data)
     except zstandard.ZstdError as error:
         raise NotWhole(str(error)) from None
-    if size < 0 or content or not frame.eof or frame.unused_data:
-        raise NotWhole("it is no frame that says how long its content is, or others follow it")
+    if content or not frame.eof or frame.unused_data:
+        raise NotWhole("it is no empty frame, or other bytes follow it")
     return content

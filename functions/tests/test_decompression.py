@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -173,6 +174,30 @@ def test_no_more_than_the_limit_is_made(compress: Callable, decompress: Callable
         with pytest.raises(TooLong):
             decompress(compress(bytes(size)), LIMIT)
     assert decompress(compress(b""), 0) == b""
+
+
+def run_of_zeros(blocks: int) -> bytes:
+    """A Zstandard frame that says it is empty, and repeats a byte 128 KiB in each block."""
+    block = (1 << 20 | 1 << 1).to_bytes(3, "little") + b"\0"
+    return b"\x28\xb5\x2f\xfd\x20\0" + block * blocks + b"\x01\0\0"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        zstandard.ZstdCompressor(write_content_size=False).compress(bytes(10 << 20)),
+        run_of_zeros(80),
+    ],
+    ids=["no length", "length 0"],
+)
+def test_a_frame_that_hides_its_length_needs_no_memory(frame: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotWhole):
+            unzstd(frame, LIMIT)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_members_without_end_take_little_time() -> None:
