@@ -41,6 +41,7 @@ class _Table:
     def __init__(self, fits: Bytes, hdu: Hdu) -> None:
         self.rows, self._width = hdu.shape
         self._data = memoryview(fits)[hdu.data : hdu.stop]
+        self._unread = len(self._data)
         self._heap = _natural(hdu, b"THEAP", self.rows * self._width)
         self.columns: dict[str, _Column] = {}
         at = 0
@@ -77,6 +78,9 @@ class _Table:
         stop = start + int(place[0]) * _SIZES.get(column.element, 1)
         if stop > len(self._data):
             raise BadImage("a tile of the compressed image lies behind its end")
+        self._unread -= stop - start
+        if self._unread < 0:  # 65,536 tiles of the same megabyte would take hours
+            raise BadImage("tiles of the compressed image share their bytes")
         return self._data[start:stop]
 
 

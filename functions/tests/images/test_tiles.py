@@ -78,3 +78,19 @@ def test_what_is_not_read_is_named() -> None:
         image(compressed(np.zeros((512, 512), np.int16)))
     with pytest.raises(BadImage, match="tile-compressed: take the whole file"):
         trim(compressed(PIXELS))
+
+
+def test_tiles_that_share_their_bytes_are_refused() -> None:
+    """Of one pixel each, all with the whole heap: one long row of zeros."""
+    numbers = RNG.integers(0, 1 << 30, (63, 63), np.int32)
+    data = bytearray(compressed(numbers, compression_type="RICE_1", tile_shape=(1, 1)))
+    with fits.open(BytesIO(bytes(data))) as hdus:
+        header, start = hdus[1]._bintable.header, hdus[1].fileinfo()["datLoc"]
+        rows, width, size = header["NAXIS2"], header["NAXIS1"], header["PCOUNT"]
+    for row in range(rows):
+        at = start + row * width
+        data[at : at + 8] = size.to_bytes(4, "big") + bytes(4)
+    heap = start + rows * width
+    data[heap : heap + size] = bytes(4) + b"\x08" + bytes(size - 6) + b"\x01"
+    with pytest.raises(BadImage, match="share"):
+        image(bytes(data))
