@@ -22,6 +22,7 @@ from stampede.read.app import make_app
 from stampede.read.notes import INCOMPLETE
 from stampede.settings import Settings
 from stampede.store import ledger
+from stampede.store.checkpoint import CHECKPOINTS
 from stampede.store.compaction import compact
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
@@ -70,6 +71,10 @@ def fill(settings: Settings) -> None:
     objects.put(f"{PREFIX}lsst/0/60000/{digest(data)}.parquet", data)
     ledger.expect(objects, "files-1", 7)
     Reconciler(settings.model_copy(update={"reconcile": "replica"})).run()
+    # Each site has checkpoints of its own, which are deleted when they are damaged.
+    for site in (objects, open_replica(settings)):
+        for info in [*site.list(CHECKPOINTS)]:
+            site.delete(info.key)
 
 
 class Campaign:
