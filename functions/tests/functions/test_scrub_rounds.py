@@ -18,6 +18,7 @@ from stampede.functions.scrub_rounds import scrub_sites
 from stampede.functions.thumbnails import Thumbnails
 from stampede.settings import Settings
 from stampede.store import scrub_state
+from stampede.store.checkpoint import CHECKPOINTS
 from stampede.store.directory import DirectoryObjects
 from stampede.store.objects import Objects
 from stampede.store.open import open_objects, open_replica
@@ -57,13 +58,15 @@ def both(settings: Settings, tmp_path: Path) -> Settings:
 
 
 def fill(settings: Settings) -> None:
-    """Six packs with thumbnails, and runs of two levels."""
+    """Six packs with thumbnails, and runs of two levels; no checkpoints."""
     objects = open_objects(settings)
     for number in range(6):
         pack = put_all(objects, range(4 * number, 4 * number + 4))
         Thumbnails(settings).make(pack.key)
         if number == 3:
             compact_tables(settings)
+    for info in [*objects.list(CHECKPOINTS)]:
+        objects.delete(info.key)
 
 
 def keys(objects: Objects, prefix: str = "") -> list[str]:
