@@ -138,7 +138,7 @@ class Lookup:
         """Where the packet of one alert is. Raises what `alert` raises, and `NoPacket`.
 
         Of several versions one that is stored with all its images, as far as any is, of the latest
-        night, then of the greatest CRC-32.
+        night, then with the fewest rows cut out, then of the greatest CRC-32.
         """
         found = packet_locations(self.packet_locations.lookup([alert_id]), survey)
         if not found:
@@ -149,8 +149,9 @@ class Lookup:
             return versions[0]
         cutouts = cutout_locations(self.cutouts.lookup([alert_id]), survey)
 
-        def rank(one: PacketLocation) -> tuple[bool, int, int]:
-            return self.packets.whole(one, cutouts), night_of(one.pack) or 0, one.crc32
+        def rank(one: PacketLocation) -> tuple[bool, int, int, int]:
+            whole = self.packets.whole(one, cutouts)
+            return whole, night_of(one.pack) or 0, -(one.rows_cut or 0), one.crc32
 
         return max(versions, key=rank)
 

@@ -71,7 +71,12 @@ def test_as_many_positions_as_a_query_may_have() -> None:
         {
             "object_id": np.arange(count).astype(str),
             "survey": pa.repeat("lsst", count),
-            **{"forced": no, "limit": no, "withdrawn": no},
+            **{
+                "forced": no,
+                "limit": no,
+                "withdrawn": no,
+                "programid": pa.nulls(count, pa.int32()),
+            },
             **{"source_id": np.arange(count), "mjd": np.full(count, 6e4), "ra": ra, "dec": dec},
         }
     )
