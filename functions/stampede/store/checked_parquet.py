@@ -157,12 +157,20 @@ def pairs_of(file: IO[bytes]) -> dict[bytes, bytes]:
     return pq.read_metadata(file).metadata or {}
 
 
-def open_verified(source: Any, metadata: FileMetaData, **options: Any) -> ParquetFile:
+def open_verified(
+    source: Any, metadata: FileMetaData, *, pre_buffer: bool = False, **options: Any
+) -> ParquetFile:
     """A file whose footer the caller has verified; its pages are verified when they are read.
 
-    `options` are those of `pq.ParquetFile`.
+    `options` are those of `pq.ParquetFile`. With `pre_buffer` Arrow's threads read `source`.
     """
-    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
+    return pq.ParquetFile(
+        source,
+        metadata=metadata,
+        page_checksum_verification=True,
+        pre_buffer=pre_buffer,
+        **options,
+    )
 
 
 def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) -> ParquetFile:
