@@ -72,10 +72,8 @@ class Status:
 
     def entries(self) -> list[ledger.Entry]:
         """The ledger in the store now. Raises `StoreDown`."""
-        self._damaged = {}
         accounts = ledger.accounts(self._objects, self._tables, self._letters)
-        for account in accounts.values():
-            self._damaged |= account.quarantined
+        self._damaged = ledger.quarantined(accounts)
         return ledger.entries(accounts, ledger.expected(self._objects, self._damaged))
 
     def read(self) -> View:

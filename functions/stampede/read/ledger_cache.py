@@ -13,7 +13,7 @@ from stampede.read.readings import Readings
 from stampede.settings import Settings
 from stampede.store.coverage import Coverage, Interval, PartitionId, topic_key
 from stampede.store.dead_letter_offsets import DeadLetterOffsets
-from stampede.store.ledger import Account, Entry, accounts, entries, expected
+from stampede.store.ledger import Account, Entry, accounts, entries, expected, quarantined
 from stampede.store.objects import Objects
 from stampede.store.tables import Table
 
@@ -86,7 +86,9 @@ class LedgerCache:
                 self._silent, self._silent_until = error.message, time.monotonic() + PAUSE
         by_table = self._accounts()
         why = self._silent if topics else None
-        return LedgerPage(by_table, entries(by_table, known), _all(damaged, by_table), error=why)
+        return LedgerPage(
+            by_table, entries(by_table, known), damaged | quarantined(by_table), error=why
+        )
 
     def _read_with(
         self,
@@ -114,15 +116,7 @@ class LedgerCache:
             else entry
             for entry in found
         ]
-        return LedgerPage(by_table, judged, _all(damaged, by_table), asked)
+        return LedgerPage(by_table, judged, damaged | quarantined(by_table), asked)
 
     def _accounts(self) -> dict[str, Account]:
         return accounts(self._objects, self._tables, self._letters)
-
-
-def _all(damaged: Mapping[str, str], by_table: Mapping[str, Account]) -> dict[str, str]:
-    """The damaged objects, and those of the accounts."""
-    found = dict(damaged)
-    for account in by_table.values():
-        found |= account.quarantined
-    return found

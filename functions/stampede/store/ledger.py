@@ -120,6 +120,11 @@ def accounts(
     return by_table
 
 
+def quarantined(by_table: Mapping[str, Account]) -> dict[str, str]:
+    """The objects that any of the accounts leaves out, and why."""
+    return {key: why for account in by_table.values() for key, why in account.quarantined.items()}
+
+
 def expect(objects: Objects, topic: str, count: int) -> None:
     """Record that `topic`, which Kafka does not know, has `count` alerts in partition 0."""
     objects.put(f"{EXPECTED}{topic}", _checked(topic, count))
