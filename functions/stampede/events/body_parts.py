@@ -17,7 +17,11 @@ FRAMING_BYTES = 16 << 10
 # million ids in chunks of one id take 50 s.
 PARTS_A_SECOND = 20_000
 READ_PARTS = 16  # a read costs as much as so many parts
-PART_BYTES = 64  # bytes of a body that are worth a part: full packets are never held
+PART_BYTES = 64  # bytes of a body that are worth a part: full packets cost nothing by this
+# The least that bytes cost where queries arrive, whatever their parts: 40 MB a second, which are
+# three million ids. Four clients that send faster would make everybody's queries five times slower.
+QUERY_BYTES_A_PART = 2 << 10
+LEAST_SECONDS = 0.004  # a shorter hold would take longer than it says: timers count whole ms
 
 
 class BodyParts:
@@ -59,15 +63,26 @@ class BodyParts:
 
 
 class PartRate:
-    """How fast all connections of a server together may read small parts."""
+    """How fast all connections of a server together may read small parts, and bytes.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    bytes_a_part
+        So many bytes cost as much as a part, however large the parts are that they came in; None if
+        large parts cost nothing.
+    """
+
+    def __init__(self, bytes_a_part: int | None = None) -> None:
         self._free = 0.0  # when the parts of all reads so far will have had their time
+        self._bytes_a_part = bytes_a_part
 
     def hold(self, parts: int, size: int, now: float) -> float:
         """Seconds for which a connection must not read, after a read of `size` bytes of a body."""
-        excess = READ_PARTS + parts - size // PART_BYTES
+        excess: float = READ_PARTS + parts - size // PART_BYTES
+        if self._bytes_a_part:
+            excess = max(excess, size / self._bytes_a_part)
         if excess <= 0:
             return 0.0
         self._free = max(self._free, now) + excess / PARTS_A_SECOND
-        return self._free - now
+        seconds = self._free - now
+        return seconds if seconds >= LEAST_SECONDS else 0.0

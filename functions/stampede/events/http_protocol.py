@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stampede import metrics
 from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
 from stampede.events.answer_transport import AnswerTransport
-from stampede.events.body_parts import BodyParts, PartRate
+from stampede.events.body_parts import QUERY_BYTES_A_PART, BodyParts, PartRate
 from stampede.events.small_reads import SmallReads
 from stampede.logs import get_logger
 from stampede.problem import problem_json
@@ -116,6 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parts = BodyParts()
         self._refusal: StampedeError | None = None
         self._refused = False
+        self._last_answer = False  # whether the connection ends after the answer that is awaited
         self._dropped = 0
         self._sending = Pace(now, SLOWEST_ANSWER)
         self._taken = 0
@@ -128,7 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes; refuse a header that does not end, or a body in parts that are too small."""
-        if self._refused:
+        if self._refused or self._last_answer:
             self._dropped += len(data)
             if self._dropped > LINGER_BYTES:
                 self.transport.pause_reading()  # until it is closed
@@ -270,7 +271,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._watch()
-        if self.transport.is_closing() or self._refused:
+        if self.transport.is_closing() or self._refused or self._last_answer:
             return
         if self._receiving:
             self._check_request(self._receiving, now)
@@ -313,6 +314,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse(self, error: StampedeError) -> None:
         """Answer an unfinished request with an error, if there is no answer yet, and close."""
         cycle: Any = self.cycle
+        if self._in_headers and cycle is not None and not cycle.response_complete:
+            # A request before this one has no answer yet: it gets it, and this one none.
+            self._last_answer, cycle.keep_alive = True, False
+            return
         between = self._receiving is None and (cycle is None or cycle.response_complete)
         unanswered = (
             between
@@ -320,8 +325,7 @@ class BoundedProtocol(HttpToolsProtocol):
             or cycle is None
             or not (cycle.response_started or cycle.disconnected)
         )
-        waiting = self._in_headers and cycle is not None and not cycle.response_complete
-        if unanswered and not waiting:  # a pipelined request's answer would come too early
+        if unanswered:
             body = problem_json(error)
             self.transport.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\n"
@@ -351,14 +355,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
-def protocol_of(requests: type[BoundedProtocol], **bounds: Any) -> Any:
+def protocol_of(
+    requests: type[BoundedProtocol], bytes_a_part: int | None = None, **bounds: Any
+) -> Any:
     """What makes the protocol of a connection, for uvicorn's setting `http`."""
-    bounded = type(requests.__name__, (requests,), {**bounds, "part_rate": PartRate()})
+    bounds["part_rate"] = PartRate(bytes_a_part)
+    bounded = type(requests.__name__, (requests,), bounds)
     return lambda *arguments, **named: SmallReads(bounded(*arguments, **named))
 
 
 def bounded_protocol(client_seconds: float) -> Any:
     """What makes the protocol of a server whose requests are small, with this bound in seconds."""
     return protocol_of(
-        BoundedProtocol, client_seconds=client_seconds, header_bytes=HEADER_BYTES_OF_READ
+        BoundedProtocol,
+        QUERY_BYTES_A_PART,
+        client_seconds=client_seconds,
+        header_bytes=HEADER_BYTES_OF_READ,
     )

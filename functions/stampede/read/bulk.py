@@ -19,7 +19,7 @@ from stampede.read.formats import COLUMNS, with_magnitudes
 from stampede.read.lacks import Ids
 from stampede.read.lightcurves import point_filter
 from stampede.read.refreshing_table import RefreshingTable
-from stampede.read.service import ReadService, service_of
+from stampede.read.service import service_of
 from stampede.read.stream_writers import (
     CUTOUT_ROWS,
     ArrowWriter,
@@ -153,7 +153,8 @@ async def _ids(request: Request, parse: Callable[[bytearray, int], Ids], held: E
         if url := service.settings.bulk_url:
             raise TooLarge(f"{error.message}, or send all of them to {url}") from None
         raise
-    _hold(service, ids.nbytes, held)
+    service.bulk_bytes.take(ids.nbytes)
+    held.callback(service.bulk_bytes.give_back, ids.nbytes)
     return ids
 
 
@@ -163,16 +164,11 @@ async def _body(request: Request, most: int, held: ExitStack) -> bytearray:
     length = request.headers.get("content-length", "")
     if length.isdigit() and (len(length) > 18 or int(length) > most):
         raise too_large
-    body = bytearray()
+    budget, body = service_of(request).bulk_bytes, bytearray()
+    held.callback(lambda: budget.give_back(len(body)))
     async for part in request.stream():
         if len(body) + len(part) > most:
             raise too_large
-        _hold(service_of(request), len(part), held, len(body))
+        budget.take(len(part), len(body))
         body += part
     return body
-
-
-def _hold(service: ReadService, size: int, held: ExitStack, own: int = 0) -> None:
-    """Count bytes until `held` closes; the query holds `own` already. Raises `Overloaded`."""
-    service.bulk_bytes.take(size, own)
-    held.callback(service.bulk_bytes.give_back, size)

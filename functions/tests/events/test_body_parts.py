@@ -2,7 +2,14 @@
 
 import pytest
 
-from stampede.events.body_parts import PART_BYTES, PARTS_A_SECOND, READ_PARTS, PartRate
+from stampede.events.body_parts import (
+    LEAST_SECONDS,
+    PART_BYTES,
+    PARTS_A_SECOND,
+    QUERY_BYTES_A_PART,
+    READ_PARTS,
+    PartRate,
+)
 from stampede.events.small_reads import READ_BYTES
 
 
@@ -11,6 +18,17 @@ def test_full_packets_are_never_held():
     for size in (1448, READ_BYTES):
         assert rate.hold(1, size, 0.0) == 0
     assert rate.hold(READ_BYTES // 256, READ_BYTES - 200, 0.0) == 0  # in chunks of 256 bytes
+
+
+def test_bytes_of_queries_have_a_rate_too():
+    rate, now, size, holds = PartRate(QUERY_BYTES_A_PART), 0.0, 0, set()
+    while now < 1:
+        seconds = rate.hold(1, READ_BYTES, now)
+        holds.add(seconds == 0 or seconds >= LEAST_SECONDS)
+        now += seconds
+        size += READ_BYTES
+    assert size == pytest.approx(PARTS_A_SECOND * QUERY_BYTES_A_PART, rel=0.01)
+    assert holds == {True}
 
 
 @pytest.mark.parametrize("connections", [1, 10])

@@ -496,3 +496,19 @@ async def test_a_flood_of_pipelined_requests_is_cut() -> None:
             assert await is_closed(reader)
         function.go_on.set()
     assert len(function.events) <= 1
+
+
+@pytest.mark.parametrize("rest", [b"no request\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 500])
+async def test_what_is_no_request_costs_the_one_before_it_no_answer(rest: bytes) -> None:
+    function = Function()
+    function.go_on.clear()
+    async with serving(function.endpoint) as connect:
+        reader, writer = await connect()
+        with closing(writer):
+            writer.write((EVENT + b"content-length: 0\r\n\r\n") * 2 + rest)
+            await asyncio.sleep(SECONDS / 4)
+            function.go_on.set()
+            writer.write(rest)
+            answers = await asyncio.wait_for(reader.read(), 20)
+    assert [answer[:1] for answer in answers.split(b"HTTP/1.1 ")] == [b"", b"2", b"2"]
+    assert len(function.events) == 2

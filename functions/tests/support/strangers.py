@@ -23,6 +23,11 @@ KINDS = {
     "chunks of 8 bytes": (CHUNKED, b"8\r\n1234567\n\r\n" * (MANY // 13)),
     "chunk extensions": (CHUNKED, b"1;%s\r\n1\r\n" % (b"a" * MANY)),
     "packets of 1 byte": (POST + b"content-length: 60000000\r\n\r\n", b"1"),
+    "chunks of 383 bytes": (CHUNKED, b"17f\r\n%s\r\n" % (b"1" * 383) * (MANY // 390)),
+    "lines of 12 bytes": (
+        POST + b"content-length: 10000000\r\n\r\n",
+        b"12345678901\n" * (MANY // 12),
+    ),
     "small headers": (POST, b"a:b\r\n" * (MANY // 5)),
 }
 
