@@ -40,7 +40,7 @@ from stampede.store.checked_parquet import FileMetaData
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects
 from stampede.store.open import first_site, open_objects, open_store
-from stampede.store.parquet_object import read_columns
+from stampede.store.verified_objects import read_columns
 from stampede.store.range_lookup import Ranges, lacking, rows_in
 from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.runs import RunInfo

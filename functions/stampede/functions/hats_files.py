@@ -23,7 +23,7 @@ from stampede.store.checked_parquet import (
 )
 from stampede.store.coverage import Coverage
 from stampede.store.objects import Objects, find
-from stampede.store.parquet_object import footer_of
+from stampede.store.verified_objects import footer_of
 
 INDEX, INDEX_ORDER = "_healpix_29", 29
 DATASET, STATE, FORMAT = "dataset/", "stampede.json", 4

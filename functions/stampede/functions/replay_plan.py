@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from stampede.errors import Damaged, NotFound
 from stampede.store.objects import ObjectInfo, Objects, read_twice
 from stampede.store.packs import night_of
-from stampede.store.parquet_object import read_columns
+from stampede.store.verified_objects import read_columns
 from stampede.store.rights import EVERYTHING, Rights
 from stampede.store.schema import PACKET_PACKS
 

@@ -11,7 +11,7 @@ from stampede.read.locations import CutoutLocation
 from stampede.store.cache import Cache
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.packs import check_digest
-from stampede.store.parquet_object import read_columns
+from stampede.store.verified_objects import read_columns
 from stampede.store.verification import twice
 
 log = get_logger()

@@ -18,7 +18,7 @@ from stampede.store.cache import Cache
 from stampede.store.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.objects import ObjectInfo, Objects
 from stampede.store.open import open_replica
-from stampede.store.parquet_object import read_columns
+from stampede.store.verified_objects import read_columns
 from stampede.store.round_state import PREFIX as RECONCILE
 from stampede.store.runs import RunInfo, prefix
 from stampede.store.scrub_state import PREFIX as SCRUB

@@ -32,6 +32,7 @@ __all__ = [
     "packs",
     "pages",
     "parquet_object",
+    "verified_objects",
     "parquet_writer",
     "prefix_lookup",
     "programmes",

@@ -7,7 +7,7 @@ from stampede.errors import Damaged, NotFound
 from stampede.store.checked_parquet import PARQUET_ERRORS
 from stampede.store.coverage import COVERAGE, Coverage
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.parquet_object import footer_of
+from stampede.store.verified_objects import footer_of
 
 DEAD_LETTERS = "deadletters/"
 TABLE = b"stampede.table"

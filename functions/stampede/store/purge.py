@@ -14,7 +14,7 @@ import pyarrow as pa
 from stampede.errors import NotFound
 from stampede.store.compaction import SLICE_ROWS, Report, merge
 from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.parquet_object import footer_of, read_column
+from stampede.store.verified_objects import footer_of, read_column
 from stampede.store.raw import PREFIX
 from stampede.store.rights import Rights
 from stampede.store.runs import Run, RunInfo, live

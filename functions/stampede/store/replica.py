@@ -24,7 +24,7 @@ from stampede.store.digests import same
 from stampede.store.named_packs import FEW_PACKS
 from stampede.store.objects import ObjectInfo, Objects, find
 from stampede.store.one_site import of_one_site
-from stampede.store.parquet_object import read_column
+from stampede.store.verified_objects import read_column
 from stampede.store.runs import RunInfo, RunName, complete, inputs_of
 from stampede.store.schema import ALL_TABLES
 from stampede.store.site_differences import Listing, whole
