@@ -80,7 +80,7 @@ DAMAGE := read/test_no_wrong_answer.py cli/test_no_wrong_output.py
 faults: $(VENV)/dev ## damage to every object, 20 topics made anew, 300 faults at two sites; SEED=1 FAULTS=300
 	@tools/need gcc
 	ROUNDS=4 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s $(addprefix functions/tests/,$(DAMAGE))
-	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/functions/test_recreations.py
+	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/handlers/test_recreations.py
 	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
 
 fuzz: $(VENV)-fuzz/ready $(if $(TARGET),,$(VENV)/dev) ## fuzz what strangers can send; SECONDS=60 for each target; property tests with SEED=1 EXAMPLES=100
@@ -101,7 +101,7 @@ release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; t
 	@$(BIN)/python tools/release
 
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
-	@for to in charts/stampede/files functions/stampede/events; do cp eventing/triggers.yaml $$to/; done
+	@for to in charts/stampede/files functions/stampede/events/broker; do cp eventing/triggers.yaml $$to/; done
 	@cp eventing/eventtypes.yaml charts/stampede/files/
 	$(BIN)/ruff format functions e2e eventing tools charts client
 	$(BIN)/ruff check --fix functions e2e eventing tools charts client

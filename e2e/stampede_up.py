@@ -9,8 +9,8 @@ from typing import Self
 import psutil
 
 from e2e.commands import READY_SECONDS, BackgroundCommand, CommandResult, run, until
-from stampede.events.probes import is_ready
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.http.probes import is_ready
 from stampede_local.ports import free_port
 
 STORED_SECONDS = 400.0  # timeout; allows for a slow and busy machine

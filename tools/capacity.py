@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "plan-capacity.md"
 FIGURES = PAGE.with_suffix(".json")

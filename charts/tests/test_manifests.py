@@ -9,8 +9,8 @@ from origins import CUSTOM, Module
 from rendering import CHART, KUBERNETES, ROOT, Object, containers, environment, helm, pods
 from schemas import Schemas
 
-from stampede.settings import Settings
-from stampede.store.bucket_notifications import PREFIXES
+from stampede.config.settings import Settings
+from stampede.store.ceph.bucket_notifications import PREFIXES
 from stampede_local.cli import TOPICS
 
 MANIFESTS = ROOT / "manifests"

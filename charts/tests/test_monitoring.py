@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import REGISTRY
 from rendering import CHART, ROOT, containers, environment, objects, rendered, sources
 
-from stampede import metrics
+from stampede.telemetry import metrics
 
 RULES = sorted((CHART / "files" / "alerts").glob("*.yaml"))
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))

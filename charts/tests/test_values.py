@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rendering import CASES, CHART, KUBERNETES, helm, notes, objects, template
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
 VERSION = "--kube-version", KUBERNETES

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import stampede_client
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede_client import Client, retries
 from tests.support.read_service import sample_store, serving
 

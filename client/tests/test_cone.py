@@ -10,12 +10,12 @@ from astropy.coordinates import SkyCoord
 import stampede_client
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.positions import positions_of
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import POSITIONS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import POSITIONS
+from stampede.store.tables.table import Table
 from tests.support.read_service import point, serving
 
 RA, DEC = 0.814167, 16.145556  # 00:03:15.4 +16:08:44

@@ -12,14 +12,15 @@ import pytest
 
 import stampede_client
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS
-from stampede.store import checked_parquet, run_writer
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.kept_checkpoints import put_checkpoint
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
-from stampede.store.tables import Table
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.parquet import checksums as checked_parquet
+from stampede.store.runs import writer as run_writer
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables.checkpoint_files import put_checkpoint
+from stampede.store.tables.table import Table
 from stampede_client import StampedeClientError
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import cutout, point

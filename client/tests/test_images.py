@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import stampede_client
+from stampede.config.settings import Settings
 from stampede.images.fits import image
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
 from stampede_client import fits_planes
 from stampede_client.planes import fitted
 from tests.support import made_alerts

@@ -8,10 +8,10 @@ import pytest
 from astropy import units
 
 import stampede_client
-from stampede.read import cone_search
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
+from stampede.read.lookup import cone_search
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
 from tests.support.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.positions import positions_of
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede.simulator.simulator import Simulator
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
+from stampede.store.tables.table import Table
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.read_service import serving
 

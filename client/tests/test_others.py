@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from stampede.alerts.positions import CELLS, positions_of
-from stampede.functions import hats
+from stampede.config.settings import Settings
+from stampede.handlers.hats import catalogue as hats
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede.simulator.simulator import Simulator
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.memory import MemoryObjects
-from stampede.store.range_lookup import Ranges, rows_in
-from stampede.store.schema import DETECTIONS, POSITIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS, POSITIONS
+from stampede.store.tables.range_lookup import Ranges, rows_in
+from stampede.store.tables.table import Table
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.read_service import ZTF_OBJECT, serving
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 import stampede_client
 from stampede.alerts.columns import DETECTION
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede.simulator.simulator import Simulator
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.merge import sort_unique
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.merge import sort_unique
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_client import store as reader
 from tests.support import made_alerts, rows
 from tests.support.batch_decoders import make_batch_decoder

@@ -13,8 +13,8 @@ from e2e.alert_rules.watched import OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import TOPICS
+from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
-from stampede.store.quotas import usage
 from stampede_local.ceph import LocalCeph
 
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come

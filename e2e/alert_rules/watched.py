@@ -21,9 +21,9 @@ from e2e.stampede_up import StampedeUp
 from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
 from stampede.cli.simulate import paced
-from stampede.events.access import key_header
-from stampede.events.probes import is_ready
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.auth.access import key_header
+from stampede.events.http.probes import is_ready
 from stampede.simulator.simulator import Simulator
 from stampede_local import environment
 from stampede_local.cli import TOPICS

@@ -19,7 +19,7 @@ from tools.images.archive import write_image, write_layer
 from e2e.cluster import go_modules, traefik
 from e2e.cluster.places import CLUSTER, IMAGES, REGISTRY
 from e2e.cluster.steps import step
-from stampede.at_once import run_all
+from stampede.runtime.bounded_pool import run_all
 
 AT_ONCE = 2  # images that are loaded: one is unpacked while another is read
 _SCRATCH_PREFIX = ".making-"

@@ -19,8 +19,8 @@ from e2e.duel.plan import Plan
 from e2e.duel.rest import wait_until_rested
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
-from stampede.settings import Settings
-from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS
+from stampede.config.settings import Settings
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede_bench.bucket import open_bucket
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_reader import Readable, read
@@ -35,8 +35,8 @@ PAUSE_ALONE = 0.1  # the same for a single alert
 LEAVING_SECONDS = 90.0
 TABLES = {"cutouts": [CUTOUTS.name], "lightcurves": [DETECTIONS.name, PACKETS.name]}
 COMPACT = """
-from stampede.functions.compact import compact_tables
-from stampede.settings import Settings
+from stampede.handlers.compact import compact_tables
+from stampede.config.settings import Settings
 compact_tables(Settings())
 print("compacted")
 """

@@ -26,7 +26,7 @@ from e2e.faults.up import with_ports
 from e2e.stampede_up import StampedeUp
 from stampede.cli.running import Running, running
 from stampede.cli.simulate import paced
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica

@@ -9,11 +9,11 @@ from e2e.faults import short_lived
 from e2e.faults.alerts import Sent
 from e2e.faults.kafka import TOPIC, Kafka
 from e2e.stampede_up import SecondSiteRead, StampedeUp, stored_counts
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.simulator.simulator import Simulator
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import THUMBNAILS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import THUMBNAILS
+from stampede.store.tables.table import Table
 from stampede_local.cli import TOPICS
 from tests.support import stored_alerts
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from e2e.faults.proxy import FAULTS, Proxy
-from stampede import clock
 from stampede.errors import StampedeError
-from stampede.store.compaction import compact
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.schema import ALL_TABLES
-from stampede.store.tables import Table
+from stampede.runtime import clock
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.runs.schema import ALL_TABLES
+from stampede.store.tables.table import Table
 
 SETTLED = timedelta(seconds=25)  # only objects of that age are damaged
 DAMAGED = ("tables/", "tables/", "tables/", "packs/", "packets/", "thumbnails/")

@@ -7,8 +7,8 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from e2e.faults.later import Later
-from stampede.events.access import key_header
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.auth.access import key_header
 
 HELD_SECONDS = 20.0
 AT_ONCE = 40

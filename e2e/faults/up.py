@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.faults.processes import clock_environment
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede_local.servers import LocalServers
 from stampede_local.system import System
 

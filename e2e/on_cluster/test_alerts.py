@@ -27,7 +27,7 @@ CORRUPT = 0.02
 SEND = """
 import sys, tarfile
 from confluent_kafka import Producer
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 kafka = Producer({
     "bootstrap.servers": Settings().kafka,
     "message.max.bytes": 8 << 20,
@@ -41,7 +41,7 @@ assert kafka.flush(60) == 0
 """
 # Print the keys of objects that differ between the two sites.
 DIFFERENCES = """
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects, open_replica
 first, second = open_objects(Settings()), open_replica(Settings())
 for prefix in ("packs/", "thumbnails/"):

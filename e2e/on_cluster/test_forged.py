@@ -9,10 +9,10 @@ pytestmark = pytest.mark.timeout(600)
 
 # Print the offsets whose alerts the store's tables hold.
 COVERAGE = """
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects
-from stampede.store.schema import TABLES
-from stampede.store.tables import Table
+from stampede.store.runs.schema import TABLES
+from stampede.store.tables.table import Table
 for spec in TABLES.values():
     table = Table(open_objects(Settings()), spec)
     table.refresh()

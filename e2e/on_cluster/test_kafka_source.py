@@ -20,7 +20,7 @@ FUNCTIONS = {"cutouts": "cutouts", "lightcurves": "detections"}  # the table of 
 RUN = """
 import json, sys
 from confluent_kafka import Producer
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.simulator.simulator import Simulator
 given = json.load(sys.stdin)
 kafka = Settings().kafka
@@ -49,11 +49,11 @@ print(json.dumps(found))
 STORED = """
 import json, sys
 from stampede.deadletters.dead_letter import letters_of, read_rows
-from stampede.settings import Settings
-from stampede.store.coverage import topic_key
+from stampede.config.settings import Settings
+from stampede.store.offsets.coverage import topic_key
 from stampede.store.open import open_objects
-from stampede.store.schema import TABLES
-from stampede.store.tables import Table
+from stampede.store.runs.schema import TABLES
+from stampede.store.tables.table import Table
 topic, epoch, tables = json.load(sys.stdin)
 objects, key = open_objects(Settings()), topic_key(topic, epoch)
 stored = []

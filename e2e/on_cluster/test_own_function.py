@@ -35,7 +35,7 @@ headers = {
 urllib3.request("POST", sys.stdin.read(), body=b"{}", headers=headers, retries=False, timeout=60)
 """
 LIST = """
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects
 print(*(info.key for info in open_objects(Settings()).list("packs/")))
 """

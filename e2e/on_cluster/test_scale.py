@@ -33,12 +33,12 @@ FILL = f"""
 import gzip, random
 import pyarrow as pa
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
+from stampede.config.settings import Settings
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.table import Table
 objects, none = open_objects(Settings()), Coverage.of({{}})
 noise = random.Random(1)
 images = [gzip.compress(noise.randbytes(5_000), 1, mtime=0) for _ in range(97)]

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 MANIFEST = ROOT / "manifests" / "stress.yaml"
 STORE = "http://ceph.site.svc:8000/stress"  # a bucket that does not exist yet
 LIST = f"""
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects
 for info in open_objects(Settings(store={STORE!r})).list(""):
     print(info.key)

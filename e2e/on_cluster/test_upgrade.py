@@ -20,8 +20,8 @@ EARLIER = ROOT / "charts" / "tests" / "earlier" / "stampede-0.1.0.tgz"
 LIMIT = "the limit is"  # part of the reason of a dead letter that is too large
 # Print the names of the store's topics, without those that RGW makes for each notification.
 TOPICS = """
-from stampede.settings import Settings
-from stampede.store.bucket_notifications import NotifyingBucket
+from stampede.config.settings import Settings
+from stampede.store.ceph.bucket_notifications import NotifyingBucket
 from stampede.store.open import first_site
 names = (topic.name for topic in NotifyingBucket(first_site(Settings())).topics())
 print(*(name for name in names if "_" not in name))

@@ -20,7 +20,7 @@ SEED, COUNT = 97, 60
 # Try what a function taken over might try; print what the store says.
 TRY = """
 from stampede.errors import StampedeError
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects
 objects = open_objects(Settings())
 key = next(iter(objects.list("tables/detections/"))).key

@@ -14,7 +14,7 @@ import pytest
 from e2e.commands import is_running, run, until
 from e2e.places import ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write

@@ -14,9 +14,9 @@ import pytest
 import urllib3
 
 from e2e.commands import until
-from stampede.events.probes import is_ready
-from stampede.settings import Settings
-from stampede.store import bucket_notifications
+from stampede.config.settings import Settings
+from stampede.events.http.probes import is_ready
+from stampede.store.ceph import bucket_notifications
 from stampede.store.open import open_objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph

@@ -11,8 +11,8 @@ import urllib3
 import yaml
 
 from e2e.commands import until
-from stampede.events.probes import is_ready
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.http.probes import is_ready
 from stampede.store.open import open_objects
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until

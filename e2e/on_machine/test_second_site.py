@@ -24,8 +24,8 @@ from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import THUMBNAILS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import THUMBNAILS
+from stampede.store.tables.table import Table
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
 from tests.support import stored_alerts

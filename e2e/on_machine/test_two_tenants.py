@@ -16,14 +16,14 @@ import urllib3
 from e2e.commands import run, until
 from e2e.places import ROOT
 from e2e.stampede_up import StampedeUp
-from stampede.events.access import key_header
-from stampede.events.probes import is_ready
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.auth.access import key_header
+from stampede.events.http.probes import is_ready
 from stampede.simulator.simulator import Simulator
-from stampede.store.bucket_notifications import NotifyingBucket
-from stampede.store.objects import Objects
+from stampede.store.ceph.bucket_notifications import NotifyingBucket
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import first_site, open_objects
-from stampede.store.s3_requests import S3Requests
+from stampede.store.s3.signed_requests import S3Requests
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port

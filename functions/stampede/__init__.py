@@ -3,9 +3,6 @@
 __all__ = [
     "__version__",
     "errors",
-    "logs",
-    "progress",
-    "settings",
 ]
 
 __version__ = "0.1.0"

@@ -2,10 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.settings import Settings
 from stampede.store.open import open_objects
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 
 CLEARING_THREADS = 32
 

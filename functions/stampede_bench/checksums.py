@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-from stampede.store import pack_images, packs, parquet_writer, run_writer
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.packs import write_pack
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs import images as pack_images
+from stampede.store.packs import pack as packs
+from stampede.store.packs.pack import write_pack
+from stampede.store.parquet import writer as parquet_writer
+from stampede.store.runs import writer as run_writer
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.decode import UNIT, batch_decoder, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from stampede.errors import StampedeError
-from stampede.logs import configure_logs
+from stampede.telemetry.logs import configure_logs
 from stampede_bench.registry import BENCHMARKS, measure_of
 
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from stampede.alerts.positions import positions_of
 from stampede.errors import StampedeError
-from stampede.read.cone_search import Cone, nearest_first
-from stampede.read.cone_writers import JsonWriter
-from stampede.read.refreshing_table import RefreshingTable
-from stampede.read.sky import ARCSEC, Place
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.schema import POSITIONS
-from stampede.store.tables import Table
+from stampede.read.formats.cone_writers import JsonWriter
+from stampede.read.lookup.cone_search import Cone, nearest_first
+from stampede.read.lookup.refreshing_table import RefreshingTable
+from stampede.read.lookup.sky import ARCSEC, Place
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import POSITIONS
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 from stampede_bench.growth_lookups import Indexes

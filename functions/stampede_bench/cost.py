@@ -14,11 +14,11 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.events import ALERT_FUNCTIONS
-from stampede.events.access import key_header
-from stampede.progress import silent
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import ALL_TABLES
-from stampede.store.tables import Table
+from stampede.events.auth.access import key_header
+from stampede.runtime.progress import silent
+from stampede.store.runs.schema import ALL_TABLES
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu, peak_memory

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from stampede.store.objects import Folder, ObjectInfo, Objects
+from stampede.store.objects.object_store import Folder, ObjectInfo, Objects
 
 
 class CountingStore:

@@ -18,14 +18,14 @@ from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framed, Framing, WriterSchema
 from stampede.alerts.image_tokens import ImageTokens
-from stampede.functions.decoding import DecoderFile
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.packs import write_pack
-from stampede.store.raw import write_raw
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
-from stampede.store.tables import Table
+from stampede.config.settings import Settings
+from stampede.handlers.decoding import DecoderFile
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.packs.raw_alerts import write_raw
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.load import Load

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from stampede.progress import Progress
+from stampede.runtime.progress import Progress
 
 
 class Rival(NamedTuple):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
 from stampede_bench.cpu import cpu_seconds
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_local.ports import free_port

@@ -16,13 +16,13 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
-from stampede.store.compaction import compact
-from stampede.store.memory import MemoryObjects
-from stampede.store.runs import prefix
-from stampede.store.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
-from stampede.store.tables import Table
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.runs.run import prefix
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
+from stampede.store.tables.table import Table
 from stampede_bench import synthetic
 from stampede_bench.bucket import open_bucket
 from stampede_bench.counting_store import CountingStore

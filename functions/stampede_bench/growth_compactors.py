@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from stampede.settings import Settings
-from stampede.store.compaction import compact
+from stampede.config.settings import Settings
+from stampede.store.compaction.compact import compact
 from stampede.store.open import open_objects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_bench import synthetic
 from stampede_bench.figures import Context, Figure, Rival
 

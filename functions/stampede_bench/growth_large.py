@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.kept_checkpoints import put_checkpoint
-from stampede.store.runs import RunInfo, prefix
-from stampede.store.schema import CUTOUTS, TABLES, TableSpec
-from stampede.store.tables import Table
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.run import RunInfo, prefix
+from stampede.store.runs.schema import CUTOUTS, TABLES, TableSpec
+from stampede.store.tables.checkpoint_files import put_checkpoint
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Figure, Must, Rival, percentile
 from stampede_bench.growth_lookups import Indexes, lookups, resident

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
-from stampede.store.cache import Cache
-from stampede.store.tables import Table
+from stampede.store.objects.lru_cache import Cache
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import open_bucket
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
-from stampede.store.coverage import Coverage
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.reader import RunReader
-from stampede.store.run_writer import RunWriter
-from stampede.store.runs import RunInfo, RunName, digest
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
-from stampede.store.sections import Sections, as_text
+from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.index_sections import Sections, as_text
+from stampede.store.runs.reader import RunReader
+from stampede.store.runs.run import RunInfo, RunName, digest
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.runs.writer import RunWriter
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.synthetic import (
     ALERTS,

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.packs import write_pack
-from stampede.store.schema import DETECTIONS
+from stampede.config.settings import Settings
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import DETECTIONS
 from stampede_bench.figures import Context, Figure
 from stampede_bench.first_answer import SUBJECT, first_answers
 from stampede_bench.synthetic import APART, FIRST_ALERT, random_id

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from stampede.alerts.arrays import views
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.packs import write_pack
-from stampede.store.tables import Table
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.tables.table import Table
 
 KB = 1000
 CUTOUT_BYTES = 15 * KB  # the size in the users' tables

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.alerts.columns import KINDS
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.events import ALERT_FUNCTIONS
-from stampede.functions.audit import audit
-from stampede.settings import Settings
-from stampede.store.s3 import S3Objects
+from stampede.handlers.audit.audit import audit
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer
 
-from stampede.settings import Settings
-from stampede.store.s3 import S3Objects
+from stampede.config.settings import Settings
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench.load import Load
 from stampede_local.oracle import expected_alert
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds

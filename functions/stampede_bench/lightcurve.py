@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.compaction.compact import compact
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.counting_store import CountingStore
 from stampede_bench.figures import Context, Figure, Must, Rival

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from isal import igzip
 from pyarrow.fs import FileSelector, S3FileSystem
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.decode import batch_decoder

@@ -7,8 +7,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 from stampede.errors import StampedeError
-from stampede.logs import configure_logs
-from stampede.progress import silent
+from stampede.runtime.progress import silent
+from stampede.telemetry.logs import configure_logs
 from stampede_bench.figures import Context, Figure, Measure
 
 # Not a fork: it would have the locks that threads of the caller hold, but not those threads.

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stampede.alerts.arrays import viewed
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu

@@ -7,9 +7,9 @@ two packs at a time, like the function `cutouts`.
 from collections.abc import Iterator
 from time import perf_counter
 
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds, percentile
 from stampede_bench.images import CUTOUT_BYTES, FLUSH_ALERTS, images, noise, seconds, store

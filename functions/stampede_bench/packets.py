@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions.packets import store_packets
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.raw import write_raw
-from stampede.store.schema import DETECTIONS, PACKETS
-from stampede.store.tables import Table
+from stampede.events.cloudevents.event import Position
+from stampede.events.workers.worker import Batch
+from stampede.handlers.packets import store_packets
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.raw_alerts import write_raw
+from stampede.store.runs.schema import DETECTIONS, PACKETS
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.checksums import INGEST_MS
 from stampede_bench.decode import (

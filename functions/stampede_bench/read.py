@@ -18,13 +18,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.config.settings import Settings
 from stampede.ingest.send import alert_sinks, ingest
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.packs import write_pack
-from stampede.store.s3 import S3Objects
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.bucket import open_bucket
 from stampede_bench.crowd import crowd

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from stampede.errors import StampedeError, StoreDown
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.cpu import Cpu

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions import cutouts, lightcurves
-from stampede.functions.kafka_sender import OPTIONS, send
-from stampede.functions.replay import Night
-from stampede.functions.replayed import Replayed
-from stampede.settings import Settings
-from stampede.store.packs import night_of
+from stampede.config.settings import Settings
+from stampede.events.cloudevents.event import Position
+from stampede.events.workers.worker import Batch
+from stampede.handlers import cutouts, lightcurves
+from stampede.handlers.replay.kafka_sender import OPTIONS, send
+from stampede.handlers.replay.messages import Replayed
+from stampede.handlers.replay.night import Night
+from stampede.store.packs.pack import night_of
 from stampede_bench import load
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.decode import views_of_one_buffer

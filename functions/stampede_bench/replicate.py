@@ -26,13 +26,13 @@ from itertools import chain
 from statistics import geometric_mean
 from typing import NamedTuple
 
+from stampede.config.settings import Settings
 from stampede.errors import Overloaded, StampedeError
-from stampede.events.s3_events import stored_event
-from stampede.functions.replicate import Replicate
-from stampede.settings import Settings
+from stampede.events.cloudevents.s3_events import stored_event
+from stampede.handlers.replicate import Replicate
 from stampede.store.open import first_site
-from stampede.store.runs import digest
-from stampede.store.s3 import S3Objects
+from stampede.store.runs.run import digest
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.link import link

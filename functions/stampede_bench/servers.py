@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from stampede.progress import silent
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.runtime.progress import silent
 from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context
 from stampede_local import installer

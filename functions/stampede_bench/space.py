@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from stampede.alerts.positions import positions_of
 from stampede.images.fits import gzip_file
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.packs import write_pack
-from stampede.store.runs import prefix
-from stampede.store.schema import CUTOUTS, POSITIONS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.run import prefix
+from stampede.store.runs.schema import CUTOUTS, POSITIONS
+from stampede.store.tables.table import Table
 from stampede_bench import load
 from stampede_bench.decode import batch_decoder
 from stampede_bench.figures import Context, Figure, Must, Rival

@@ -19,11 +19,11 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
-from stampede.settings import Settings
 from stampede.store.conformance import run_checks
 from stampede.store.open import first_site
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench.bucket import clear, open_bucket
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
 

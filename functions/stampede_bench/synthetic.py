@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.run_writer import RunWriter
-from stampede.store.runs import RunName, digest
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.run import RunName, digest
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.runs.writer import RunWriter
 
 FLUSH = 300  # alerts per flush: a source has this many in flight
 POINTS = 2  # points that an alert adds to a light curve: a detection and a forced point

@@ -18,10 +18,10 @@ from stampede.alerts.columns import KINDS
 from stampede.alerts.container import Bytes
 from stampede.images.fits import is_gzip
 from stampede.images.thumbnail import GAP, PANEL, SHAPE, thumbnails
-from stampede.store.coverage import Coverage
-from stampede.store.packs import read_rows, write_pack
-from stampede.store.schema import THUMBNAIL_PACKS, THUMBNAILS
-from stampede.store.versions import shown
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.alert_versions import shown
+from stampede.store.packs.pack import read_rows, write_pack
+from stampede.store.runs.schema import THUMBNAIL_PACKS, THUMBNAILS
 from stampede_bench import load
 from stampede_bench.decode import UNIT, batch_decoder, each_load, per_alert, run_of
 from stampede_bench.figures import Context, Figure, Must, Rival

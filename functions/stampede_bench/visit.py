@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stampede.progress import silent
+from stampede.runtime.progress import silent
 from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile

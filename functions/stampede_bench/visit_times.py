@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from stampede.errors import StampedeError
-from stampede.store.coverage import Coverage, split_topic_key
-from stampede.store.objects import Objects
-from stampede.store.runs import RunInfo
-from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS
-from stampede.store.tables import Table
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage, split_topic_key
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
+from stampede.store.tables.table import Table
 from stampede_bench.visit_sender import PARTITIONS, Sent
 
 SPECS = (CUTOUTS, DETECTIONS, PACKETS)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stampede.errors import SetupError
-from stampede.progress import Progress, silent
-from stampede.store.address import StoreAddress
+from stampede.runtime.progress import Progress, silent
+from stampede.store.objects.address import StoreAddress
 from stampede_local import installer
 from stampede_local.ports import require_free
 from stampede_local.process import Process, wait_until

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import DATA, Data, progress_console
-from stampede.logs import configure_logs
+from stampede.telemetry.logs import configure_logs
 from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")

@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stampede.functions.status import View
+from stampede.handlers.audit.status import View
 from stampede_local.supervisor import State
 from stampede_local.system import System
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from stampede.cli.audit import entries_of
 from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
-from stampede.functions.status import Status
+from stampede.handlers.audit.status import Status
 from stampede.ingest import files
 from stampede.simulator.simulator import Simulator
 from stampede_local.demo_view import show_one

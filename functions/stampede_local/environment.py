@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from stampede.events.triggers import read_triggers
-from stampede.functions.apps import APPS
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.broker.triggers import read_triggers
+from stampede.handlers.apps import APPS
 
 # Kafka gives the partitions of a killed source to another source after this time; default 45 s.
 _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}

@@ -13,7 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from stampede.errors import SetupError
-from stampede.progress import Progress, silent
+from stampede.runtime.progress import Progress, silent
 
 # Each program, and the Debian package that contains it.
 CEPH = {

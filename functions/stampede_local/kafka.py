@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.errors import SetupError
-from stampede.progress import Progress, silent
+from stampede.runtime.progress import Progress, silent
 from stampede_local import installer
 from stampede_local.ports import require_free
 from stampede_local.process import Process, wait_until

@@ -5,12 +5,12 @@ from collections.abc import Collection
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.events.kafka_errors import reason
-from stampede.events.kafka_login import KafkaLogin
-from stampede.progress import Progress
-from stampede.settings import Settings
-from stampede.store.objects import Objects
+from stampede.events.kafka.errors import reason
+from stampede.events.kafka.login import KafkaLogin
+from stampede.runtime.progress import Progress
+from stampede.store.objects.object_store import Objects
 
 ANSWER_SECONDS = 10.0
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from stampede.progress import Progress
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.runtime.progress import Progress
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka, make_topics

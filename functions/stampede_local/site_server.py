@@ -15,8 +15,8 @@ import sys
 import threading
 from pathlib import Path
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.settings import Settings
 from stampede_local.ceph import LocalCeph, S3Keys
 from stampede_local.kafka import LocalKafka, make_topics
 

@@ -16,15 +16,15 @@ from functools import partial
 from pydantic import SecretStr
 
 from stampede.cli.running import UP
+from stampede.config.settings import Settings
 from stampede.events import ALERT_FUNCTIONS
-from stampede.events.access import url_with_key
-from stampede.events.probes import is_ready
-from stampede.progress import Progress, silent
-from stampede.settings import Settings
-from stampede.store import bucket_notifications
-from stampede.store.objects import Objects
+from stampede.events.auth.access import url_with_key
+from stampede.events.http.probes import is_ready
+from stampede.runtime.progress import Progress, silent
+from stampede.store.ceph import bucket_notifications
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 from stampede_local import environment
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import ServerPorts, free_port, require_free

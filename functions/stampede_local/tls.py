@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 

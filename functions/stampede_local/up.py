@@ -18,8 +18,8 @@ from rich.text import Text
 
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
-from stampede.events.access import key_header
-from stampede.functions.status import Status, View
+from stampede.events.auth.access import key_header
+from stampede.handlers.audit.status import Status, View
 from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port

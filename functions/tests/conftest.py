@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from stampede.progress import Progress
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.runtime.progress import Progress
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka

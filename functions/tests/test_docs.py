@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from stampede.cli.main import app
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "functions" / "stampede"
@@ -24,7 +24,7 @@ MAPS = (
 # A path from the root, such as `functions/stampede/read/app.py` or `manifests/site`.
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
-# A station of a diagram names its files below the package, such as `events/source.py`.
+# A station of a diagram names its files below the package, such as `events/kafka/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
 # Variables of the tests and of Skaffold, and the one that is an option of commands.
 OTHER_VARIABLES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from stampede.functions.audit import audit
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.handlers.audit.audit import audit
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.simulator import Simulator
 from stampede.store.open import open_objects

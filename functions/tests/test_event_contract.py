@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stampede.events.event import Position
-from stampede.events.record import CloudEventHeaders, Record
-from stampede.events.s3_events import TYPE, headers_of, stored_event
-from stampede.events.s3_notifications import parse_notification, stored_events
-from stampede.events.triggers import read_triggers
+from stampede.events.broker.s3_notifications import parse_notification, stored_events
+from stampede.events.broker.triggers import read_triggers
+from stampede.events.cloudevents.event import Position
+from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record
+from stampede.events.cloudevents.s3_events import TYPE, headers_of, stored_event
 from tests.support.event_examples import (
     ALERTS,
     EVENTING,

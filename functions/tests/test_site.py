@@ -11,8 +11,8 @@ from tools.docs.markdown import rewritten
 from tools.docs.site import all_pages, files, navigation, place_of
 
 from stampede.cli.settings import variable_of
+from stampede.config.settings import Settings
 from stampede.read.openapi import describe
-from stampede.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PLACES = {

@@ -10,12 +10,12 @@ import pytest
 import stampede_client
 from stampede.alerts.columns import CUTOUT
 from stampede.alerts.positions import positions_of
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.kept_checkpoints import put_checkpoint
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
+from stampede.store.tables.checkpoint_files import put_checkpoint
+from stampede.store.tables.table import Table
 from tests.support.rows import cutout, detection, table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "store.md"

@@ -15,15 +15,15 @@ from starlette.types import Message
 from stampede.alerts import surveys
 from stampede.alerts.framing import Framing
 from stampede.alerts.surveys.survey import Survey
+from stampede.config.settings import Settings
 from stampede.errors import Unusable
-from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions import cutouts, lightcurves
+from stampede.events.cloudevents.event import Position
+from stampede.events.workers.worker import Batch
+from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import unpack
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.memory import MemoryObjects
-from stampede.timescale import TAI_MINUS_UTC
+from stampede.runtime.timescale import TAI_MINUS_UTC
+from stampede.store.objects.memory import MemoryObjects
 from tests.support import argus, made_alerts
 from tests.support.batch_decoders import make_batch_decoder
 

@@ -1,7 +1,7 @@
 """The page of the settings, from the settings' model."""
 
 from stampede.cli.settings import text_of, variable_of
-from stampede.settings import GROUPS, Settings
+from stampede.config.settings import GROUPS, Settings
 
 HEAD = """# Settings
 

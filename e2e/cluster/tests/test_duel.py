@@ -31,8 +31,8 @@ from e2e.duel.rest import cpu_of_pods
 from e2e.duel.starts import Starts
 from e2e.duel.usage import Usage, group_of
 from e2e.on_cluster.release import Release
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_sender import Sent, Visit
 from tests.support.read_service import serving

@@ -1,6 +1,6 @@
 """Alerts: from a survey's bytes to Arrow tables of cutouts and detections.
 
-No HTTP, no files, no clock and no randomness: `stampede.functions.decoding` hands them in.
+No HTTP, no files, no clock and no randomness: `stampede.handlers.decoding` hands them in.
 """
 
 __all__ = [

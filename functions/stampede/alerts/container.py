@@ -12,8 +12,8 @@ from typing import NamedTuple
 import cramjam
 
 from stampede.alerts.schemas import Schema, read_json
-from stampede.decompression import Bytes, NotWhole, TooLong, inflate, unsnappy
 from stampede.errors import TooLarge, Undecodable
+from stampede.runtime.decompression import Bytes, NotWhole, TooLong, inflate, unsnappy
 
 MAGIC = b"Obj\x01"
 SYNC = bytes(range(16))

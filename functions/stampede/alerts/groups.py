@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede import compute as pc
 from stampede.alerts.arrays import table_of, views
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.alerts.container import Bytes
 from stampede.alerts.surveys.survey import NotFits, Survey
 from stampede.errors import StampedeError, Unusable
+from stampede.runtime import lazy_arrow_compute as pc
 
 LEFT_OUT = "stampede.left_out"  # metadata of raw alerts: names of fields, JSON
 HEAD_COLUMNS = ("alert_id", "object_id", "mjd", "band", "ra", "dec")

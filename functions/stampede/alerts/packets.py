@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede import compute as pc
 from stampede.alerts.columns import KINDS, PACKET, cut_columns
 from stampede.alerts.container import Bytes, is_compressed
 from stampede.alerts.groups import Group, Mixed
+from stampede.runtime import lazy_arrow_compute as pc
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from stampede import compute as pc
 from stampede.alerts.columns import POSITION
 from stampede.alerts.healpix import cells_of
+from stampede.runtime import lazy_arrow_compute as pc
 
 ORDER = 16
 """Of the cells: 3.2 arcsec wide, so that the scatter of an object's detections stays in few."""

@@ -13,9 +13,9 @@ from stampede.cli.options import Data, results_console
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
-    from stampede.functions.audit import MissingObjects
-    from stampede.settings import Settings
-    from stampede.store.ledger import Entry
+    from stampede.config.settings import Settings
+    from stampede.handlers.audit.audit import MissingObjects
+    from stampede.store.integrity.ledger import Entry
 
 
 class AuditedStore(StrEnum):
@@ -61,7 +61,7 @@ def audit(
     With `--json` the same is one JSON document, with the same exit status.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.logs import configure_logs
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()  # to stderr: stdout has the results alone
     system = running(data)
@@ -85,7 +85,7 @@ def _deep(
     """Read everything and print what is wrong and what was mended; return the exit status."""
     from stampede.cli.audit_json import deep_json
     from stampede.cli.object_reports import report_deep, show_progress
-    from stampede.functions.deep_audit import deep_audit
+    from stampede.handlers.scrub.deep_audit import deep_audit
 
     result = deep_audit(settings, names, repair, show_progress)
     if as_json:
@@ -114,10 +114,10 @@ def _audit_store(settings: Settings, topics: list[str], everything: bool, as_jso
 def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_json: bool) -> int:
     """Print the ledger of the second site and the objects it lacks; return the exit status."""
     from stampede.cli.audit_json import audit_json
-    from stampede.functions.alert_check import alert_check
-    from stampede.functions.audit import audit as audit_topics
-    from stampede.functions.audit import missing_by_kind
-    from stampede.functions.replicate import make_replica
+    from stampede.handlers.audit.alert_check import alert_check
+    from stampede.handlers.audit.audit import audit as audit_topics
+    from stampede.handlers.audit.audit import missing_by_kind
+    from stampede.handlers.replicate import make_replica
 
     missing: list[MissingObjects] = []
     warnings: list[str] = []
@@ -164,8 +164,8 @@ def entries_of(
 
     With `compare` samples of what Kafka has are compared with the store, alert by alert.
     """
-    from stampede.functions.alert_check import alert_check
-    from stampede.functions.audit import audit as audit_topics
+    from stampede.handlers.audit.alert_check import alert_check
+    from stampede.handlers.audit.audit import audit as audit_topics
     from stampede.store.open import open_objects
 
     with alert_check(settings) as check:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stampede.cli.object_reports import FoundObjects
-    from stampede.functions.audit import MissingObjects
-    from stampede.functions.deep_audit import Result
-    from stampede.store.ledger import Entry
+    from stampede.handlers.audit.audit import MissingObjects
+    from stampede.handlers.scrub.deep_audit import Result
+    from stampede.store.integrity.ledger import Entry
 
 
 def audit_json(
@@ -22,7 +22,7 @@ def audit_json(
     warnings: Sequence[str] = (),
 ) -> str:
     """The ledger of a site, the objects found damaged or lost, and what the second site lacks."""
-    from stampede.store.ledger_json import entry_json
+    from stampede.store.integrity.ledger_json import entry_json
 
     return _document(
         {

@@ -20,7 +20,7 @@ def check_store(data: Data = None) -> None:
     from stampede.doctor.stores import bucket_findings
     from stampede.store.conformance import run_checks
     from stampede.store.open import open_objects
-    from stampede.store.s3 import S3Objects
+    from stampede.store.s3.bucket import S3Objects
 
     settings = settings_of(running(data))
     bucket = open_objects(settings)

@@ -13,7 +13,7 @@ import urllib3
 from stampede.alerts.columns import KINDS
 from stampede.cli.download import Server
 from stampede.errors import SetupError, StampedeError
-from stampede.progress import Progress, silent
+from stampede.runtime.progress import Progress, silent
 
 BATCH = 200
 """Alerts in one request: about 10 MB of images."""

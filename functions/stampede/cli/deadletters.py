@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import asyncio
 
     from stampede.cli.running import Running
+    from stampede.config.settings import Settings
     from stampede.deadletters.reader import DeadLetterReader
     from stampede.deadletters.replay import Replayed
     from stampede.deadletters.stored import AlertCheck, StoredAlerts, Whether
-    from stampede.events.event import Event
-    from stampede.settings import Settings
-    from stampede.store.objects import Objects
+    from stampede.events.cloudevents.event import Event
+    from stampede.store.objects.object_store import Objects
 
 TABLE_NAMES = " or ".join(ALERT_FUNCTIONS.values())
 LINES = 100  # of a list without --lines and --json
@@ -144,7 +144,7 @@ def _replay(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from stampede.deadletters.replay import replay as replay_letters
-    from stampede.interrupts import run_until_stopped
+    from stampede.runtime.signals import run_until_stopped
 
     columns = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[counts]}"))
     with Progress(*columns, TimeElapsedColumn(), console=progress_console()) as bar:
@@ -253,8 +253,8 @@ def stored_alerts(data: Path | None) -> Iterator[tuple[Objects, StoredAlerts]]:
     """The store of the running system, or of the environment, and the alerts stored in it."""
     from stampede.cli.running import running, settings_of
     from stampede.deadletters.stored import StoredAlerts, stored_offsets
-    from stampede.logs import configure_logs
     from stampede.store.open import open_objects
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     settings = settings_of(running(data))
@@ -263,7 +263,7 @@ def stored_alerts(data: Path | None) -> Iterator[tuple[Objects, StoredAlerts]]:
 
         @cache
         def check_of() -> AlertCheck:  # a list of letters that are not stored needs no decoder
-            from stampede.functions.alert_check import alert_check
+            from stampede.handlers.audit.alert_check import alert_check
 
             return started.enter_context(alert_check(settings))
 

@@ -30,9 +30,9 @@ def doctor(
     The exit status is 0 if all is well, 1 for warnings, and 2 for errors.
     """
     from stampede.cli.running import running
+    from stampede.config.settings import Settings
     from stampede.doctor.examination import examine
     from stampede.doctor.finding import Level, Patient
-    from stampede.settings import Settings
 
     system = running(data)
     settings, urls = system or (Settings(), {})

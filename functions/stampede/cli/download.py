@@ -103,7 +103,7 @@ def said_at_end(file: IO[bytes]) -> str | None:
 
     Raises `StampedeError` if it is not Parquet.
     """
-    from stampede.store.checked_parquet import PARQUET_ERRORS, pairs_of
+    from stampede.store.parquet.checksums import PARQUET_ERRORS, pairs_of
 
     try:
         pairs = pairs_of(file)

@@ -40,14 +40,14 @@ def _without_collections() -> Iterator[None]:
 
 def _made(name: str) -> Callable[[], None]:
     """What runs the function, with all that it needs imported."""
-    from stampede.logs import configure_logs
-    from stampede.settings import Settings
+    from stampede.config.settings import Settings
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     if name == "source":
-        from stampede.events.source import main as run_source
+        from stampede.events.kafka.source import main as run_source
 
         return partial(run_source, Settings())
-    from stampede.functions.server import make_server
+    from stampede.handlers.server import make_server
 
     return make_server(name, Settings()).run

@@ -62,7 +62,7 @@ def ingest(
     """
     from stampede.cli.running import running
     from stampede.ingest import files
-    from stampede.logs import configure_logs
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     files.find(paths)  # raises before anything is started
@@ -172,7 +172,7 @@ def _send(paths: list[Path], system: Running, console: Console) -> Ingested:
     from stampede.ingest.send import Progress as Sent
     from stampede.ingest.send import alert_sinks
     from stampede.ingest.send import ingest as send_alerts
-    from stampede.interrupts import run_until_stopped
+    from stampede.runtime.signals import run_until_stopped
     from stampede.store.open import open_objects
 
     objects, sinks = open_objects(system.settings), alert_sinks(system.urls)

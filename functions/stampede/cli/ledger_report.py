@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from stampede.store.ledger import Entry
+    from stampede.store.integrity.ledger import Entry
 
 MOST_FAULTS = 20
 

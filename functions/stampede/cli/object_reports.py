@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stampede.functions.deep_audit import Result
-    from stampede.functions.scrub import Fault, Totals
-    from stampede.settings import Settings
+    from stampede.config.settings import Settings
+    from stampede.handlers.scrub.deep_audit import Result
+    from stampede.handlers.scrub.scrubber import Fault, Totals
 
 
 class Checked(NamedTuple):
@@ -33,12 +33,12 @@ def find_objects(settings: Settings) -> FoundObjects:
 
     Of a large table only some rows are checked: `--deep` checks all.
     """
-    from stampede.functions.restore import quarantined
-    from stampede.functions.scrub import Fault
+    from stampede.handlers.reconcile.restore import quarantined
+    from stampede.handlers.scrub.scrubber import Fault
+    from stampede.store.integrity.references import check_packs
     from stampede.store.open import open_objects
-    from stampede.store.references import check_packs
-    from stampede.store.retention import Retention
-    from stampede.store.schema import PACK_SPECS
+    from stampede.store.packs.retention import Retention
+    from stampede.store.runs.schema import PACK_SPECS
 
     objects, checked = open_objects(settings), []
     faults = [

@@ -39,11 +39,11 @@ def hats(
     stopped. A bucket must be there, and the keys of the store must be allowed to write to it.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.hats import open_catalogue
-    from stampede.functions.hats import publish as publish_catalogue
-    from stampede.logs import configure_logs
+    from stampede.handlers.hats.catalogue import open_catalogue
+    from stampede.handlers.hats.catalogue import publish as publish_catalogue
     from stampede.store.open import open_objects
-    from stampede.store.rights import Rights
+    from stampede.store.programmes.rights import Rights
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     settings = settings_of(running(data))

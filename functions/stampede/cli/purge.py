@@ -34,9 +34,9 @@ def purge(
     status is 1 if there is anything to remove.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.purge import found
-    from stampede.functions.purge import purge as remove
-    from stampede.logs import configure_logs
+    from stampede.handlers.purge import found
+    from stampede.handlers.purge import purge as remove
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()  # to stderr: stdout has the results alone
     settings = settings_of(running(data))

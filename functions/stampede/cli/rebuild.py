@@ -13,7 +13,7 @@ from stampede.cli.options import Data, results_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stampede.functions.checkpoints import Rebuilt
+    from stampede.handlers.reconcile.checkpoints import Rebuilt
 
 
 class Site(StrEnum):
@@ -40,9 +40,9 @@ def rebuild(
     `--check` also if a checkpoint is wrong.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.checkpoints import rebuild as rebuild_tables
-    from stampede.logs import configure_logs
+    from stampede.handlers.reconcile.checkpoints import rebuild as rebuild_tables
     from stampede.store.open import open_objects, open_replica
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()  # to stderr: stdout has the results alone
     settings = settings_of(running(data))

@@ -13,7 +13,7 @@ from stampede.cli.options import Data, results_console
 from stampede.errors import BrokerDown, StampedeError, StoreDown, StoreRefused
 
 if TYPE_CHECKING:
-    from stampede.functions.findings import Finding
+    from stampede.handlers.reconcile.findings import Finding
 
 PAUSES = (5.0, 15.0, 30.0)  # seconds before each retry of a failed pass
 
@@ -35,8 +35,8 @@ def reconcile(
     The exit status is 1 if anything is left to repair.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.reconcile import Reconciler
-    from stampede.logs import configure_logs
+    from stampede.handlers.reconcile.reconciler import Reconciler
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     system = running(data)

@@ -14,8 +14,8 @@ from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
-    from stampede.functions.replay import Night
-    from stampede.functions.replayed import Replayed
+    from stampede.handlers.replay.messages import Replayed
+    from stampede.handlers.replay.night import Night
 
 SHOWN = 10  # alerts that could not be sent, of which the reason is printed
 
@@ -60,10 +60,10 @@ def replay(
     """
     from stampede.alerts.surveys import names
     from stampede.cli.running import running, settings_of
-    from stampede.events.kafka_login import KafkaLogin
-    from stampede.functions.kafka_sender import check_retention, parse_topic, send
-    from stampede.functions.replay import Night
-    from stampede.logs import configure_logs
+    from stampede.events.kafka.login import KafkaLogin
+    from stampede.handlers.replay.kafka_sender import check_retention, parse_topic, send
+    from stampede.handlers.replay.night import Night
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     if survey not in (None, *names()):
@@ -124,7 +124,7 @@ def describe(alerts: Night, night: int) -> None:
 
 def whole(alerts: Night, refused: Counter[str]) -> Iterator[Replayed]:
     """The alerts that can be sent; counts others as "alerts", or "packs", and prints the first."""
-    from stampede.functions.replayed import Unsendable
+    from stampede.handlers.replay.messages import Unsendable
 
     for alert in alerts:
         if not isinstance(alert, Unsendable):

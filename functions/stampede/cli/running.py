@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stampede.cli.options import DATA
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.settings import Settings
 
 UP = "up.json"
 """The file in which `stampede up` writes how to reach it."""

@@ -10,7 +10,7 @@ import typer
 from stampede.cli.options import Data
 
 if TYPE_CHECKING:
-    from stampede.settings import Settings
+    from stampede.config.settings import Settings
 
 
 def settings(data: Data = None) -> None:
@@ -21,7 +21,7 @@ def settings(data: Data = None) -> None:
     environment.
     """
     from stampede.cli.running import running
-    from stampede.settings import Settings
+    from stampede.config.settings import Settings
 
     system = running(data)
     for line in script(system.settings if system else Settings()):
@@ -32,7 +32,7 @@ def script(values: "Settings") -> Iterator[str]:
     """The lines of a shell script that sets the variables to these values."""
     from pydantic import SecretStr
 
-    from stampede.settings import GROUPS
+    from stampede.config.settings import GROUPS
 
     for name, field in type(values).model_fields.items():
         if name in GROUPS:

@@ -20,8 +20,8 @@ def setup(
     the bucket of the second site is created too. What exists already stays unchanged.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.events.access import url_with_key
-    from stampede.store import bucket_notifications
+    from stampede.events.auth.access import url_with_key
+    from stampede.store.ceph import bucket_notifications
 
     run = bucket_notifications.remove if remove else bucket_notifications.setup
     settings = settings_of(running(data))

@@ -15,7 +15,7 @@ from stampede.cli.options import Data, results_console
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from stampede.functions.status import View
+    from stampede.handlers.audit.status import View
 
 FIRST_SECONDS, SECONDS = 1.0, 2.0  # over which rates are measured
 
@@ -36,8 +36,8 @@ def status(
     is in quarantine. `stampede audit` compares with all that Kafka has.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.functions.status import Status, states_of
-    from stampede.logs import configure_logs
+    from stampede.handlers.audit.status import Status, states_of
+    from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     system = running(data)

@@ -26,11 +26,11 @@ def new(
     """Make a token: print it once, and the line for the file that STAMPEDE_TOKENS names."""
     from datetime import UTC, datetime, timedelta
 
-    from stampede.read import tokens
+    from stampede.read.access import bearer_tokens
 
     expires = datetime.now(UTC).date() + timedelta(days=days) if days else None
-    text = tokens.new_token()
-    line = tokens.line_of(text, name, scope, expires)
+    text = bearer_tokens.new_token()
+    line = bearer_tokens.line_of(text, name, scope, expires)
     typer.echo("The token; it is shown only now:", err=True)
     typer.echo(text)
     typer.echo("The line for the file of tokens:", err=True)

@@ -39,8 +39,8 @@ def users(
     import yaml
 
     from stampede.cli.running import running, settings_of
+    from stampede.store.ceph.users import S3Users
     from stampede.store.open import first_site
-    from stampede.store.s3_users import S3Users
 
     made = S3Users(first_site(settings_of(running(data))))
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stampede.errors import Damaged
-from stampede.events.answer import reason_of_answer
-from stampede.events.event import Event, Position, coverage_of_positions
-from stampede.events.record import extension_headers
-from stampede.store.checked_parquet import open_file, read_file, write
-from stampede.store.coverage import COVERAGE
-from stampede.store.dead_letter_offsets import DEAD_LETTERS, TABLE
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.runs import digest
-from stampede.store.schema import TABLES
+from stampede.events.cloudevents.event import Event, Position, coverage_of_positions
+from stampede.events.cloudevents.kafka_record import extension_headers
+from stampede.events.delivery.response import reason_of_answer
+from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, TABLE
+from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.offsets.coverage import COVERAGE
+from stampede.store.parquet.checksums import open_file, read_file, write
+from stampede.store.runs.run import digest
+from stampede.store.runs.schema import TABLES
 
 DEAD_LETTER = pa.schema(
     [

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
 from stampede.deadletters.stored import StoredAlerts, StoredOffsets, Whether, has_offset
-from stampede.store.coverage import split_topic_key
+from stampede.store.offsets.coverage import split_topic_key
 
 if TYPE_CHECKING:
     from stampede.deadletters.replay import Replayed

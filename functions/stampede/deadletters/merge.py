@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from stampede.deadletters.dead_letter import event_of, name_of, read_rows, write_rows
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.dead_letter_offsets import DEAD_LETTERS
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
+from stampede.store.objects.object_store import ObjectInfo, Objects
 
 MOST_OBJECTS = 64
 """Small objects of a table that may stay as they are."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from stampede.deadletters.dead_letter import event_of, name_of, table_of_key, write_rows
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
-from stampede.events.event import Event
-from stampede.store.objects import Objects
+from stampede.events.cloudevents.event import Event
+from stampede.store.objects.object_store import Objects
 
 
 class Purged(NamedTuple):

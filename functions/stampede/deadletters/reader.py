@@ -13,11 +13,11 @@ from stampede.deadletters.dead_letter import (
     table_of_key,
 )
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.events.event import Position, coverage_of_positions
-from stampede.store.coverage import Coverage
-from stampede.store.dead_letter_offsets import DEAD_LETTERS, read_coverage
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.schema import TABLES
+from stampede.events.cloudevents.event import Position, coverage_of_positions
+from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, read_coverage
+from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import TABLES
 
 
 class DeadLetterFilter(NamedTuple):

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import DeadLetter
 from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
-from stampede.events.answer import Answer
-from stampede.events.event import Position
-from stampede.events.sending import send_all
-from stampede.events.sink import Sink
-from stampede.events.source import connections
-from stampede.settings import Settings
+from stampede.events.cloudevents.event import Position
+from stampede.events.delivery.concurrent_send import send_all
+from stampede.events.delivery.response import Answer
+from stampede.events.delivery.sink import Sink
+from stampede.events.kafka.source import connections
 
 
 @dataclass

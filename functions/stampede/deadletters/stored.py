@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from stampede.deadletters.dead_letter import DeadLetter
 from stampede.errors import StampedeError, Undecodable
-from stampede.events.event import Event, Position
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.schema import TABLES
-from stampede.store.tables import Table
+from stampede.events.cloudevents.event import Event, Position
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import TABLES
+from stampede.store.tables.table import Table
 
 StoredOffsets = Mapping[str, Coverage]
 """The offsets that are stored, by table."""

@@ -1,3 +1,7 @@
 """`stampede doctor`: what is wrong with an installation, and what mends it."""
 
-__all__ = ["examination", "finding", "stores"]
+__all__ = [
+    "examination",
+    "finding",
+    "stores",
+]

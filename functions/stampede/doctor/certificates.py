@@ -4,9 +4,9 @@ import ssl
 import time
 from collections.abc import Iterator
 
+from stampede.config.settings import Settings
 from stampede.doctor.finding import Finding, NotExamined, Patient, error, warning
-from stampede.functions.certificates import Endpoint, expiry, of_stores
-from stampede.settings import Settings
+from stampede.handlers.reconcile.certificates import Endpoint, expiry, of_stores
 
 SOON_DAYS = 21.0
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 
 
 class Level(StrEnum):

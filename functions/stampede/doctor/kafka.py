@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from stampede.config.settings import Settings
 from stampede.doctor.finding import Finding, Level, NotExamined, Patient, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events import ALERT_FUNCTIONS
-from stampede.events.kafka_topics import KafkaTopics
-from stampede.settings import Settings
+from stampede.events.kafka.topics import KafkaTopics
 
 PATIENCE = 10.0
 SOON = 0.1

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from stampede.doctor.finding import Finding, Patient, error, warning
-from stampede.functions.audit import audit
-from stampede.store import ledger as accounting
+from stampede.handlers.audit.audit import audit
+from stampede.store.integrity import ledger as accounting
 from stampede.store.open import open_objects
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from stampede.doctor.finding import Finding, NotExamined, Patient, error
-from stampede.events.access import url_with_key
-from stampede.events.probes import is_ready
-from stampede.store.bucket_notifications import PREFIXES, NotifyingBucket
+from stampede.events.auth.access import url_with_key
+from stampede.events.http.probes import is_ready
+from stampede.store.ceph.bucket_notifications import PREFIXES, NotifyingBucket
 from stampede.store.open import first_site, open_objects
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 
 
 def notifications(patient: Patient) -> Iterator[Finding]:

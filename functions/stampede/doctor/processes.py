@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from stampede.doctor.finding import Finding, NotExamined, Patient, error
-from stampede.functions.status import states_of
+from stampede.handlers.audit.status import states_of
 
 START_SECONDS = 20.0
 """Time that a function which had scaled to zero has to start."""

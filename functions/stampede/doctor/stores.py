@@ -7,12 +7,12 @@ from uuid import uuid4
 
 from stampede.doctor.finding import Finding, Patient, error, warning
 from stampede.errors import NoBucket, NotFound, StampedeError, StoreDown
-from stampede.store.address import StoreAddress
-from stampede.store.objects import Objects
+from stampede.store.ceph.quotas import usage
+from stampede.store.objects.address import StoreAddress
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import first_site, open_objects, open_replica
 from stampede.store.open import second_site as second_address
-from stampede.store.quotas import usage
-from stampede.store.s3 import S3Objects
+from stampede.store.s3.bucket import S3Objects
 
 CLOCK_SECONDS = 5.0
 """More than this makes retention and grace times doubtful."""

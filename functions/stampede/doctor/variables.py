@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from stampede.config.settings import Settings
 from stampede.doctor.finding import Finding, Patient, warning
-from stampede.settings import Settings
 
 PREFIX = "STAMPEDE_"
 OTHERS = {"STAMPEDE_DATA", "STAMPEDE_TOKEN", "STAMPEDE_CLUSTER", "STAMPEDE_VALUES"}

@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from stampede.connections import Connections
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS
-from stampede.events.answer import Answer
-from stampede.events.delivery import Delivery
-from stampede.events.record import CloudEventHeaders, Record, extension_headers
-from stampede.events.sending import send_all
-from stampede.events.sink import Sink
-from stampede.events.source import connections
+from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record, extension_headers
+from stampede.events.delivery.concurrent_send import send_all
+from stampede.events.delivery.delivery import Delivery
+from stampede.events.delivery.response import Answer
+from stampede.events.delivery.sink import Sink
+from stampede.events.kafka.source import connections
+from stampede.http.client import Connections
 from stampede.ingest import files
 from stampede.ingest.identity import identify
 from stampede.ingest.records import FileAlert
 from stampede.ingest.tally import Tally
-from stampede.settings import Settings
-from stampede.store.ledger import expect
-from stampede.store.objects import Objects
+from stampede.store.integrity.ledger import expect
+from stampede.store.objects.object_store import Objects
 
 FILE = "ce-file"  # the extension attribute that says where in the files an alert is
 FILE_LENGTH = 1000  # characters of it: the last ones, which tell alerts apart

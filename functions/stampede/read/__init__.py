@@ -2,13 +2,4 @@
 
 __all__ = [
     "app",
-    "cone_search",
-    "cone_writers",
-    "images",
-    "ledger_cache",
-    "lookup",
-    "packets",
-    "refreshing_table",
-    "sky",
-    "tokens",
 ]

@@ -11,15 +11,15 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.read import error_handlers
-from stampede.read.cors import Cors
 from stampede.read.free_memory import giving_back
-from stampede.read.middleware import AnswerMiddleware
+from stampede.read.http.cors import Cors
+from stampede.read.http.middleware import AnswerMiddleware
 from stampede.read.routes import ROUTES
 from stampede.read.service import ReadService
-from stampede.settings import Settings
-from stampede.store.objects import Objects
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 
 # Longest time that a thread keeps the interpreter from the event loop, which needs it for every

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from stampede.errors import StampedeError
+from stampede.http.problem_details import problem_document
 from stampede.images.png import placeholder
-from stampede.logs import get_logger
-from stampede.problem import problem_document
-from stampede.read import notes
 from stampede.read.errors import BadParameter, DoorError
+from stampede.read.http import notes
+from stampede.telemetry.logs import get_logger
 
 Problem = Mapping[str, str | int | list[str]]
 
@@ -76,7 +76,7 @@ def problem_response(
         return Response(placeholder(), status, headers, "image/png")
     if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
         # Imported here, as in `later_routes`: a first cutout needs no page.
-        from stampede.read.pages import POLICY, PageResponse, problem_page
+        from stampede.read.pages.page import POLICY, PageResponse, problem_page
 
         page = problem_page(str(problem["title"]), str(problem["detail"]))
         headers = {**headers, "Content-Security-Policy": POLICY}

@@ -9,26 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stampede.read import (
-    alert_page,
-    bulk,
-    cone,
-    cone_page,
-    cross_match,
-    docs_page,
-    html,
-    ledger,
-    ledger_page,
-    night_page,
-    object_cutouts,
-    object_page,
-    openapi,
-    pages,
-    scs,
-    search,
-    static_files,
-)
-from stampede.read.object_choices import Choices
+from stampede.read import openapi
+from stampede.read.api import bulk, cone, cross_match, ledger, object_cutouts, scs
+from stampede.read.http import static_files
+from stampede.read.pages import alert as alert_page
+from stampede.read.pages import api_docs as docs_page
+from stampede.read.pages import cone as cone_page
+from stampede.read.pages import front_page as html
+from stampede.read.pages import ledger as ledger_page
+from stampede.read.pages import nights as night_page
+from stampede.read.pages import object as object_page
+from stampede.read.pages import page as pages
+from stampede.read.pages import search
+from stampede.read.pages.object_choices import Choices
 from stampede.read.route import LIGHT_CURVE, Handler, route
 from stampede.read.service import service_of
 

@@ -16,18 +16,18 @@ from stampede.alerts.columns import KINDS
 from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
-from stampede.read.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
-from stampede.read.cone_search import FOUND
-from stampede.read.cone_writers import writers
-from stampede.read.cross_match import WRITERS as MATCH_WRITERS
-from stampede.read.cutouts import MAX_SIZE, Hdus, Limits, View
-from stampede.read.formats import COLUMNS, FORMATS
-from stampede.read.object_alerts import MOST_FRAMES
-from stampede.read.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
-from stampede.read.object_cutouts import MOST_SIZE, SIZE
-from stampede.read.plot import Axis
-from stampede.read.points import BANDS, NO_BAND, PointKind
-from stampede.read.static_files import address
+from stampede.read.api.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
+from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
+from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
+from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
+from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
+from stampede.read.formats.cone_writers import writers
+from stampede.read.formats.light_curves import COLUMNS, FORMATS
+from stampede.read.http.static_files import address
+from stampede.read.lookup.cone_search import FOUND
+from stampede.read.lookup.object_alerts import MOST_FRAMES
+from stampede.read.lookup.points import BANDS, NO_BAND, PointKind
+from stampede.read.plots.light_curve import Axis
 
 CONE_WRITERS = writers({})
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stampede.read import parameters
+from stampede.read.http import parameters
 from stampede.read.service import service_of
 
 Handler = Callable[[Request], Awaitable[Response]]

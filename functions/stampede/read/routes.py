@@ -5,9 +5,9 @@ Their handlers are imported at the start, those of `later_routes` with the first
 
 from starlette.routing import Route
 
-from stampede import metrics
-from stampede.read import alerts, cutouts, health, lightcurves, thumbnails
+from stampede.read.api import alerts, cutouts, health, lightcurves, thumbnails
 from stampede.read.route import LIGHT_CURVE, route
+from stampede.telemetry import metrics
 
 CUTOUT = (
     *("format", "hdus", "hdu", "stretch", "limits", "min", "max", "vmin", "vmax", "size"),

@@ -12,21 +12,21 @@ from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from stampede.events.budget import Budget
-from stampede.read.access import Access
-from stampede.read.chunks import chunks_at_once
+from stampede.config.settings import Settings
+from stampede.events.http.byte_budget import Budget
+from stampede.read.access.access import Access
 from stampede.read.errors import TooManyQueries
-from stampede.read.latest_alerts import LatestAlerts
-from stampede.read.ledger_cache import LedgerCache
-from stampede.read.lookup import Lookup
-from stampede.read.night_counts import NightCounts
-from stampede.read.nights import NightAlerts
-from stampede.read.pack_alerts import PackAlerts
-from stampede.read.quick_images import QuickImages
-from stampede.read.upkeep import UpkeepCache
-from stampede.settings import Settings
-from stampede.store.objects import Objects
-from stampede.store.s3 import S3Objects
+from stampede.read.lookup.chunks import chunks_at_once
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.packs.async_images import QuickImages
+from stampede.read.packs.pack_alerts import PackAlerts
+from stampede.read.summaries.latest_alerts import LatestAlerts
+from stampede.read.summaries.ledger_cache import LedgerCache
+from stampede.read.summaries.maintenance_state import UpkeepCache
+from stampede.read.summaries.night_counts import NightCounts
+from stampede.read.summaries.nights import NightAlerts
+from stampede.store.objects.object_store import Objects
+from stampede.store.s3.bucket import S3Objects
 
 # These threads mostly wait for the store; the event loop itself answers from memory. With 2, 4
 # and 8 threads the p99 of 8 clients is the same on a local Ceph; that of a site is further away.

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 from confluent_kafka import KafkaException, Message, Producer
 
 from stampede.errors import SetupError
-from stampede.events.kafka_errors import reason
-from stampede.events.kafka_producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
+from stampede.events.kafka.errors import reason
+from stampede.events.kafka.producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
 from stampede.simulator.packets import SimulatedAlert
 
 OnWritten = Callable[[SimulatedAlert], None]

@@ -10,8 +10,8 @@ from contextlib import suppress
 from hashlib import md5
 
 from stampede.errors import NotFound, StampedeError, StoreDown
-from stampede.store.objects import Objects
-from stampede.store.s3 import S3Objects
+from stampede.store.objects.object_store import Objects
+from stampede.store.s3.bucket import S3Objects
 
 PART = 5 << 20  # the least that S3 takes
 PAGE = 1000  # keys

@@ -5,14 +5,14 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from stampede.config.secret_files import read_keys
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.key_files import read_keys
-from stampede.settings import Settings
-from stampede.store.address import KEY_FILES, StoreAddress
-from stampede.store.directory import DirectoryObjects
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
-from stampede.store.s3 import S3Objects
+from stampede.store.objects.address import KEY_FILES, StoreAddress
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
+from stampede.store.s3.bucket import S3Objects
 
 
 def first_site(settings: Settings) -> StoreAddress:
@@ -79,7 +79,7 @@ def open_store(address: StoreAddress) -> Objects:
 def prepare_writes(address: StoreAddress) -> None:
     """Import now what the first write there would import: 100 ms for a bucket."""
     if urlsplit(address.url).scheme in ("http", "https"):
-        import stampede.store.s3_minio  # noqa: F401
+        import stampede.store.s3.minio_client  # noqa: F401
 
 
 def _advice(error: ValueError) -> str:

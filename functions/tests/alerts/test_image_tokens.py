@@ -14,7 +14,7 @@ from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
-from stampede.functions.decoding import DecoderFile
+from stampede.handlers.decoding import DecoderFile
 from tests.support import made_alerts
 from tests.support.batch_decoders import SECRET, make_batch_decoder
 from tests.support.oracle_comparison import assert_as_the_oracle

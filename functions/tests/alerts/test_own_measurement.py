@@ -7,11 +7,11 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.merge import sort_unique
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.merge import sort_unique
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support import made_alerts
 
 CANDID = 1127495406315015005

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from stampede.errors import StoreDown
-from stampede.progress import silent
+from stampede.runtime.progress import silent
 from stampede_bench.cli import bench
 from stampede_bench.figures import Context, Figure, Measure
 from stampede_bench.own_process import measured

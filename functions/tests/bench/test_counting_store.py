@@ -1,4 +1,4 @@
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
 from stampede_bench.counting_store import CountingStore
 
 

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions import cutouts, lightcurves
+from stampede.config.settings import Settings
+from stampede.events.cloudevents.event import Position
+from stampede.events.workers.worker import Batch
+from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import gzip_file
-from stampede.read.locations import of_kind
-from stampede.read.lookup import Lookup
-from stampede.settings import Settings
-from stampede.store.compaction import compact
-from stampede.store.memory import MemoryObjects
-from stampede.store.packs import read_rows
-from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.tables import Table
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.packs.locations import of_kind
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.packs.pack import read_rows
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_bench import decode, load
 from stampede_bench.load import Load
 from tests.support.watched_objects import Watched

@@ -1,8 +1,8 @@
 import pytest
 
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import CUTOUTS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.table import Table
 from stampede_bench.images import CUTOUT_BYTES, images, store
 
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.conformance import CHECKS
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
 from stampede_bench import stress
 from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context

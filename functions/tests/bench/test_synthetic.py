@@ -3,9 +3,9 @@ from random import Random
 import pyarrow.compute as pc
 import pytest
 
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables.table import Table
 from stampede_bench import synthetic
 
 

@@ -9,9 +9,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from stampede_bench import visit_reader
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from tests.support.read_service import serving

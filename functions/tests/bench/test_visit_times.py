@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from stampede.errors import StampedeError
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
+from stampede.store.tables.table import Table
 from stampede_bench.visit_sender import Sent
 from stampede_bench.visit_times import SPECS, DurableTimes
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from stampede.functions.reconcile import Reconciler
-from stampede.settings import Settings
-from stampede.store.objects import Objects
+from stampede.config.settings import Settings
+from stampede.handlers.reconcile.reconciler import Reconciler
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
-from tests.functions.test_audit import produce
-from tests.functions.test_kafka_audit import commit
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
+from tests.handlers.audit.test_audit import produce
+from tests.handlers.audit.test_kafka_audit import commit
 from tests.support.two_sites import put_all
 
 pytestmark = pytest.mark.integration  # starts processes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stampede.functions.reconcile import Reconciler
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.store.open import open_objects
 from tests.support.two_sites import put_all
 

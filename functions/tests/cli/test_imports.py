@@ -88,13 +88,13 @@ def test_listing_dead_letters_loads_no_ceph_and_no_functions(tmp_path: Path) -> 
     listed, _, modules = run("deadletters", "list", **store)
     assert "no dead letters" in listed
     assert not {"stampede_local", "stampede_bench", "uvicorn"} & packages(modules)
-    assert not [name for name in modules if name.startswith("stampede.functions.")]
+    assert not [name for name in modules if name.startswith("stampede.handlers.")]
 
 
 STARTS = """
 import sys
-from stampede.functions.apps import make_app
-from stampede.settings import Settings
+from stampede.handlers.apps import make_app
+from stampede.config.settings import Settings
 
 make_app(sys.argv[1], Settings(store="http://127.0.0.1:1/bucket"))
 print(*sorted(sys.modules))
@@ -132,8 +132,8 @@ def test_a_function_starts_without_what_only_some_requests_need(
 
 STORES = """
 import sys
-from stampede.functions.apps import batch_storer
-from stampede.settings import Settings
+from stampede.handlers.apps import batch_storer
+from stampede.config.settings import Settings
 
 batch_storer("cutouts", Settings(store="http://127.0.0.1:1/bucket"))
 print(*sorted(sys.modules))

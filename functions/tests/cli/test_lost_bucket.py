@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede.clock import now_mjd
-from stampede.settings import Settings
-from stampede.store.objects import Objects
+from stampede.config.settings import Settings
+from stampede.runtime.clock import now_mjd
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from tests.support.two_sites import environment, put_all, second_ceph, sites
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stampede import __version__
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede_local.ports import free_port
 
 # Starts processes: too slow for the quick loop.

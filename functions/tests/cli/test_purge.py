@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from tests.support.mixed_programmes import mixed_alert
 from tests.support.stored_packets import store
 

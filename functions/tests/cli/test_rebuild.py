@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stampede.settings import Settings
-from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint
-from stampede.store.kept_checkpoints import newest_checkpoint, put_checkpoint
-from stampede.store.objects import Objects
+from stampede.config.settings import Settings
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.checkpoint import CHECKPOINTS, is_checkpoint
+from stampede.store.tables.checkpoint_files import newest_checkpoint, put_checkpoint
+from stampede.store.tables.table import Table
 from tests.support.two_sites import put_all
 
 # Starts processes: too slow for the quick loop.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from stampede import settings as module
 from stampede.cli.settings import script, variable_of
-from stampede.settings import GROUPS, Settings
+from stampede.config import settings as module
+from stampede.config.settings import GROUPS, Settings
 
 CHANGED = Settings(
     store="file:///a folder/it's $HOME `id`",

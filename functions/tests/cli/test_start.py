@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stampede.store.directory import DirectoryObjects
+from stampede.store.objects.filesystem import DirectoryObjects
 from stampede_local.ports import free_port
 from tests.support.read_service import LSST_ALERT, LSST_OBJECT, sample_store
 

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from stampede.cli import status as module
 from stampede.cli.main import app
-from stampede.settings import Settings
-from stampede.store.coverage import topic_key
-from stampede.store.directory import DirectoryObjects
-from stampede.store.ledger import expect
+from stampede.config.settings import Settings
+from stampede.store.integrity.ledger import expect
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import topic_key
 from stampede_local.kafka import LocalKafka
-from tests.functions.test_audit import commit, produce, topic_id
-from tests.functions.test_audit import store as store_offsets
+from tests.handlers.audit.test_audit import commit, produce, topic_id
+from tests.handlers.audit.test_audit import store as store_offsets
 
 Run = Callable[..., object]
 

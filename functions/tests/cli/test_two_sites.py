@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects, open_replica
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.receiver import Receiver
 from tests.support.two_sites import put_all, put_pack
 

@@ -7,9 +7,9 @@ from stampede.deadletters.merge import merge_letters
 from stampede.deadletters.purge import purge
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
-from stampede.store.dead_letter_offsets import dead_lettered
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
+from stampede.store.integrity.dead_letter_offsets import dead_lettered
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
 from tests.support.dead_letters import event, ids, put_letters
 from tests.support.watched_objects import BeforeGet, Changed, Watched
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from stampede.deadletters.purge import Purged, purge
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import StoreDown
-from stampede.events.event import Event
-from stampede.store import ledger
-from stampede.store.dead_letter_offsets import dead_lettered
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import ObjectInfo, Objects
+from stampede.events.cloudevents.event import Event
+from stampede.store.integrity import ledger
+from stampede.store.integrity.dead_letter_offsets import dead_lettered
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import ObjectInfo, Objects
 from tests.support.dead_letters import event, ids, put_letters, put_run, stored_alerts
 from tests.support.watched_objects import Changed, Watched
 

@@ -12,11 +12,11 @@ from stampede.deadletters.display import short
 from stampede.deadletters.purge import Purged, purge
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.events.event import Event
-from stampede.store.checked_parquet import write
-from stampede.store.directory import DirectoryObjects
-from stampede.store.memory import MemoryObjects
-from stampede.store.runs import digest
+from stampede.events.cloudevents.event import Event
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.parquet.checksums import write
+from stampede.store.runs.run import digest
 from tests.support.dead_letters import event, ids, put_letters, put_run
 from tests.support.watched_objects import BeforeGet, Failing
 

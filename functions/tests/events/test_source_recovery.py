@@ -26,8 +26,8 @@ LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512
 # A source whose Kafka thread stands still while the file STUCK is there. 25 s stand for 60.
 STICKY = """
 import os, time
-from stampede.events import source_health
-from stampede.events.assigned_partitions import AssignedPartitions
+from stampede.events.kafka import source_health
+from stampede.events.kafka.assigned_partitions import AssignedPartitions
 source_health.STUCK_SECONDS = 25
 commit = AssignedPartitions.commit
 def stuck(*arguments):

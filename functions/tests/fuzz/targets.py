@@ -22,13 +22,13 @@ from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.care import Care
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.framing import Framing
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.events.event import parse
+from stampede.events.cloudevents.event import parse
 from stampede.images import fits, thumbnail
-from stampede.read import id_list, parameters
-from stampede.read.alert_fields import AlertFields
-from stampede.read.formats import FORMATS, with_magnitudes
-from stampede.settings import Settings
+from stampede.read.formats.light_curves import FORMATS, with_magnitudes
+from stampede.read.http import id_list, parameters
+from stampede.read.lookup.alert_fields import AlertFields
 from stampede.simulator.simulator import Simulator
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.fits_files import fits_of, lsst, source, ztf

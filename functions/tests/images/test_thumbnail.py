@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
-from stampede.functions.decoding import make_batch_decoder
+from stampede.config.settings import Settings
+from stampede.handlers.decoding import make_batch_decoder
 from stampede.images import fits
 from stampede.images.hdu import Hdu
 from stampede.images.png import BLANK, frame, greys, scaled
 from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.packs import read_rows, write_pack
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import read_rows, write_pack
 from tests.support.fits_files import fits_file, fits_of, lsst, source, ztf
 from tests.support.made_alerts import REAL
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import reason_of
 from stampede.errors import SetupError
-from stampede.events.delivery import NoPlace
-from stampede.events.event import parse
+from stampede.events.cloudevents.event import parse
+from stampede.events.delivery.delivery import NoPlace
 from stampede.ingest.files import find
 from stampede.ingest.identity import identify
 from stampede.ingest.send import AlertSink, Ingested, Progress, ingest
 from stampede.ingest.tally import Refusal
-from stampede.settings import Settings
-from stampede.store.ledger import expected
-from stampede.store.memory import MemoryObjects
+from stampede.store.integrity.ledger import expected
+from stampede.store.objects.memory import MemoryObjects
 from tests.support.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """The status of `up`, as text."""
 
-from stampede.functions.status import View
+from stampede.handlers.audit.status import View
 from stampede_local.dashboard import line
 
 

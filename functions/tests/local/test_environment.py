@@ -2,8 +2,8 @@
 
 import pytest
 
-from stampede.functions.apps import APPS
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.handlers.apps import APPS
 from stampede_local.environment import of_process
 
 SETTINGS = Settings(

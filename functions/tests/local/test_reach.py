@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.errors import SetupError, StoreDown
-from stampede.progress import silent
-from stampede.settings import Settings
-from stampede.store.directory import DirectoryObjects
-from stampede.store.memory import MemoryObjects
+from stampede.runtime.progress import silent
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
 from stampede_local import reach
 from stampede_local.reach import require_kafka, require_writable
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede_local import up
 from stampede_local.up import watch
 

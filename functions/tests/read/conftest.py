@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
 from tests.support.read_service import Reader, sample_store, serving
 
 

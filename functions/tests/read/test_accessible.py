@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
+from tests.read.pages.test_ledger import filled, refuse, verdict_on
 from tests.read.test_every_page import PAGES
-from tests.read.test_ledger_page import filled, refuse, verdict_on
 from tests.support.read_service import LSST_OBJECT, serving
 
 CHROMIUM = shutil.which("chromium")

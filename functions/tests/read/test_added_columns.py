@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.clock import now
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.pack_index_check import index
-from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.tables import Table
-from stampede.store.verification import verify
-from stampede.store.versions import shown
+from stampede.runtime.clock import now
+from stampede.store.compaction.compact import compact
+from stampede.store.integrity.unindexed_packs import index
+from stampede.store.integrity.verification import verify
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.alert_versions import shown
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.read_service import Reader, serving
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 
 from stampede.alerts.columns import DETECTION
+from stampede.config.settings import Settings
 from stampede.errors import StoreDown
 from stampede.read import later_routes
 from stampede.read.app import make_app
+from stampede.read.http.static_files import address
 from stampede.read.routes import ROUTES
 from stampede.read.service import SMALL_THREADS
-from stampede.read.static_files import address
-from stampede.settings import Settings
-from stampede.store.checked_parquet import write
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.parquet.checksums import write
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import (
     BOTH,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stampede.read import pages
-from stampede.read.points import BANDS, NO_BAND
+from stampede.read.lookup.points import BANDS, NO_BAND
+from stampede.read.pages import page as pages
 
-CSS = (Path(pages.__file__).parent / "static" / "page.css").read_text()
+CSS = (Path(pages.__file__).parents[1] / "static" / "page.css").read_text()
 LIGHT, DARK = CSS.partition("prefers-color-scheme: dark")[::2]
 
 

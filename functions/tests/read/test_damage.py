@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import CUTOUTS, THUMBNAILS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import CUTOUTS, THUMBNAILS
+from stampede.store.tables.table import Table
 from tests.support.fits_files import lsst, source, ztf_source
 from tests.support.read_service import ZTF_ALERT, Reader, cutout, draw, fill, serving
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.errors import NotFound, StoreDown
-from stampede.read import latest_alerts, night_counts, nights
 from stampede.read.app import make_app
-from stampede.read.pack_alerts import PackedAlert
-from stampede.settings import Settings
-from stampede.store.checked_parquet import metadata_of
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
+from stampede.read.packs.pack_alerts import PackedAlert
+from stampede.read.summaries import latest_alerts, night_counts, nights
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.parquet.checksums import metadata_of
 from tests.support.fits_files import ztf_source
 from tests.support.html_page import html
 from tests.support.read_service import Reader, cutout, fill, serving

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
 from tests.support.html_page import Page, html
 from tests.support.read_service import BOTH, LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, serving
 

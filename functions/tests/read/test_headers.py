@@ -5,10 +5,10 @@ from io import StringIO
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
 from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT, fill, point, sample_cutouts, serving
 from tests.support.watched_objects import Watched
 

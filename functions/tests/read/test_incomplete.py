@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import DETECTION
-from stampede.read import refreshing_table
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import DETECTIONS, POSITIONS, TableSpec
-from stampede.store.tables import Table
+from stampede.read.lookup import refreshing_table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS, POSITIONS, TableSpec
+from stampede.store.tables.table import Table
 from tests.support.damaged_store import run_with, store_of_three
 from tests.support.read_service import (
     ZTF_ALERT,

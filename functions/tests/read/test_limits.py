@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from stampede.alerts.columns import KINDS
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
 from tests.support.fits_files import fits_of, source, ztf
 from tests.support.read_service import cutout, fill, point, serving
 

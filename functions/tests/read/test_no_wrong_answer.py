@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
 from tests.support.answers import Answer, Request, ask, cones_of, requests_of, same, surplus
 from tests.support.rotten import Rotten, Way, Without, change
 from tests.support.whole_store import Filled, fill_store

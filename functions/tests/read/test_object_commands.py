@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from stampede.alerts.columns import DETECTION
-from stampede.read.elsewhere import links
+from stampede.read.pages.external_links import links
 from tests.support.html_page import html
 from tests.support.read_service import LSST_ALERT, LSST_OBJECT, ZTF_OBJECT, point
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from stampede.alerts.columns import KINDS
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
 from tests.support.fits_files import ztf_source
 from tests.support.read_service import cutout, fill, point, serving
 from tests.support.waiting import eventually

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import KINDS
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.read.openapi import describe
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import (
     LSST_OBJECT,

@@ -9,9 +9,9 @@ import pytest
 from astropy.io import fits
 from PIL import Image
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
 from tests.support.odd_stamps import (
     BROKEN,
     EXTREME,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.errors import StoreDown
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import ObjectInfo
+from stampede.store.offsets.coverage import Coverage
 from tests.support.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,

@@ -13,12 +13,12 @@ import pytest
 import urllib3
 
 from stampede.alerts.columns import DETECTION
-from stampede.read.formats import FORMATS
+from stampede.read.formats.light_curves import FORMATS
 from stampede.simulator.simulator import Simulator
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
 from tests.support.batch_decoders import make_batch_decoder

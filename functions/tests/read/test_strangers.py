@@ -21,10 +21,10 @@ import pytest
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.columns import KINDS as IMAGES
 from stampede.read import free_memory
-from stampede.store.coverage import Coverage
-from stampede.store.directory import DirectoryObjects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.read.test_limits import peak, serve_read
 from tests.support.fits_files import source, ztf
 from tests.support.read_service import cutout, fill, point

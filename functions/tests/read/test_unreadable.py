@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from urllib3.exceptions import HTTPError
 
-from stampede.read import cone_search
+from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store.memory import MemoryObjects
-from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS
+from stampede.read.lookup import cone_search
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from tests.support.damaged_store import ALERTS, PLACES, damage, store_of_three
 from tests.support.read_service import Reader, serving
 

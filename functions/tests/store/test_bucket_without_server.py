@@ -8,11 +8,11 @@ from pyarrow.fs import S3FileSystem
 
 import stampede_client
 from stampede.alerts.columns import DETECTION
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
+from stampede.config.settings import Settings
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT, fill, point, sample_cutouts
 
 pytestmark = pytest.mark.integration

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.run_writer import GROUP_ROWS
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.compaction.compact import compact
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.runs.writer import GROUP_ROWS
+from stampede.store.tables.table import Table
 from tests.support.rows import many, object_ids
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -4,20 +4,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stampede.config.settings import Settings
 from stampede.errors import Damaged
-from stampede.functions.checkpoints import rebuild
+from stampede.handlers.reconcile.checkpoints import rebuild
 from stampede.read.app import make_app
-from stampede.settings import Settings
-from stampede.store import kept_checkpoints
-from stampede.store.checkpoint import CHECKPOINTS, is_checkpoint
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.kept_checkpoints import newest_checkpoint
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
-from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.tables import Table
-from stampede.store.verification import verify
+from stampede.store.compaction.compact import compact
+from stampede.store.integrity.verification import verify
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables import checkpoint_files
+from stampede.store.tables.checkpoint import CHECKPOINTS, is_checkpoint
+from stampede.store.tables.checkpoint_files import newest_checkpoint
+from stampede.store.tables.table import Table
 from tests.support.read_service import fill as fill_site
 from tests.support.read_service import sample_cutouts, sample_points, serving
 from tests.support.rows import many
@@ -28,7 +28,7 @@ PINNED = f"{CHECKPOINTS}detections/9999999999-"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_checkpoints, "MOST_NEW_PARTS", 4)
+    monkeypatch.setattr(checkpoint_files, "MOST_NEW_PARTS", 4)
 
 
 def fill(objects: Objects, topic: str, count: int = 8, first: int = 0) -> None:
@@ -101,11 +101,11 @@ def test_two_first_checkpoints_written_at_once_both_count() -> None:
     objects = MemoryObjects()
     fill(objects, "alerts", 2)
     parts = Table(objects, DETECTIONS).listed()
-    kept_checkpoints._new_bucket(objects, DETECTIONS, parts)
-    first = kept_checkpoints.put_checkpoint(objects, DETECTIONS, parts)
-    kept_checkpoints._new_bucket(objects, DETECTIONS, parts)
-    second = kept_checkpoints.put_checkpoint(objects, DETECTIONS, parts)
-    assert [info.key for info in kept_checkpoints.listed_checkpoints(objects, DETECTIONS)[0]] == [
+    checkpoint_files._new_bucket(objects, DETECTIONS, parts)
+    first = checkpoint_files.put_checkpoint(objects, DETECTIONS, parts)
+    checkpoint_files._new_bucket(objects, DETECTIONS, parts)
+    second = checkpoint_files.put_checkpoint(objects, DETECTIONS, parts)
+    assert [info.key for info in checkpoint_files.listed_checkpoints(objects, DETECTIONS)[0]] == [
         first,
         second,
     ]

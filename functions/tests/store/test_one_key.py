@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.store import table_view
-from stampede.store.filters import Wanted
-from stampede.store.keys import LONG, bounds, overlapping
-from stampede.store.run_format import RunIndex
-from stampede.store.schema import CUTOUTS, DETECTIONS, TableSpec
-from stampede.store.table_view import Spans
+from stampede.store.runs.bloom_filters import Wanted
+from stampede.store.runs.footer import RunIndex
+from stampede.store.runs.keys import LONG, bounds, overlapping
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from stampede.store.tables import view as table_view
+from stampede.store.tables.view import Spans
 
 TEXT = st.text("\0a\u00e9", max_size=4) | st.sampled_from(["a" * LONG, "a" * LONG + "\u00e9"])
 KEYS = {

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stampede.errors import StoreDown
-from stampede.store import run_writer
-from stampede.store.compaction import Report, compact
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
-from stampede.store.runs import RunName
-from stampede.store.schema import DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.compaction.compact import Report, compact
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs import writer as run_writer
+from stampede.store.runs.run import RunName
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.rows import Row, bits, detection, key_of, merged, ordered, table
 from tests.support.watched_objects import Watched
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from stampede.errors import StoreDown
-from stampede.store.address import StoreAddress
-from stampede.store.s3 import S3Objects
+from stampede.store.objects.address import StoreAddress
+from stampede.store.s3.bucket import S3Objects
 from tests.support.faulty_s3 import Answer, answer, error, faulty_s3
 
 FAILED = error("200 OK", "InternalError")

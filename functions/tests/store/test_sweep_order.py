@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stampede.store import compaction
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import find
-from stampede.store.runs import Run, live, unlisted
-from stampede.store.schema import DETECTIONS
-from stampede.store.sweep import Sweep
-from stampede.store.tables import Table
+from stampede.store.compaction import compact as compaction
+from stampede.store.compaction.compact import compact
+from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import find
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.run import Run, live, unlisted
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
 from tests.support.rows import many, object_ids
 from tests.support.watched_objects import Omitting, Watched
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
-from stampede.timescale import TAI_MINUS_UTC
+from stampede.runtime.timescale import TAI_MINUS_UTC
 
 NAME = "argus"
 OWN_FIELD = "measurement"

@@ -1,4 +1,4 @@
-"""A light curve as VOTable by astropy, the oracle of `stampede.read.votable`.
+"""A light curve as VOTable by astropy, the oracle of `stampede.read.formats.votable`.
 
 By its writer in Python: the one in C, its default, writes beyond its buffer.
 """
@@ -8,8 +8,8 @@ from io import BytesIO
 import pyarrow as pa
 from astropy.io.votable import tree
 
-from stampede import compute as pc
-from stampede.read.formats import UCDS
+from stampede.read.formats.light_curves import UCDS
+from stampede.runtime import lazy_arrow_compute as pc
 
 VERSION = {"version": "1.4", "version_1_4_or_later": True}
 TYPES = {
@@ -23,7 +23,7 @@ TYPES = {
 
 
 def document(detections: pa.Table) -> bytes:
-    """The same table as `stampede.read.formats.to_votable` writes."""
+    """The same table as `stampede.read.formats.light_curves.to_votable` writes."""
     file = tree.VOTableFile(version="1.4")
     resource = tree.Resource(type="results")
     file.resources.append(resource)

@@ -5,7 +5,7 @@ from pathlib import Path
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
-from stampede.functions.decoding import DecoderFile
+from stampede.handlers.decoding import DecoderFile
 
 SECRET = b"fixed secret"  # twelve bytes; a function's are random
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from stampede.alerts.care import Care
+from stampede.config.settings import Settings
 from stampede.errors import DecoderFailed, SetupError, StoreDown, Undecodable
-from stampede.events.worker import Batch, BatchStorer, StoredBatch, deadline
-from stampede.settings import Settings
+from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch, deadline
 
 
 def make(settings: Settings) -> BatchStorer:

@@ -1,11 +1,11 @@
 """A batch storer that stores nothing: it compares each alert's rows with fastavro's."""
 
 from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.events.batching import Outcome
-from stampede.events.worker import Batch, BatchStorer, StoredBatch
-from stampede.functions.decoding import make_batch_decoder
-from stampede.settings import Settings
+from stampede.events.workers.batching import Outcome
+from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
+from stampede.handlers.decoding import make_batch_decoder
 from stampede_local import oracle
 from tests.support.oracle_comparison import assert_same_rows
 

@@ -15,22 +15,22 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from stampede.alerts.columns import KINDS
-from stampede.functions.deep_audit import deep_audit
-from stampede.functions.reconcile import Reconciler
-from stampede.functions.thumbnails import Thumbnails
+from stampede.config.settings import Settings
+from stampede.handlers.reconcile.reconciler import Reconciler
+from stampede.handlers.scrub.deep_audit import deep_audit
+from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.read.app import make_app
-from stampede.read.notes import INCOMPLETE
-from stampede.settings import Settings
-from stampede.store import ledger
-from stampede.store.checkpoint import CHECKPOINTS
-from stampede.store.compaction import compact
-from stampede.store.objects import Objects
+from stampede.read.http.notes import INCOMPLETE
+from stampede.store.compaction.compact import compact
+from stampede.store.integrity import ledger
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs import night_of
-from stampede.store.raw import PREFIX
-from stampede.store.runs import digest
-from stampede.store.schema import CUTOUTS, DETECTIONS, THUMBNAILS
-from stampede.store.tables import Table
+from stampede.store.packs.pack import night_of
+from stampede.store.packs.raw_alerts import PREFIX
+from stampede.store.runs.run import digest
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS
+from stampede.store.tables.checkpoint import CHECKPOINTS
+from stampede.store.tables.table import Table
 from tests.support.read_service import serving
 from tests.support.two_sites import put_all
 

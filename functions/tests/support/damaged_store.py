@@ -5,12 +5,12 @@ import pyarrow.parquet as pq
 
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS
 from stampede.alerts.positions import positions_of
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import Objects
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, POSITIONS, TableSpec
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS, TableSpec
+from stampede.store.tables.table import Table
 from tests.support.fits_files import ztf_source
 from tests.support.read_service import cutout, point
 

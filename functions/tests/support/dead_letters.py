@@ -10,14 +10,14 @@ from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.deadletters.stored import StoredAlerts, stored_offsets
 from stampede.errors import StampedeError
-from stampede.events.event import Event
-from stampede.events.worker import Batch
-from stampede.functions.alert_check import reasons
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.packs import write_pack
-from stampede.store.schema import TABLES
-from stampede.store.tables import Table
+from stampede.events.cloudevents.event import Event
+from stampede.events.workers.worker import Batch
+from stampede.handlers.audit.alert_check import reasons
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import TABLES
+from stampede.store.tables.table import Table
 from tests.support import made_alerts
 from tests.support.batch_decoders import make_batch_decoder
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from stampede.events.delivery import Delivery
-from stampede.events.record import CloudEventHeaders, Record
-from stampede.events.sink import Sink
-from stampede.events.source import connections
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record
+from stampede.events.delivery.delivery import Delivery
+from stampede.events.delivery.sink import Sink
+from stampede.events.kafka.source import connections
 from tests.support.receiver import Receiver
 
 EVENT_HEADERS = CloudEventHeaders("default", "test", {})

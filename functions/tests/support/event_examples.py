@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 
-from stampede.events.event import Event, parse
-from stampede.events.s3_events import text_of
+from stampede.events.cloudevents.event import Event, parse
+from stampede.events.cloudevents.s3_events import text_of
 
 EVENTING = Path(__file__).parents[3] / "eventing"
 ALERTS = ("alert-lsst", "alert-ztf")

@@ -5,7 +5,7 @@ from typing import Any
 
 import cramjam
 
-from stampede.store.objects import Objects
+from stampede.store.objects.object_store import Objects
 
 
 def image_in(data: bytes | memoryview, place: Mapping[str, Any]) -> bytes | None:

@@ -5,9 +5,9 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.store.checked_parquet import PLACEHOLDER, seal
-from stampede.store.coverage import Coverage
-from stampede.store.schema import TableSpec
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.parquet.checksums import PLACEHOLDER, seal
+from stampede.store.runs.schema import TableSpec
 
 
 def made_run(spec: TableSpec, rows: pa.Table, coverage: Coverage, lies: dict) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import fastavro
 
-from stampede.clock import now_mjd
+from stampede.runtime.clock import now_mjd
 from tests.support import made_alerts
 from tests.support.fits_files import ztf_source
 from tests.support.stored_packets import FIELDS

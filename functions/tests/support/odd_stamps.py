@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 from astropy.io import fits
 
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
 from tests.support.fits_files import fits_file, lsst, source, ztf
 from tests.support.read_service import cutout, fill
 

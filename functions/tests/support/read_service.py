@@ -11,14 +11,14 @@ import urllib3
 import uvicorn
 
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
-from stampede.events.http_protocol import bounded_protocol
+from stampede.events.http.bounded_protocol import bounded_protocol
 from stampede.images.thumbnail import thumbnails
-from stampede.store.coverage import Coverage
-from stampede.store.memory import MemoryObjects
-from stampede.store.packets import write_packets
-from stampede.store.packs import write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAIL_PACKS, THUMBNAILS
-from stampede.store.tables import Table
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.packs.packets import write_packets
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.tables.table import Table
 from tests.support import made_alerts
 from tests.support.fits_files import lsst, source, ztf
 

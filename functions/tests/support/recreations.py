@@ -9,7 +9,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from stampede.store.coverage import topic_key
+from stampede.store.offsets.coverage import topic_key
 
 Contents = dict[tuple[str, int], list[int]]
 """The alert at each offset, by the topic's key and the partition."""

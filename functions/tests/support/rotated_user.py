@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede.store.open import open_objects
-from stampede.store.s3_keys import KeyPair
+from stampede.store.s3.credentials import KeyPair
 from stampede_local.ceph import LocalCeph
 from tests.support.mounted_secret import MountedSecret, s3_files
 

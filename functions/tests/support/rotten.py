@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 from stampede.errors import NotFound
-from stampede.store.objects import Folder, ObjectInfo, Objects
+from stampede.store.objects.object_store import Folder, ObjectInfo, Objects
 from tests.support.watched_objects import Forwarding
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT, DETECTION
-from stampede.store.schema import TableSpec
+from stampede.store.runs.schema import TableSpec
 
 Row = dict[str, Any]
 

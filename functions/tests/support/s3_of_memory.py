@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from stampede.errors import NotFound
-from stampede.store.memory import MemoryObjects
+from stampede.store.objects.memory import MemoryObjects
 
 BUCKET = "bucket"
 

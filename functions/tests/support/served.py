@@ -2,7 +2,7 @@
 
 import urllib3
 
-from stampede.settings import Settings
+from stampede.config.settings import Settings
 from stampede_local.process import Process
 
 

@@ -15,7 +15,7 @@ import pytest
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
-from stampede.store.objects import Objects
+from stampede.store.objects.object_store import Objects
 
 CHUNK = 300  # ids in one query
 TRIES = 3  # of a query

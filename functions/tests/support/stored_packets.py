@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from stampede.events.envelope import Envelope
-from stampede.events.event import Position
-from stampede.events.worker import Batch
-from stampede.functions import cutouts, lightcurves
-from stampede.settings import Settings
+from stampede.config.settings import Settings
+from stampede.events.cloudevents.envelope import Envelope
+from stampede.events.cloudevents.event import Position
+from stampede.events.workers.worker import Batch
+from stampede.handlers import cutouts, lightcurves
 from stampede_bench.decode import views_of_one_buffer
 from tests.support import made_alerts
 from tests.support.fits_files import ztf_source

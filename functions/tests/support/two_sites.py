@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.clock import now_mjd
-from stampede.settings import Settings
-from stampede.store.coverage import Coverage
-from stampede.store.digests import same
-from stampede.store.objects import Objects
-from stampede.store.one_site import of_one_site
+from stampede.config.settings import Settings
+from stampede.runtime.clock import now_mjd
+from stampede.store.integrity.digests import same
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs import Pack, write_pack
-from stampede.store.schema import CUTOUTS, DETECTIONS
-from stampede.store.tables import Table
+from stampede.store.packs.pack import Pack, write_pack
+from stampede.store.replication.site_local import of_one_site
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.table import Table
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from tests.support import rows

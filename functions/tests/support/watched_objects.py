@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from stampede.errors import StoreDown
-from stampede.store.objects import Folder, ObjectInfo, Objects
+from stampede.store.objects.object_store import Folder, ObjectInfo, Objects
 
 WRITES = ("put", "delete")
 

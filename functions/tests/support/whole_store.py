@@ -4,17 +4,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.events import ALERT_FUNCTIONS
-from stampede.functions.thumbnails import Thumbnails
-from stampede.settings import Settings
+from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.simulator.simulator import Simulator
-from stampede.store import ledger
-from stampede.store.compaction import compact
-from stampede.store.objects import Objects
+from stampede.store.compaction.compact import compact
+from stampede.store.integrity import ledger
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
-from stampede.store.schema import ALL_TABLES
-from stampede.store.tables import Table
+from stampede.store.runs.schema import ALL_TABLES
+from stampede.store.tables.table import Table
 from tests.support.dead_letters import event
 from tests.support.stored_packets import TOPIC, store
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stampede import compute as pc
 from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION, FLAGS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
-from stampede.timescale import MJD_TAI_OF_1970
+from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.timescale import MJD_TAI_OF_1970
 
 NAME: str = "lsst"
 OWN_FIELD: str = "diaSource"

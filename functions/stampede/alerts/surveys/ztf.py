@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from stampede import compute as pc
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
@@ -25,9 +24,10 @@ from stampede.alerts.surveys.survey import (
     NotFits,
     SkyAxes,
 )
-from stampede.decompression import NotWhole, TooLong, gunzip, gzip_begins
 from stampede.errors import Unusable
-from stampede.timescale import TAI_MINUS_UTC
+from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import NotWhole, TooLong, gunzip, gzip_begins
+from stampede.runtime.timescale import TAI_MINUS_UTC
 
 NAME: str = "ztf"
 OWN_FIELD: str = "candidate"

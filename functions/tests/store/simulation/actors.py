@@ -6,24 +6,29 @@ from contextlib import suppress
 from datetime import timedelta
 
 from stampede.alerts.columns import CUTOUT
+from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.purge import purge
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.events.event import Event
-from stampede.functions.orphans import delete_orphans
-from stampede.settings import Settings
-from stampede.store.checkpoint import CHECKPOINTS, number_of, parse_checkpoint, write_checkpoint
-from stampede.store.compaction import compact
-from stampede.store.coverage import Coverage
-from stampede.store.objects import Objects
-from stampede.store.pack_index_check import PackIndexCheck, index
-from stampede.store.packs import write_pack
-from stampede.store.replica import Replica
-from stampede.store.schema import CUTOUTS
-from stampede.store.sweep import unneeded_at_second_site
-from stampede.store.tables import Table
+from stampede.events.cloudevents.event import Event
+from stampede.handlers.scrub.delete_orphans import delete_orphans
+from stampede.store.compaction.compact import compact
+from stampede.store.compaction.garbage_collection import unneeded_at_second_site
+from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import write_pack
+from stampede.store.replication.replica import Replica
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.checkpoint import (
+    CHECKPOINTS,
+    number_of,
+    parse_checkpoint,
+    write_checkpoint,
+)
+from stampede.store.tables.table import Table
 from tests.store.simulation.contents import ALERTS, Version, alert_of
 from tests.store.simulation.requests import Connection, Faults
 from tests.store.simulation.scheduler import Actor

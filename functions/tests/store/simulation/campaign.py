@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Self
 from unittest.mock import patch
 
 from stampede.errors import Damaged, StampedeError
-from stampede.functions.checkpoints import rebuild
-from stampede.store.compaction import compact
-from stampede.store.pack_index_check import PackIndexCheck, index
-from stampede.store.replica import Replica
-from stampede.store.schema import CUTOUTS
-from stampede.store.sweep import unneeded_at_second_site
-from stampede.store.tables import Table
+from stampede.handlers.reconcile.checkpoints import rebuild
+from stampede.store.compaction.compact import compact
+from stampede.store.compaction.garbage_collection import unneeded_at_second_site
+from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
+from stampede.store.replication.replica import Replica
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.table import Table
 from tests.store.simulation.actors import Processes, read_once, store_batch
 from tests.store.simulation.contents import ALERTS
 from tests.store.simulation.requests import Faults
@@ -227,11 +227,11 @@ def _unreadable(key: str) -> None:
 @contextmanager
 def small_and_in_one_thread() -> Iterator[None]:
     """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
-    places = ("store.tables", "store.copy", "at_once")
+    places = ("store.tables.table", "store.replication.copy", "runtime.bounded_pool")
     patches = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
-    patches += [patch(f"stampede.store.run_writer.{name}", size) for name, size in small.items()]
-    patches.append(patch("stampede.store.kept_checkpoints.MOST_NEW_PARTS", 2))
+    patches += [patch(f"stampede.store.runs.writer.{name}", size) for name, size in small.items()]
+    patches.append(patch("stampede.store.tables.checkpoint_files.MOST_NEW_PARTS", 2))
     for one in patches:
         one.start()
     try:

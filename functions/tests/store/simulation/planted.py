@@ -13,19 +13,22 @@ from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
 from stampede.deadletters.purge import Purged
 from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import NotFound
-from stampede.store import compaction, kept_checkpoints, merge_plan, orphans
-from stampede.store.copy import Copied
-from stampede.store.coverage import Coverage
-from stampede.store.listing import Listing
-from stampede.store.objects import ObjectInfo, Objects
-from stampede.store.replica import Replica
-from stampede.store.run_stream import RunStream
-from stampede.store.run_writer import RunWriter
-from stampede.store.runs import Run, RunInfo, complete, inputs_of, prefix
-from stampede.store.schema import PackSpec
-from stampede.store.sweep import Sweep
-from stampede.store.table_view import TableView
-from stampede.store.tables import Table
+from stampede.store.compaction import compact as compaction
+from stampede.store.compaction import plan
+from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.compaction.run_iterator import RunStream
+from stampede.store.integrity import orphans
+from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.replication.copy import Copied
+from stampede.store.replication.replica import Replica
+from stampede.store.runs.run import Run, RunInfo, complete, inputs_of, prefix
+from stampede.store.runs.schema import PackSpec
+from stampede.store.runs.writer import RunWriter
+from stampede.store.tables import checkpoint_files
+from stampede.store.tables.listing import Listing
+from stampede.store.tables.table import Table
+from stampede.store.tables.view import TableView
 from tests.store.simulation.campaign import ORPHANS, Scenario, run
 from tests.store.simulation.requests import Faults
 
@@ -125,11 +128,11 @@ def coverage_forgotten() -> AbstractContextManager[Any]:
 def name_without_the_cuts() -> AbstractContextManager[Any]:
     """The name of a merged run does not depend on where it is cut."""
 
-    def name(self: merge_plan.MergePlan, part: int) -> Any:
-        digest = merge_plan.digest("|".join(self.inputs))
-        return merge_plan.RunName(self.level, digest, part, len(self.parts))
+    def name(self: plan.MergePlan, part: int) -> Any:
+        digest = plan.digest("|".join(self.inputs))
+        return plan.RunName(self.level, digest, part, len(self.parts))
 
-    return patch.object(merge_plan.MergePlan, "name", name)
+    return patch.object(plan.MergePlan, "name", name)
 
 
 def memory_that_knows_one_merge_only() -> AbstractContextManager[Any]:
@@ -156,7 +159,7 @@ def checkpoint_in_place_of_a_listing() -> AbstractContextManager[Any]:
 
 def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]:
     """A part gets the coverage of the part before it."""
-    write = kept_checkpoints.write_checkpoint
+    write = checkpoint_files.write_checkpoint
 
     def shifted(parts: Iterable[RunInfo], *more: Any) -> Any:
         parts = list(parts)
@@ -164,7 +167,7 @@ def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]
         moved = [replace(part, coverage=c) for part, c in zip(parts, coverages, strict=True)]
         return write(moved, *more)
 
-    return patch.object(kept_checkpoints, "write_checkpoint", shifted)
+    return patch.object(checkpoint_files, "write_checkpoint", shifted)
 
 
 def orphans_by_the_rows_that_win_now() -> AbstractContextManager[Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from stampede.errors import NotFound, StoreDown
-from stampede.store.objects import Folder, ObjectInfo
+from stampede.store.objects.object_store import Folder, ObjectInfo
 from tests.store.simulation.scheduler import Actor, Request
 from tests.store.simulation.world import Site, World
 

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterable
 
-from stampede.store.checkpoint import is_checkpoint
-from stampede.store.memory import MemoryObjects
-from stampede.store.objects import ObjectInfo
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import ObjectInfo
+from stampede.store.tables.checkpoint import is_checkpoint
 from tests.store.simulation.contents import (
     RunContent,
     Version,

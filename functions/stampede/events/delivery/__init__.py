@@ -1,0 +1,9 @@
+"""A sender waits for the response, tries again, and makes a dead letter of what is refused."""
+
+__all__ = [
+    "concurrent_send",
+    "delivery",
+    "poison_events",
+    "response",
+    "sink",
+]

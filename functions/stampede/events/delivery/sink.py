@@ -1,0 +1,216 @@
+"""A URL that takes events: what is sent again, and when the sink counts as down.
+
+How often is decided in docs/adr/0002-source-retries.md.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+
+from stampede.errors import Overloaded
+from stampede.events.delivery.poison_events import LoneFailures
+from stampede.events.delivery.response import Answer, Poster, Verdict, post
+from stampede.telemetry import metrics
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
+
+LONGEST_PAUSE = 30.0
+LONGEST_PROBE_PAUSE = 5.0
+GIVE_UP_SECONDS = 300.0
+
+
+class Abandoned(Exception):
+    """The source is stopping: the event stays in Kafka, its offset uncommitted."""
+
+
+class Sink:
+    """A URL that takes events, and may be down for a while.
+
+    While the sink is down all events wait and one at a time probes it. So the sink gets no storm
+    of requests when it comes back, and works again within seconds.
+
+    Parameters
+    ----------
+    name
+        ``sink``, ``dead letters`` or ``broker``, in logs and metrics.
+    url
+        Where events are sent.
+    poster
+        Sends them.
+    stop
+        Once set, an event that would have to wait is abandoned.
+    backoff_seconds
+        First pause after a failure, doubled each time up to 30 s, with jitter.
+    longest_probe_pause
+        Most seconds between two probes of a sink that is down.
+    give_up_seconds
+        How long an event must fail, whatever the answer, while the sink accepts others, before the
+        failures count as the event's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        poster: Poster,
+        stop: asyncio.Event,
+        backoff_seconds: float,
+        longest_probe_pause: float = LONGEST_PROBE_PAUSE,
+        give_up_seconds: float = GIVE_UP_SECONDS,
+    ) -> None:
+        self.name, self.url = name, url
+        self._poster = poster
+        self._stop = stop
+        self._backoff = backoff_seconds
+        self._longest_probe_pause = longest_probe_pause
+        self._accepted = 0
+        self._lone = LoneFailures(give_up_seconds)
+        self._down_since: float | None = None
+        self._probes = 1
+        self._probing = asyncio.Lock()
+        self._stuck = metrics.SOURCE_STUCK.labels(name)  # exported as 0 from the beginning
+
+    @property
+    def down(self) -> bool:
+        """Whether the sink is down: it accepts no event."""
+        return self._down_since is not None
+
+    async def send(
+        self, headers: Mapping[str, str], body: bytes, retries: int | None
+    ) -> Answer | None:
+        """Send an event until the sink accepts it or the event fails for good.
+
+        Parameters
+        ----------
+        retries
+            Failures of the event after the first before it fails for good. None: never.
+
+        Returns
+        -------
+        Answer or None
+            None if the event was accepted, otherwise the last answer.
+
+        Raises
+        ------
+        Abandoned
+            The source is stopping, and the event is not accepted.
+        """
+        event = object()  # for `LoneFailures`
+        attempts = failures = 0
+        try:
+            while True:
+                answer = await self._attempt(event, headers, body)
+                if answer.verdict is Verdict.ACCEPTED:
+                    return None
+                attempts += 1
+                failures += answer.verdict is Verdict.FAILED
+                if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
+                    break
+                # 429 is about the load, and a large event may meet it more often.
+                overloaded = answer.status == Overloaded.status
+                if not overloaded and self._lone.fail(event, time.monotonic()):
+                    break
+                await self._back_off(attempts, answer)
+        finally:
+            self._lone.forget(event)
+        if retries is not None:
+            return answer
+        await self._send_stuck(headers, body, attempts, answer)
+        return None
+
+    async def _send_stuck(
+        self, headers: Mapping[str, str], body: bytes, attempts: int, answer: Answer
+    ) -> None:
+        """Send an event that failed, until it is accepted: it has nowhere else to go."""
+        self._stuck.inc()
+        self._log_stuck(headers, answer)
+        try:
+            while answer.verdict is not Verdict.ACCEPTED:
+                await self._back_off(attempts, answer)
+                answer = await self._attempt(self, headers, body)
+                attempts += 1
+        finally:
+            self._stuck.dec()
+
+    async def _attempt(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send an event once; while the sink is down, as a probe when it is this event's turn."""
+        while self.down:
+            async with self._probing:
+                if self.down:
+                    await self._pause(self._probes, longest=self._longest_probe_pause)
+                    self._probes += 1
+                    return await self._post(event, headers, body)
+        return await self._post(event, headers, body)
+
+    async def _post(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Send an event once, and learn from the answer whether the sink is up or down."""
+        accepted_before = self._accepted
+        answer = await post(self._poster, self.url, headers, body)
+        if answer.verdict is Verdict.ACCEPTED:
+            self._accepted += 1
+            self._lone.accept(event)
+            self._mark_up()
+            return answer
+        metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
+        others_accepted = self._accepted > accepted_before
+        if answer.verdict is Verdict.UNCLEAR:
+            verdict = Verdict.FAILED if others_accepted else Verdict.DOWN
+            answer = answer._replace(verdict=verdict)
+        if answer.verdict is not Verdict.DOWN:
+            self._mark_up()
+        elif not (others_accepted or self._lone.is_lone(event)):
+            self._mark_down(answer)
+        return answer
+
+    def _mark_down(self, answer: Answer) -> None:
+        if self._down_since is not None:
+            return
+        self._down_since, self._probes = time.monotonic(), 1
+        log.warning(
+            "sink is down: events wait, none is lost",
+            sink=self.name,
+            url=self.url,
+            outcome=answer.outcome,
+            reason=answer.reason,
+        )
+
+    def _mark_up(self) -> None:
+        if self._down_since is not None:
+            seconds = round(time.monotonic() - self._down_since, 1)
+            log.info("sink is up again", sink=self.name, url=self.url, seconds=seconds)
+            self._down_since = None
+
+    async def _back_off(self, attempts: int, answer: Answer) -> None:
+        """Pause after a failed attempt, unless the sink is down: then `_attempt` pauses."""
+        if not self.down:
+            await self._pause(attempts, at_least=answer.retry_after)
+
+    async def _pause(
+        self, attempts: int, at_least: float = 0.0, longest: float = LONGEST_PAUSE
+    ) -> None:
+        seconds = min(longest, self._backoff * 2 ** min(attempts - 1, 20))
+        seconds = max(at_least, seconds * random.uniform(0.5, 1.0))
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except TimeoutError:
+            return
+        raise Abandoned
+
+    def _log_stuck(self, headers: Mapping[str, str], answer: Answer) -> None:
+        remedy = (
+            "set STAMPEDE_DEAD_LETTER_SINK, or repair the sink"
+            if self.name == "sink"
+            else "repair the dead-letter sink"
+        )
+        log.error(
+            "event cannot be delivered: it is retried for ever and holds its partition's offset; "
+            + remedy,
+            id=headers["ce-id"],
+            source=headers["ce-source"],
+            sink=self.name,
+            url=self.url,
+            outcome=answer.outcome,
+            reason=answer.reason,
+        )

@@ -1,0 +1,374 @@
+"""HTTP/1.1 as uvicorn and httptools speak it, with bounds on what one client may hold.
+
+uvicorn bounds neither the bytes nor the time of a request's header, nor the time of its body or of
+an answer that its client does not read. Here a client that sends too much or moves nothing for too
+long loses its connection, and with it all that the connection holds.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
+from stampede.events.http.body_parts import QUERY_BYTES_A_PART, BodyParts, PartRate
+from stampede.events.http.response_transport import AnswerTransport
+from stampede.events.http.small_reads import SmallReads
+from stampede.http.problem_details import problem_json
+from stampede.http.security_headers import NOTHING, SAFE_HEADERS
+from stampede.telemetry import metrics
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
+
+# A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
+# Knative, accepts 1 MiB. Nothing that `read` is asked for needs a tenth of its bound.
+HEADER_BYTES, HEADER_BYTES_OF_READ = 256 << 10, 64 << 10
+# An event has 256 attributes at most; proxies add some headers. The parser calls Python for each,
+# and a header of 5 bytes takes 130 of memory.
+MOST_HEADERS = 400
+# Bytes a second below which a client counts as one that holds a connection: of a body, and of an
+# answer. A large query keeps others from a slot while its answer is taken.
+SLOWEST_BODY, SLOWEST_ANSWER = 1024, 16 << 10
+# The rest of a refused body of known length is read and dropped up to here: a client that is still
+# sending may never see an answer if its connection is closed.
+DROPPED_BYTES = 64 << 20
+# So much is read of a connection that will be closed.
+LINGER_BYTES = 1 << 20
+PIPELINED = 16  # requests that one connection may send before it has the first one's answer
+CHECK_SECONDS = 5.0
+LINGER_SECONDS = 1.0
+NOTHING_MORE = memoryview(b"")
+_SAFE = b"".join(b"%s: %s\r\n" % header for header in (*SAFE_HEADERS, NOTHING))
+
+
+class Pace:
+    """How fast bytes move, and for how long none has.
+
+    Parameters
+    ----------
+    now
+        Seconds of the loop's clock.
+    slowest
+        Bytes a second; fewer are too slow.
+    """
+
+    def __init__(self, now: float, slowest: int) -> None:
+        self.begin = self.last = now
+        self.slowest = slowest
+        self.bytes = 0
+
+    def move(self, number: int, now: float) -> None:
+        """Note that this many bytes moved."""
+        self.bytes += number
+        self.last = now
+
+    def hold(self, seconds: float) -> None:
+        """Do not count these next seconds: the server does not read."""
+        self.begin += seconds
+        self.last += seconds
+
+    def excuse(self, now: float) -> None:
+        """Do not count the time since the last bytes: the client was not the one to move."""
+        self.begin += now - self.last
+        self.last = now
+
+    def too_slow(self, now: float, seconds: float) -> bool:
+        """Whether no byte moved for `seconds`, or in more than `seconds` too few."""
+        passed = now - self.begin
+        slow = self.bytes < self.slowest * passed
+        return now - self.last > seconds or (passed > seconds and slow)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection of a server.
+
+    Attributes
+    ----------
+    client_seconds
+        Seconds in which a client must send its headers; and in which some bytes of its body must
+        come, or some of its answer be taken.
+    header_bytes
+        Most bytes of a request's target and headers, and of its trailers.
+    part_rate
+        Shared by the connections of one server.
+    rest_of_body
+        Memory for the bytes of a body that have not come; empty unless such a body is awaited.
+    """
+
+    client_seconds = 60.0
+    header_bytes = HEADER_BYTES
+    part_rate = PartRate()
+    rest_of_body = NOTHING_MORE
+
+    # -- called by the transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch the connection."""
+        self._answers = AnswerTransport(transport, self.loop, self._closes_slowly)
+        super().connection_made(self._answers)  # type: ignore[arg-type]
+        now = self.loop.time()
+        self._idle_since = now
+        self._receiving: Pace | None = None  # None between requests
+        self._in_headers = False
+        self._header_bytes = 0
+        self._parts = BodyParts()
+        self._refusal: StampedeError | None = None
+        self._refused = False
+        self._last_answer = False  # whether the connection ends after the answer that is awaited
+        self._dropped = 0
+        self._sending = Pace(now, SLOWEST_ANSWER)
+        self._taken = 0
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch."""
+        self._watching.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes; refuse a header that does not end, or a body in parts that are too small."""
+        if self._refused or self._last_answer:
+            self._dropped += len(data)
+            if self._dropped > LINGER_BYTES:
+                self.transport.pause_reading()  # until it is closed
+            return
+        before = self._parts
+        super().data_received(data)
+        if self._receiving is None or self._refused or self.transport.is_closing():
+            return
+        if self._in_headers:
+            # The parser keeps an unfinished header to itself: count what it was given.
+            self._header_bytes += len(data)
+            if self._header_bytes > self.header_bytes:
+                self._refuse(self._too_many())
+            return
+        self._end_read(self._receiving, len(data), begun=self._parts is not before)
+
+    def body_received(self, number: int) -> None:
+        """So many bytes are in `rest_of_body`."""
+
+    def _end_read(self, receiving: Pace, size: int, begun: bool) -> None:
+        """Note that a part of the body came in a read; `begun`: after the header, in the same."""
+        try:
+            parts, moved = self._parts.end_read(None if begun else size)
+        except BadQuery as error:
+            self._refuse(error)
+            return
+        if begun:
+            receiving.move(moved, self.loop.time())
+        else:
+            self.part_read(receiving, parts, moved)
+
+    def part_read(self, receiving: Pace, parts: int, size: int) -> None:
+        """Note that bytes of a body came. Stop reading for a moment if they are few."""
+        now = self.loop.time()
+        receiving.move(size, now)
+        if seconds := self.part_rate.hold(parts, size, now):
+            receiving.hold(seconds)
+            self._answers.hold_reading(seconds)
+
+    # -- called by the server
+
+    def shutdown(self) -> None:
+        """End the connection after its answer; at once if it sends its body in small parts."""
+        if self._answers.held and self._receiving:
+            self._refuse(NotInTime("the request's body did not come before the server's end"))
+        else:
+            super().shutdown()
+
+    # -- called by the parser
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
+        self._in_headers, self._header_bytes = True, 0
+        self._parsed_bytes = self._parsed_headers = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count a part of the request's target."""
+        self._count_header(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header. Drop a trailer: it would pass for a header, after checks of the header."""
+        self._parsed_headers += 1
+        self._count_header(len(name) + len(value))
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The body begins. The parser would skip it if another protocol is asked for."""
+        lengths = (b"content-length", b"transfer-encoding")
+        if self.parser.should_upgrade() and any(name in lengths for name, _ in self.headers):
+            self._refusal = BadQuery(
+                "the request has a body and asks for another protocol: send it without Upgrade"
+            )
+            raise self._refusal
+        self._in_headers = False
+        self._parsed_bytes = self._parsed_headers = 0  # trailers count anew
+        self._parts = BodyParts()
+        self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
+        super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED:
+            self._drop("pipeline")
+            self.transport.abort()
+            raise NotInTime("more requests are sent than answers are taken")
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body; after the answer, drop it."""
+        self._parts.add(len(body))
+        moved = self._receiving.bytes if self._receiving else 0
+        if self.cycle.response_complete and moved > DROPPED_BYTES:
+            self.transport.close()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is complete."""
+        self._receiving = None
+        self._idle_since = self.loop.time()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is complete. Read no more chunks: nobody knows how many will come."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+        unfinished = self._receiving and not self._in_headers and self.cycle.response_complete
+        if unfinished and any(name == b"transfer-encoding" for name, _ in self.headers):
+            self._closes_slowly()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, or what `_count_header` has refused."""
+        if self.transport.is_closing() or self._refused:
+            return
+        self._refuse(self._refusal or BadQuery("the request is not HTTP/1.1"))
+
+    # -- bounds
+
+    def _count_header(self, number: int) -> None:
+        """Count bytes of headers or trailers; end the parser's work if they are too many."""
+        self._parsed_bytes += number
+        if self._parsed_bytes > self.header_bytes or self._parsed_headers > MOST_HEADERS:
+            self._refusal = self._too_many()
+            raise self._refusal
+
+    def _too_many(self) -> TooManyHeaders:
+        return TooManyHeaders(
+            f"the request has more than {self.header_bytes:,} bytes of headers, or more than "
+            f"{MOST_HEADERS} headers"
+        )
+
+    def _watch(self) -> None:
+        seconds = min(CHECK_SECONDS, self.client_seconds / 4)
+        self._watching = self.loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        now = self.loop.time()
+        if not self._takes_answer(now):
+            self._drop("answer")
+            self.transport.abort()
+            return
+        self._watch()
+        if self.transport.is_closing() or self._refused or self._last_answer:
+            return
+        if self._receiving:
+            self._check_request(self._receiving, now)
+        elif (self.cycle is None or self.cycle.response_complete) and (
+            now - self._idle_since > self.timeout_keep_alive
+        ):
+            # uvicorn's own time-out ends for good when one byte comes, even an empty line.
+            self.transport.close()
+
+    def _check_request(self, receiving: Pace, now: float) -> None:
+        if self.flow.read_paused:
+            receiving.excuse(now)
+            return
+        if self._in_headers:
+            slow = now - receiving.begin > self.client_seconds
+        else:
+            slow = receiving.too_slow(now, self.client_seconds)
+        if slow:
+            part = "header" if self._in_headers else "body"
+            self._drop(part)
+            self._refuse(NotInTime(f"the request's {part} did not come in time"))
+
+    def _takes_answer(self, now: float) -> bool:
+        """Whether the client takes what was written for it.
+
+        It has to in each `client_seconds` anew: that it was fast before excuses nothing.
+        """
+        taken, before = self._answers.taken, self._taken
+        self._taken = taken
+        if taken == self._answers.written or now - self._sending.begin > 2 * self.client_seconds:
+            self._sending = Pace(now, SLOWEST_ANSWER)
+        elif taken > before:
+            self._sending.move(taken - before, now)
+        return not self._sending.too_slow(now, self.client_seconds)
+
+    def _drop(self, part: str) -> None:
+        metrics.CLIENTS_DROPPED.labels(part).inc()
+        log.warning("client dropped", part=part, seconds=self.client_seconds)
+
+    def _refuse(self, error: StampedeError) -> None:
+        """Answer an unfinished request with an error, if there is no answer yet, and close."""
+        cycle: Any = self.cycle
+        if self._in_headers and cycle is not None and not cycle.response_complete:
+            # A request before this one has no answer yet: it gets it, and this one none.
+            self._last_answer, cycle.keep_alive = True, False
+            return
+        between = self._receiving is None and (cycle is None or cycle.response_complete)
+        unanswered = (
+            between
+            or self._in_headers
+            or cycle is None
+            or not (cycle.response_started or cycle.disconnected)
+        )
+        if unanswered:
+            body = problem_json(error)
+            self.transport.write(
+                b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\n"
+                b"content-length: %d\r\n%sconnection: close\r\n\r\n%s"
+                % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), _SAFE, body)
+            )
+        if cycle is not None and not self._in_headers:
+            cycle.disconnected = True  # the app's own answer would be a second one
+            cycle.message_event.set()
+        self._close_slowly()
+
+    def _closes_slowly(self) -> bool:
+        """Whether a connection that the server closes is closed later: a body is not read yet."""
+        if self._receiving is None or self._refused:
+            return False
+        self._close_slowly()
+        return True
+
+    def _close_slowly(self) -> None:
+        """Send the end of the connection, and drop what comes for a moment.
+
+        If it were closed while bytes come, the client would get a reset in place of the answer.
+        """
+        self._refused = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def protocol_of(
+    requests: type[BoundedProtocol], bytes_a_part: int | None = None, **bounds: Any
+) -> Any:
+    """What makes the protocol of a connection, for uvicorn's setting `http`."""
+    bounds["part_rate"] = PartRate(bytes_a_part)
+    bounded = type(requests.__name__, (requests,), bounds)
+    return lambda *arguments, **named: SmallReads(bounded(*arguments, **named))
+
+
+def bounded_protocol(client_seconds: float) -> Any:
+    """What makes the protocol of a server whose requests are small, with this bound in seconds."""
+    return protocol_of(
+        BoundedProtocol,
+        QUERY_BYTES_A_PART,
+        client_seconds=client_seconds,
+        header_bytes=HEADER_BYTES_OF_READ,
+    )

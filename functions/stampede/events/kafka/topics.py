@@ -1,0 +1,178 @@
+"""What Kafka itself knows of topics: the other side of the comparison that the ledger makes."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from stampede.config.settings import Settings
+from stampede.errors import NoTopic, SetupError
+from stampede.events.cloudevents.kafka_record import Record
+from stampede.events.kafka.errors import reason
+from stampede.events.kafka.login import KafkaLogin
+from stampede.events.kafka.topic_ids import TopicIds, of_another_topic
+from stampede.store.offsets.coverage import Interval, PartitionId
+
+ANSWER_SECONDS = 15.0
+NEAR = 1000  # offsets that are read rather than jumped over: a jump costs a few requests
+# A partition that is new, or whose leader moves, has no leader for a moment; nor has a group.
+NO_LEADER = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
+T = TypeVar("T")
+
+
+class KafkaTopics:
+    """Reads what Kafka has of topics, as a consumer that joins no group and commits nothing.
+
+    A context manager. Its methods raise `SetupError` if Kafka does not answer within `patience`
+    seconds, or lacks a topic.
+    """
+
+    def __init__(self, settings: Settings, patience: float = ANSWER_SECONDS) -> None:
+        self._settings, self._patience = settings, patience
+        options: dict[str, Any] = {
+            "bootstrap.servers": settings.kafka,
+            "group.id": "stampede-audit",
+            "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
+        }
+        fixed = {
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            # A fetch at the end of a partition waits this long, 500 ms by default, and the next
+            # partition is read after it: `stampede audit` reads samples of each.
+            "fetch.wait.max.ms": 10,
+        }
+        self._options = options | KafkaLogin(settings).options | fixed
+        self._reading: PartitionId | None = None
+        self._last: Record | None = None  # the first message at or after the offset `_asked`
+        self._asked = 0
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return Consumer(self._options)
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
+        for topic in topics:
+            self.partitions(topic)  # raises an error for a topic that does not exist
+        found = TopicIds(self._settings).wait(topics, self._patience).ids
+        return {topic: topic_id for topic, topic_id in found.items() if topic_id}
+
+    def partitions(self, topic: str) -> list[int]:
+        """Numbers of the partitions of a topic."""
+        try:
+            metadata = self._consumer.list_topics(topic, self._patience).topics[topic]
+        except KafkaException as error:
+            raise self._silent(error) from None
+        if metadata.error:
+            why = reason(metadata.error)
+            missing = metadata.error.code() in NO_TOPIC
+            raise (NoTopic if missing else SetupError)(
+                f"Kafka at {self._settings.kafka}, topic {topic}: {why}"
+            )
+        return sorted(metadata.partitions)
+
+    def watermarks(self, topics: Sequence[str]) -> dict[PartitionId, Interval]:
+        """The offsets ``[low, high)`` that Kafka holds of each (topic's name, partition)."""
+        return {
+            (topic, number): self._watermarks(TopicPartition(topic, number))
+            for topic in topics
+            for number in self.partitions(topic)
+        }
+
+    def committed(
+        self, group: str, partitions: Sequence[PartitionId], topic_ids: Mapping[str, str]
+    ) -> dict[PartitionId, int | None]:
+        """The offset that a consumer group has committed of each (topic's name, partition).
+
+        None if it has committed none, or one of a topic with another id than in `topic_ids`. Empty
+        if Kafka does not let us ask.
+        """
+        consumer = Consumer(self._options | {"group.id": group})
+        try:
+            wanted = [TopicPartition(*partition) for partition in partitions]
+            answers = _patiently(lambda: consumer.committed(wanted, self._patience), self._patience)
+        except KafkaException:
+            return {}
+        finally:
+            consumer.close()
+        return {
+            (each.topic, each.partition): None
+            if each.offset < 0 or of_another_topic(each.metadata, topic_ids.get(each.topic))
+            else each.offset
+            for each in answers
+        }
+
+    def message(self, topic: str, number: int, offset: int) -> Record | None:
+        """The first message of a partition at `offset` or after it; None if there is none.
+
+        Messages are what a consumer with ``isolation.level=read_committed`` gets: not the control
+        records of transactions, nor what was aborted, or removed by compaction.
+        """
+        partition, last = (topic, number), self._last
+        if self._reading == partition and last and self._asked <= offset <= last.offset:
+            return last
+        near = last and last.offset < offset <= last.offset + NEAR
+        if self._reading != partition or not near:
+            self._consumer.assign([TopicPartition(topic, number, offset)])
+            self._reading, self._asked, self._last = partition, offset, None
+        while self._last is None or self._last.offset < offset:
+            message = self._consumer.poll(self._patience)
+            if message is None:
+                raise SetupError(f"Kafka at {self._settings.kafka}: {topic}/{number} does not read")
+            error = message.error()
+            if error is None:
+                if self._last is not None:
+                    self._asked = self._last.offset + 1
+                self._last = Record.of(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._reading = None
+                return None
+            elif not error.retriable():
+                raise self._silent(KafkaException(error))
+        return self._last
+
+    def _watermarks(self, partition: TopicPartition) -> Interval:
+        ask = self._consumer.get_watermark_offsets
+        try:
+            return _patiently(lambda: ask(partition, self._patience), self._patience)
+        except KafkaException as error:
+            raise self._silent(error) from None
+
+    def _silent(self, error: KafkaException) -> SetupError:
+        return SetupError(
+            f"Kafka at {self._settings.kafka} does not answer: {reason(error)}; "
+            "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
+
+    def __enter__(self) -> "KafkaTopics":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _patiently(ask: Callable[[], T], seconds: float) -> T:
+    """What `ask` returns, asked again while Kafka elects a leader. Raises `KafkaException`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER or time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)

@@ -1,0 +1,100 @@
+"""compact: merges small runs into larger ones, and small objects of dead letters.
+
+It keeps no state: a pass lists the runs, merges those that are due, writes a checkpoint if many are
+new, and may die at any time. Several pods may make passes at once: they share the merges.
+"""
+
+import random
+import time
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from stampede.config.settings import Settings
+from stampede.deadletters.merge import merge_letters
+from stampede.errors import StampedeError
+from stampede.store.compaction.compact import Report, compact
+from stampede.store.objects.object_store import Objects
+from stampede.store.open import open_objects
+from stampede.store.programmes.rights import Rights
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.schema import ALL_TABLES, TABLES, TableSpec
+from stampede.store.tables.table import Table
+from stampede.telemetry import metrics
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
+
+
+def compact_tables(settings: Settings) -> None:
+    """Make one pass over every table and its dead letters.
+
+    Each table is compacted even if another one cannot be; then the first error is raised.
+    """
+    objects = open_objects(settings)
+    failed: StampedeError | None = None
+    passes = [
+        *((spec.name, partial(_compact, settings, objects, spec)) for spec in ALL_TABLES.values()),
+        *((name, partial(_merge_letters, objects, name)) for name in TABLES),
+    ]
+    for name, make_pass in passes:
+        try:
+            make_pass()
+        except StampedeError as error:
+            log.error("compacting failed", table=name, outcome=error.name, why=error.message)
+            failed = failed or error
+    metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
+    if failed:
+        raise failed
+
+
+def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
+    begin = time.perf_counter()
+    table = Table(objects, spec, rights=Rights.of(settings))
+    try:
+        report = compact(
+            table,
+            datetime.now(UTC),
+            fanout=settings.fanout,
+            run_rows=settings.run_rows,
+            grace=timedelta(seconds=settings.grace_seconds),
+            turn=random.randrange(1 << 16),  # other pods may compact the same table
+        )
+        set_metrics(table, report)
+        for key, why in report.damaged.items():
+            log.error("damaged", table=spec.name, key=key, why=why)
+        log.info(
+            "compacted",
+            table=spec.name,
+            merged=report.merged,
+            rows=report.rows_written,
+            bytes_read=report.bytes_read,
+            bytes_written=report.bytes_written,
+            deleted=len(report.deleted),
+            damaged=len(report.damaged),
+            milliseconds=round(1000 * (time.perf_counter() - begin)),
+        )
+    finally:
+        table.close()
+
+
+def _merge_letters(objects: Objects, name: str) -> None:
+    if merged := merge_letters(objects, name):
+        log.info("merged dead letters", table=name, objects=merged)
+
+
+def set_metrics(table: Table, report: Report) -> None:
+    """Set the metrics: how much was rewritten, and what each level holds now."""
+    name = table.spec.name
+    metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
+    metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
+    metrics.DAMAGED_PARTS.labels(name).set(len(report.damaged))
+    levels: dict[int, list[RunInfo]] = defaultdict(list)
+    for part in table.runs():
+        levels[part.name.level].append(part)
+    # An emptied level shows 0, not its last value.
+    for level in range(max(levels, default=0) + 1):
+        runs = {part.name.run for part in levels[level]}
+        metrics.RUNS.labels(name, level).set(len(runs))
+        size = sum(part.object.size for part in levels[level])
+        metrics.RUN_BYTES.labels(name, level).set(size)

@@ -1,0 +1,48 @@
+"""cutouts: stores the images of alerts; one pack holds those of many alerts of one programme.
+
+Order matters: the pack is durable before the index points into it, and the index is durable before
+the function accepts the event. A crash in between leaves a pack that nothing points to, and the
+sender sends the event again.
+"""
+
+import pyarrow as pa
+
+from stampede.config.settings import Settings
+from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
+from stampede.handlers.decoding import blaming, in_parts, make_batch_decoder
+from stampede.runtime.clock import Stopwatch
+from stampede.store.objects.store_clock import StoreClock
+from stampede.store.open import open_objects
+from stampede.store.packs.pack import write_pack
+from stampede.store.runs.schema import CUTOUTS
+from stampede.store.tables.table import Table
+
+
+def make_batch_storer(settings: Settings) -> BatchStorer:
+    """Connect to the store and return what stores a batch."""
+    objects = open_objects(settings)
+    table = Table(objects, CUTOUTS)
+    clock = StoreClock(objects)
+    decoder = make_batch_decoder(settings, clock.now_mjd)
+
+    def store_batch(batch: Batch) -> StoredBatch:
+        watch = Stopwatch()
+        clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
+        decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
+        watch.lap("decode")
+        coverage = batch.coverage(decoded.faults)
+        stored, locations = 0, []
+        for of_programme in decoded.by_programme():
+            held = batch.coverage_of(of_programme.messages)
+            pack = write_pack(of_programme.rows, held, programids=of_programme.programids)
+            watch.lap("pack")
+            objects.put(pack.key, pack.data, pack.sha256)
+            watch.lap("put")
+            locations.append(pack.locations)
+            stored += len(pack.data)
+        if locations:
+            table.append(pa.concat_tables(locations), coverage)
+            watch.lap("index")
+        return StoredBatch(decoded.faults, watch.laps, stored)
+
+    return blaming(in_parts(store_batch, settings), settings)

@@ -1,0 +1,5 @@
+"""publish: all objects with their light curves as a HATS catalogue."""
+
+__all__ = [
+    "catalogue",
+]

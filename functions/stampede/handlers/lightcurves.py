@@ -1,0 +1,69 @@
+"""lightcurves: turns alerts into points of light curves and adds them to the table.
+
+It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
+have no column in the table are stored beside it, under the survey's names, and so is the alert as
+it came, its packet, and where its object is: before the points, so that an offset which
+`detections` holds has its packet and its position.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
+
+from stampede.alerts import healpix
+from stampede.alerts.positions import positions_of
+from stampede.config.settings import Settings
+from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
+from stampede.handlers.decoding import blaming, in_parts, make_batch_decoder
+from stampede.handlers.packets import store_packets
+from stampede.runtime.clock import Stopwatch
+from stampede.store.objects.store_clock import StoreClock
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.open import open_objects
+from stampede.store.packs.raw_alerts import write_raw
+from stampede.store.runs.schema import DETECTIONS, PACKETS, POSITIONS
+from stampede.store.tables.table import Table
+
+
+def make_batch_storer(settings: Settings) -> BatchStorer:
+    """Connect to the store and return what stores a batch."""
+    healpix.load()  # while no alert waits for it
+    objects = open_objects(settings)
+    table = Table(objects, DETECTIONS)
+    packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
+    positions = Table(objects, POSITIONS, threads=1)
+    clock = StoreClock(objects)
+    decoder = make_batch_decoder(settings, clock.now_mjd)
+
+    def store_batch(batch: Batch) -> StoredBatch:
+        watch = Stopwatch()
+        clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
+        decoded = decoder.detections(batch.messages, batch.care, batch.suspect)
+        watch.lap("decode")
+        files = [write_raw(alerts) for alerts in decoded.raw]
+        stored = sum(len(data) for _, data, _ in files)
+        watch.lap("raw")
+        coverage = batch.coverage(decoded.faults)
+        with ThreadPoolExecutor(1, "raw") as thread:  # neither waits for the other, points for both
+            puts: list[Future] = [thread.submit(objects.put, *file) for file in files]
+            if decoded.rows.num_rows:
+                puts.append(thread.submit(_append_positions, positions, decoded.rows, coverage))
+            try:
+                if packets:
+                    stored += store_packets(packets, batch, decoded.groups)
+                for put in puts:
+                    put.result()
+            except BaseException:
+                thread.shutdown(cancel_futures=True)  # a store that is down would refuse each
+                raise
+        watch.lap("packets")
+        if decoded.rows.num_rows:
+            table.append(decoded.rows, coverage)
+        watch.lap("run")
+        return StoredBatch(decoded.faults, watch.laps, stored)
+
+    return blaming(in_parts(store_batch, settings), settings)
+
+
+def _append_positions(table: Table, points: pa.Table, coverage: Coverage) -> None:
+    table.append(positions_of(points), coverage)

@@ -1,0 +1,9 @@
+"""reconcile: finds what the two sites or the tables lack, repairs it, and deletes what is old."""
+
+__all__ = [
+    "certificates",
+    "checkpoints",
+    "findings",
+    "reconciler",
+    "restore",
+]

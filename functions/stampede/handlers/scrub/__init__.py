@@ -1,0 +1,7 @@
+"""scrub: reads each object in turn, and repairs what is damaged."""
+
+__all__ = [
+    "deep_audit",
+    "handler",
+    "scrubber",
+]

@@ -1,0 +1,9 @@
+"""HTTP for all: connections, problem documents, headers, signed tokens."""
+
+__all__ = [
+    "client",
+    "connection",
+    "jwt_verifier",
+    "problem_details",
+    "security_headers",
+]

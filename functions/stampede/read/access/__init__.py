@@ -1,0 +1,6 @@
+"""Who may ask, and how often."""
+
+__all__ = [
+    "access",
+    "bearer_tokens",
+]

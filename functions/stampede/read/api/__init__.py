@@ -1,0 +1,15 @@
+"""The routes of the API: one module for each resource."""
+
+__all__ = [
+    "alerts",
+    "bulk",
+    "cone",
+    "cross_match",
+    "cutouts",
+    "health",
+    "ledger",
+    "lightcurves",
+    "object_cutouts",
+    "scs",
+    "thumbnails",
+]

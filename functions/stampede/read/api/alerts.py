@@ -1,0 +1,102 @@
+"""Routes of an alert: what is stored of it, and the message as the survey sent it."""
+
+from math import isfinite
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from stampede.read.api.cutouts import locations
+from stampede.read.http import notes, parameters
+from stampede.read.http.conditional import IMMUTABLE, REVALIDATE, Representation, etag
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.packs.locations import CutoutLocation
+from stampede.read.service import service_of
+from stampede.read.summaries.latest_alerts import DEFAULT, MOST, LatestAlert
+
+
+async def get_alert(request: Request) -> Response:
+    """What is stored of an alert, and all its fields as the survey sent them."""
+    service = service_of(request)
+    found = await locations(request)
+    return await service.run(_answer, service.lookup, found)
+
+
+def _answer(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
+    """The answer, made in a thread: the fields of an alert may be megabytes."""
+    fields = lookup.fields(locations[0].alert_id, locations[0].survey)
+    alert = as_json(locations, fields)
+    if why := notes.incomplete():
+        alert["incomplete"] = why
+    # The fields come a moment later than the cutouts, or go with their retention.
+    cache = REVALIDATE if fields is None else IMMUTABLE
+    return JSONResponse(alert, headers={"Cache-Control": cache})
+
+
+async def get_latest(request: Request) -> Response:
+    """The latest alerts, those of the front page: a look at the store, not a list of all."""
+    service = service_of(request)
+    limit = parameters.number(request.query_params, "limit", 1, MOST)
+    found = await service.run_ledger(service.latest.alerts, int(limit or DEFAULT))
+    answer: dict[str, object] = {"alerts": [_brief(alert) for alert in found]}
+    if why := notes.incomplete():
+        answer["incomplete"] = why
+    return JSONResponse(answer, headers={"Cache-Control": REVALIDATE})
+
+
+def _brief(alert: LatestAlert) -> dict[str, object]:
+    """An alert in a list: `as_json` has all of it."""
+    first = alert.locations[0]
+    return {
+        "alert_id": str(first.alert_id),
+        "survey": first.survey,
+        "object_id": first.object_id,
+        "mjd": first.mjd if isfinite(first.mjd) else None,
+        "band": alert.band,
+        "href": f"/v1/alerts/{first.alert_id}",
+    }
+
+
+async def get_packet(request: Request) -> Response:
+    """The message that the survey sent, byte for byte.
+
+    Without the history rows of observing programmes that are not stored: then headers say how many
+    were cut out, and the SHA-256 of the message before that.
+    """
+    service = service_of(request)
+    alert_id = parameters.alert_id(request.path_params["alert_id"])
+    survey = parameters.survey(request.query_params)
+    location = await service.run(service.lookup.packet, alert_id, survey)
+    headers = {"Content-Disposition": f'attachment; filename="{alert_id}.avro"'}
+    if location.rows_cut:
+        headers["Stampede-Rows-Cut"] = str(location.rows_cut)
+        headers["Stampede-Message-SHA256"] = location.sent_sha256 or ""
+    tag = etag(location.pack, location.offset, location.row)
+    packet = Representation(tag, "application/avro", headers)
+    if not_modified := packet.not_modified(request):
+        return not_modified
+    return packet.respond(request, await service.run(service.lookup.message, location))
+
+
+def as_json(locations: list[CutoutLocation], fields: dict[str, object] | None) -> dict[str, object]:
+    """An alert as JSON: its survey, its object, which cutouts it has, and all its fields."""
+    alert = locations[0]
+    url = f"/v1/alerts/{alert.alert_id}"
+    cutouts = {
+        location.kind: {"bytes": location.length, "href": f"{url}/cutouts/{location.kind}"}
+        if location.pack
+        else None
+        for location in locations
+    }
+    return {
+        "alert_id": str(alert.alert_id),
+        "survey": alert.survey,
+        "object_id": alert.object_id,
+        "mjd": alert.mjd if isfinite(alert.mjd) else None,
+        "cutouts": cutouts,
+        "thumbnail": f"{url}/thumbnail",
+        "lightcurve": f"/v1/objects/{quote(alert.object_id, safe='')}/lightcurve",
+        "packet": None if fields is None else f"{url}/packet",
+        "page": f"/objects/{quote(alert.object_id, safe='')}?alert={alert.alert_id}",
+        "fields": fields,
+    }

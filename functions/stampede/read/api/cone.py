@@ -1,0 +1,109 @@
+"""Routes of a search by position."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from itertools import chain, islice
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.read.api.bulk import SlotResponse
+from stampede.read.api.streams import last_bytes, pieces
+from stampede.read.errors import BadParameter
+from stampede.read.formats.cone_writers import writers
+from stampede.read.formats.lacks import NONE, Lacks
+from stampede.read.formats.writers import Writer
+from stampede.read.http import notes, parameters
+from stampede.read.http.conditional import REVALIDATE, Representation, etag
+from stampede.read.lookup import sky
+from stampede.read.lookup.cone_search import Cone, Times, nearest_first
+from stampede.read.service import ThreadRunner, service_of
+
+EXTENSIONS = {"votable": "vot"}
+MJD = 0.0, 1e6
+
+
+async def get_cone(request: Request) -> Response:
+    """The objects around a position, the nearest first."""
+    cone = wanted_cone(request)
+    arcsec = cone.radius * sky.ARCSEC
+    made = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
+    types = {name: make().media_type for name, make in made.items()}
+    format = parameters.wanted_format(request, types)
+    found = nearest_first(service_of(request).lookup.positions, cone)
+    return await answer(request, found, made[format](), EXTENSIONS.get(format, format))
+
+
+async def answer(
+    request: Request, found: Iterator[pa.Table], writer: Writer, extension: str
+) -> Response:
+    """What a writer makes of the objects in a cone: whole, or as a stream if they are many.
+
+    Raises `StoreDown`, `TooManyQueries`.
+    """
+    service = service_of(request)
+    first = await service.run(lambda: list(islice(found, 2)))
+    headers = {"Vary": "Accept", "Content-Disposition": f'inline; filename="cone.{extension}"'}
+    if len(first) < 2:
+        body = await service.run(_whole, writer, first)
+        whole = Representation(etag(body), writer.media_type, headers, REVALIDATE)
+        return whole.not_modified(request) or whole.respond(request, body)
+    service.lookup.positions.announce_quarantine()
+    with ExitStack() as held:
+        held.enter_context(service.bulk_limit.slot(request.state.client))
+        return SlotResponse(
+            held.pop_all(),
+            _stream(chain(first, found), service.run_bulk, writer),
+            headers={**headers, "Cache-Control": "no-store"},
+            media_type=writer.media_type,
+        )
+
+
+def wanted_cone(request: Request) -> Cone:
+    """The cone that the query parameters name. Raises `BadParameter`."""
+    query = request.query_params
+    for name in ("ra", "dec", "radius"):
+        if name not in query:
+            raise BadParameter(name, f"{name} is missing: say for example ?ra=10.5&dec=-5&radius=5")
+    centre = sky.place(query["ra"], query["dec"])
+    return Cone(centre, sky.radius(query["radius"]), wanted_times(request))
+
+
+def wanted_times(request: Request) -> Times:
+    """The times that the parameters `since` and `nights` name. Raises `BadParameter`."""
+    query = request.query_params
+    since = parameters.number(query, "since", *MJD)
+    if "nights" not in query:
+        return Times() if since is None else Times(since)
+    first, dash, last = query["nights"].partition("-")
+    if not first.isdecimal() or not (last.isdecimal() or not dash) or len(query["nights"]) > 15:
+        raise BadParameter("nights", f"must be an MJD or two, as 60310-60320: {first[:40]!r}")
+    return Times(max(float(first), since or 0.0), float(last or first) + 1)
+
+
+def _whole(writer: Writer, tables: list[pa.Table]) -> bytes:
+    body = b"".join(writer.add(table) for table in tables)
+    return body + writer.end(Lacks(NONE, NONE, notes.incomplete()))
+
+
+async def _stream(
+    found: Iterator[pa.Table], run: ThreadRunner, writer: Writer
+) -> AsyncIterator[memoryview]:
+    """The bytes of an answer; a ring is read while the client takes the one before."""
+
+    def step() -> bytes | None:
+        table = next(found, None)
+        return None if table is None else writer.add(table)
+
+    ahead = asyncio.ensure_future(run(step))
+    try:
+        while (data := await ahead) is not None:
+            ahead = asyncio.ensure_future(run(step))
+            for piece in pieces(data):
+                yield piece
+    finally:
+        ahead.cancel()
+    for piece in pieces(await run(last_bytes, writer, Lacks(NONE, NONE, notes.incomplete()))):
+        yield piece

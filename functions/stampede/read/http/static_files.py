@@ -1,0 +1,52 @@
+"""Route of the pages' own files, style sheet and script: an address has a digest of its content."""
+
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from isal import igzip
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.errors import NotFound
+from stampede.read.http.conditional import Representation, etag, preferred
+
+_FOLDER = Path(__file__).parents[1] / "static"
+_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
+
+@cache
+def _files() -> dict[str, tuple[str, dict[str, bytes]]]:
+    """By address the type of each file, and its content by encoding."""
+    found = {}
+    for path in _FOLDER.iterdir():
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            digest = blake2b(content, digest_size=8).hexdigest()
+            contents = {"gzip": igzip.compress(content, mtime=0), "identity": content}
+            found[f"{path.stem}.{digest}{path.suffix}"] = (_TYPES[path.suffix], contents)
+    return found
+
+
+def address(name: str) -> str:
+    """The address of a file, for example of ``object.js``."""
+    stem, _, suffix = name.partition(".")
+    return "/static/" + next(
+        one for one in _files() if one.startswith(f"{stem}.") and one.endswith(suffix)
+    )
+
+
+async def get_static(request: Request) -> Response:
+    """`/static/{file}`: one file, for ever the same."""
+    name = request.path_params["file"]
+    if name not in _files():
+        raise NotFound("there is no such file: load the page again")
+    media_type, contents = _files()[name]
+    headers = {"Vary": "Accept-Encoding"}
+    accepted = request.headers.get("accept-encoding", "")
+    encoding = preferred(accepted, tuple(contents)) or "identity"
+    if encoding != "identity":
+        headers["Content-Encoding"] = encoding
+    content = contents[encoding]
+    answer = Representation(etag(content), media_type, headers)
+    return answer.not_modified(request) or answer.respond(request, content)

@@ -1,0 +1,83 @@
+"""The points of a light curve: a filter for them, and their order."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.runtime import lazy_arrow_compute as pc
+
+BANDS = "ugrizy"
+"""In order of wavelength."""
+NO_BAND = "none"
+"""Name of the band of a point that has none."""
+
+
+class PointKind(StrEnum):
+    """What a point of a light curve is."""
+
+    DETECTION = "detection"
+    FORCED = "forced"
+    LIMIT = "limit"
+
+
+class PointFilter(NamedTuple):
+    """A filter for the points of a light curve.
+
+    Attributes
+    ----------
+    bands
+        Only these; empty for all.
+    forced
+        True: only forced photometry. False: everything but forced photometry.
+    start, end
+        MJD, both included.
+    withdrawn
+        Also the points that the survey has withdrawn.
+    """
+
+    bands: Sequence[str] = ()
+    forced: bool | None = None
+    start: float | None = None
+    end: float | None = None
+    withdrawn: bool = False
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """The rows that pass the filter."""
+        masks = []
+        if not self.withdrawn:
+            masks.append(pc.invert(rows["withdrawn"]))
+        if self.bands:
+            masks.append(pc.is_in(rows["band"], pa.array(self.bands, pa.string())))
+        if self.forced is not None:
+            masks.append(pc.equal(rows["forced"], self.forced))
+        if self.start is not None:
+            masks.append(pc.greater_equal(rows["mjd"], self.start))
+        if self.end is not None:
+            masks.append(pc.less_equal(rows["mjd"], self.end))
+        return rows.filter(reduce(pc.and_, masks)) if masks else rows
+
+
+def kinds_of(rows: pa.Table) -> np.ndarray:
+    """The `PointKind` of each row."""
+    forced, limit = (rows[name].to_numpy() for name in ("forced", "limit"))
+    kinds = np.where(forced, PointKind.FORCED.value, PointKind.DETECTION.value)
+    return np.where(limit, PointKind.LIMIT.value, kinds)
+
+
+def bands_of(rows: pa.Table) -> np.ndarray:
+    """The band of each row, or `NO_BAND`."""
+    return np.array([band or NO_BAND for band in rows["band"].to_pylist()], str)
+
+
+def measured(rows: pa.Table) -> pa.Table:
+    """The detections: neither forced photometry nor limits."""
+    return rows.filter(pc.invert(pc.or_(rows["forced"], rows["limit"])))
+
+
+def in_time(rows: pa.Table) -> pa.Table:
+    """Points by object id, then time."""
+    return rows.sort_by([("object_id", "ascending"), ("mjd", "ascending")])

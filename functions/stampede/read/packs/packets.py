@@ -1,0 +1,163 @@
+"""Packets: whole messages, put together from pages of packets and the images in packs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from stampede.alerts.columns import KINDS, cut_columns
+from stampede.alerts.packets import Cut, joined
+from stampede.errors import Damaged, NotFound
+from stampede.read.errors import DamagedPacket, Gone, NoPacket
+from stampede.read.packs.images import Images
+from stampede.read.packs.locations import CutoutLocation, of_message
+from stampede.store.objects.object_store import Objects
+from stampede.store.packs.pack import night_of
+from stampede.store.packs.retention import Retention
+from stampede.store.parquet import pages
+from stampede.telemetry import metrics
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
+
+
+class PacketLocation(NamedTuple):
+    """Where the packet of one alert is, and which images were cut out of it.
+
+    Attributes
+    ----------
+    offset, length
+        Of its page in `pack`.
+    row
+        Its number in that page.
+    crc32
+        Of the whole message, as it is given.
+    sent_crc32, sent_sha256, rows_cut
+        Of the message that the survey sent, if history rows were cut out of it; otherwise None.
+    """
+
+    alert_id: int
+    survey: str
+    object_id: str
+    mjd: float
+    pack: str
+    offset: int
+    length: int
+    row: int
+    crc32: int
+    sent_crc32: int | None
+    sent_sha256: str | None
+    rows_cut: int | None
+    cuts: tuple[Cut, ...]
+
+    @property
+    def message_crc32(self) -> int:
+        """CRC-32 of the message that the survey sent: its cutouts have this number."""
+        return self.crc32 if self.sent_crc32 is None else self.sent_crc32
+
+
+def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
+    """The locations in rows of the table `packets`; only those of `survey` unless it is None."""
+    fields = PacketLocation._fields[:-1]
+    return [
+        PacketLocation._make((*(row[name] for name in fields), cuts_of(row)))
+        for row in rows.to_pylist()
+        if survey in (None, row["survey"])
+    ]
+
+
+def cuts_of(row: dict) -> tuple[Cut, ...]:
+    """The cuts in a row of `columns.PACKET` or `columns.PACKET_LOCATION`."""
+    names = [(kind, *cut_columns(kind)) for kind in KINDS]
+    return tuple(
+        Cut(kind, row[at], row[length]) for kind, at, length in names if row[at] is not None
+    )
+
+
+class Packets:
+    """The packets of a store."""
+
+    def __init__(self, objects: Objects, images: Images, retention: Retention) -> None:
+        self._objects, self._images, self._retention = objects, images, retention
+
+    def message(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bytes:
+        """The message that the survey sent, byte for byte but for history rows that were cut out.
+
+        `cutouts` are those of all versions of the alert.
+
+        Raises
+        ------
+        Gone
+            Retention has deleted the packet, or an image of it.
+        NoPacket
+            An image is not stored: not yet, or because `cutouts` refused the alert.
+        DamagedImage, DamagedPacket
+            What is stored is not what was sent.
+        StoreDown
+            The store does not answer.
+        """
+        by_kind = of_message(cutouts, packet.message_crc32)
+
+        def image(cut: Cut) -> list[bytes]:
+            if cut.kind not in by_kind:
+                raise NoPacket(
+                    f"the {cut.kind} cutout of alert {packet.alert_id} is not stored, so its "
+                    "message is not whole: it is stored later, or `cutouts` refused the alert, "
+                    "which is a dead letter then"
+                )
+            return [self._images.fits(by_kind[cut.kind])]
+
+        message = joined(self._packet(packet), packet.cuts, image)
+        if isal_zlib.crc32(message) != packet.crc32:
+            raise _damaged(packet, "with its images it does not have its CRC-32")
+        return message
+
+    def expired(self, packet: PacketLocation) -> bool:
+        """Whether a packet is past its retention."""
+        return self._retention.expired(packet.pack)
+
+    def whole(self, packet: PacketLocation, cutouts: Sequence[CutoutLocation]) -> bool:
+        """Whether the packet and all images that were cut out of it are stored and kept.
+
+        `cutouts` are those of all versions of the alert.
+        """
+        by_kind = of_message(cutouts, packet.message_crc32)
+        kept = {
+            kind
+            for kind, one in by_kind.items()
+            if one.pack is not None and not self._retention.expired(one.pack)
+        }
+        return {cut.kind for cut in packet.cuts} <= kept and not self.expired(packet)
+
+    def without_images(self, packet: PacketLocation) -> bytes:
+        """The message with zeros in place of its images. Raises as `message`."""
+        return joined(self._packet(packet), packet.cuts, lambda cut: [bytes(cut.length)])
+
+    def _packet(self, packet: PacketLocation) -> memoryview:
+        fault = ""
+        for _ in range(2):  # the second read tells a damaged object from a damaged answer
+            try:
+                page = self._objects.get(packet.pack, packet.offset, packet.length)
+                values = pages.values(page)
+                if packet.row < len(values):
+                    return values[packet.row]
+                fault = "its page has fewer packets"
+            except NotFound:
+                if self._retention.expired(packet.pack):
+                    days, night = self._retention.packet_days, night_of(packet.pack)
+                    retention = f"packets are kept for {days} days"
+                    raise Gone(f"{retention}, and this one is of the night MJD {night}") from None
+                fault = "the pack is missing from the store"
+            except Damaged as error:
+                fault = error.message
+        raise _damaged(packet, fault)
+
+
+def _damaged(packet: PacketLocation, fault: str) -> DamagedPacket:
+    metrics.DAMAGED_IMAGES.inc()
+    log.error("a packet is damaged", pack=packet.pack, offset=packet.offset, fault=fault)
+    return DamagedPacket(
+        f"the packet of alert {packet.alert_id} in {packet.pack} is damaged: {fault}. "
+        "`stampede reconcile` restores the pack if the second site has it"
+    )

@@ -1,0 +1,140 @@
+"""Route of the page of an alert: its cutouts with all HDUs, its fields, its neighbours in time."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.errors import NotFound, StampedeError
+from stampede.images import fits
+from stampede.images.hdu import Hdu
+from stampede.images.orientation import pixel_scale, sky_axes, turn_of, turned_size
+from stampede.images.stretch import Stretch
+from stampede.images.tiles import is_tiled, plane_of
+from stampede.read.api.cutouts import Limits, locations
+from stampede.read.http import notes, parameters
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.lookup.object_alerts import stored_alerts
+from stampede.read.lookup.points import PointFilter
+from stampede.read.packs.locations import CutoutLocation
+from stampede.read.pages import page as pages
+from stampede.read.service import service_of
+
+BAR = 5
+"""Length of the scale bar: arcseconds."""
+
+
+class ShownHdu(NamedTuple):
+    """An HDU of a cutout's file; `shape` is columns x rows, empty if there is no image."""
+
+    number: int
+    name: str
+    shape: str
+
+
+class ShownCutout(NamedTuple):
+    """A cutout on the page of its alert.
+
+    Attributes
+    ----------
+    bar
+        Length of `BAR` in percent of the picture's longer side; None if its file does not say how
+        it lies on the sky.
+    fault
+        Why there is no picture.
+    """
+
+    kind: str
+    bytes: int = 0
+    hdus: tuple[ShownHdu, ...] = ()
+    bar: float | None = None
+    fault: str = ""
+
+
+class Section(NamedTuple):
+    """A record among an alert's fields: the names and values of its own fields."""
+
+    name: str
+    fields: dict[str, str]
+
+
+async def alert_page(request: Request) -> Response:
+    """`/alerts/{id}`: one alert."""
+    service, query = service_of(request), request.query_params
+    stretch = parameters.choice(query, "stretch", Stretch, Stretch.ASINH)
+    limits = parameters.choice(query, "limits", Limits, Limits.OWN)
+    found = await locations(request)
+    return pages.html(await service.run(_page, service.lookup, found, stretch, limits))
+
+
+def _page(lookup: Lookup, found: list[CutoutLocation], stretch: Stretch, limits: Limits) -> str:
+    alert = found[0]
+    fields = lookup.fields(alert.alert_id, alert.survey)
+    return pages.page(
+        "alert_page.html",
+        alert=alert,
+        cutouts=[_shown(lookup, location) for location in found],
+        sections=[*_sections("alert", fields or {})],
+        has_packet=fields is not None,
+        neighbours=_neighbours(lookup, alert),
+        stretch=stretch,
+        stretches=[*Stretch],
+        limits=limits,
+        all_limits=[*Limits],
+        bar_length=BAR,
+    )
+
+
+def _shown(lookup: Lookup, location: CutoutLocation) -> ShownCutout:
+    if location.pack is None:
+        return ShownCutout(location.kind, fault="not sent")
+    try:
+        whole = fits.unpack(lookup.images.fits(location))
+        image, first = fits.first_image(whole)
+        hdus = fits.hdus(whole)
+    except StampedeError as error:
+        notes.may_lack(f"the {location.kind} image cannot be read")
+        return ShownCutout(location.kind, location.length, fault=error.message)
+    axes = sky_axes(first, location.survey)
+    bar = None
+    if axes is not None:
+        longer = max(turned_size(image.shape, turn_of(axes)))
+        bar = 100 * BAR / pixel_scale(axes) / longer
+    named = tuple(_named(number, hdu) for number, hdu in enumerate(hdus))
+    return ShownCutout(location.kind, location.length, named, bar)
+
+
+def _named(number: int, hdu: Hdu) -> ShownHdu:
+    shape = ""
+    if hdu.is_image or is_tiled(hdu):
+        shape = "{1} x {0}".format(*(plane_of(hdu) if is_tiled(hdu) else hdu.plane))
+    return ShownHdu(number, hdu.text(b"EXTNAME") or ("PRIMARY" if number == 0 else "HDU"), shape)
+
+
+def _sections(name: str, record: dict[str, Any]) -> Iterator[Section]:
+    """A record's own fields, then those of the records in it; of lists their length."""
+    inner = {key: value for key, value in record.items() if isinstance(value, dict)}
+    own = {key: _text(value) for key, value in record.items() if key not in inner}
+    if own:
+        yield Section(name, own)
+    for key, value in inner.items():
+        yield from _sections(key, value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{len(value):,} entries" if isinstance(value, list) else str(value)
+
+
+def _neighbours(lookup: Lookup, alert: CutoutLocation) -> list[CutoutLocation | None]:
+    """The stored alerts of the object before this one and after it; None if there is none."""
+    try:
+        rows = PointFilter().apply(lookup.light_curve(alert.object_id))
+    except NotFound:
+        return [None, None]
+    alerts = [one[0] for one in stored_alerts(lookup, alert.object_id, rows, alert.alert_id)][::-1]
+    own = [one for one in alerts if one.survey == alert.survey]
+    at = [one.alert_id for one in own].index(alert.alert_id)
+    return [own[at - 1] if at else None, own[at + 1] if at + 1 < len(own) else None]

@@ -1,0 +1,46 @@
+"""Route of the page of a position: the objects around it."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.read.api.cone import wanted_cone
+from stampede.read.lookup import sky
+from stampede.read.lookup.cone_search import Cone, nearest_first
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.pages import page as pages
+from stampede.read.service import service_of
+
+MOST = 200
+"""Objects on the page; it links to all of them."""
+
+
+async def cone_page(request: Request) -> Response:
+    """`/cone?ra=&dec=&radius=`: the objects around a position, the nearest first; else a form."""
+    service = service_of(request)
+    if not request.query_params:
+        return pages.html(pages.page("cone_form.html"))
+    cone = wanted_cone(request)
+    return pages.html(await service.run(_page, service.lookup, cone))
+
+
+def _page(lookup: Lookup, cone: Cone) -> str:
+    rows: list[dict] = []
+    for table in nearest_first(lookup.positions, cone):
+        rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
+        if len(rows) > MOST:
+            break
+    ra, dec = f"{cone.centre.ra:.6f}", f"{cone.centre.dec:+.6f}"
+    arcsec = cone.radius * sky.ARCSEC
+    radius = f"{arcsec:g}"
+    return pages.page(
+        "cone.html",
+        centre=f"{ra}° {dec.replace('-', '−')}°",
+        ra=ra,
+        dec=f"{cone.centre.dec:.6f}",
+        radius=radius,
+        wider=f"{max(60, 10 * round(arcsec))}" if cone.radius < sky.FULL / 10 else "",
+        rows=rows[:MOST],
+        more=len(rows) > MOST,
+        most=MOST,
+        api=f"/v1/cone?ra={ra}&dec={cone.centre.dec:.6f}&radius={radius}",
+    )

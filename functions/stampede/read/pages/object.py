@@ -1,0 +1,204 @@
+"""Route of the page of an object: its light curve, its alerts, its points."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stampede.alerts.columns import KINDS
+from stampede.read.errors import UnknownObject
+from stampede.read.formats.light_curves import FORMATS
+from stampede.read.http import parameters
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.lookup.object_alerts import MOST_FRAMES, stored_alerts
+from stampede.read.lookup.points import BANDS, NO_BAND, PointFilter, PointKind, bands_of, kinds_of
+from stampede.read.pages import page as pages
+from stampede.read.pages.external_links import links
+from stampede.read.pages.object_choices import Choices
+from stampede.read.pages.page import ShownAlert, position_of
+from stampede.read.plots import light_curve as plot
+from stampede.read.plots.light_curve import Axis, Fold, light_curve_svg
+from stampede.read.plots.ticks import date_of
+from stampede.read.service import service_of
+
+ALERTS, POINTS = 12, 50
+"""Most alerts and points on a page."""
+OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
+KIND_NAMES = {
+    PointKind.DETECTION: "detection",
+    PointKind.FORCED: "forced photometry",
+    PointKind.LIMIT: "5σ limit",
+}
+
+T = TypeVar("T")
+Key = tuple[int, str]
+"""Id and survey of an alert."""
+
+
+class Part(NamedTuple):
+    """Which page of how many, and how many items they hold together."""
+
+    number: int
+    last: int
+    total: int
+
+
+class ShownPoint(NamedTuple):
+    """A row of the table of points; `value` and `error` are in the unit of the plot."""
+
+    mjd: float
+    band: str
+    kind: str
+    value: float
+    error: float
+    reliability: float | None
+    source_id: int | None
+    href: str | None
+
+
+async def object_page(request: Request) -> Response:
+    """`/objects/{id}`: the light curve, the alerts and the points of one object."""
+    service = service_of(request)
+    object_id = parameters.object_id(request.path_params["object_id"])
+    choices = Choices.of(request.query_params)
+    text = await service.run(_page, service.lookup, object_id, choices)
+    return pages.html(text, pages.WITH_SCRIPT)
+
+
+def _page(lookup: Lookup, object_id: str, choices: Choices) -> str:
+    detections = PointFilter().apply(lookup.light_curve(object_id))
+    if not detections.num_rows:
+        raise UnknownObject(f"the survey has withdrawn every detection of object {object_id}")
+    stored = stored_alerts(lookup, object_id, detections, choices.alert)
+    ids = [locations[0].alert_id for locations in stored]
+    if choices.page is None and choices.alert in ids:
+        choices = choices._replace(page=1 + ids.index(choices.alert) // ALERTS)
+    part, some = _part(stored, choices.page or 1, ALERTS)
+    on_page = [locations[0].alert_id for locations in some]
+    thumbnails = {(one.alert_id, one.survey) for one in lookup.thumbnail_locations(on_page)}
+    bands = dict(zip(detections["source_id"].to_pylist(), bands_of(detections), strict=True))
+    shown = [
+        ShownAlert.of(one, str(bands.get(one[0].alert_id, NO_BAND)), thumbnails, choices.alert)
+        for one in some
+    ]
+    keys = {(locations[0].alert_id, locations[0].survey) for locations in stored}
+    strip_start = stored[MOST_FRAMES - 1][0].mjd if len(stored) > MOST_FRAMES else None
+    return render(object_id, detections, choices, keys, shown, part, strip_start)
+
+
+def render(
+    object_id: str,
+    detections: pa.Table,
+    choices: Choices,
+    stored: set[Key],
+    alerts: Sequence[ShownAlert],
+    part: Part,
+    strip_start: float | None = None,
+) -> str:
+    """The page of one object.
+
+    Parameters
+    ----------
+    detections
+        Its light curve by time, at least one row.
+    stored
+        The alerts that are stored: the others have no page.
+    alerts, part
+        The alerts to show, and which of all they are.
+    strip_start
+        MJD of the first alert that fits into a strip; None if all fit.
+    """
+    kinds, bands = kinds_of(detections), bands_of(detections)
+    chosen = np.isin(bands, choices.bands) | (not choices.bands)
+    chosen &= np.isin(kinds, choices.kinds) | (not choices.kinds)
+    hrefs = _hrefs(detections, kinds, stored)
+    latest_first = np.flatnonzero(chosen)[::-1]
+    points, rows = _part(latest_first, choices.points, POINTS)
+    survey = detections["survey"][0].as_py()
+    name = quote(object_id, safe="")
+    fold = None
+    if choices.period is not None:
+        first = detections["mjd"][0].as_py()
+        fold = Fold(choices.period, first if choices.epoch is None else choices.epoch)
+    return pages.page(
+        "object.html",
+        object_id=object_id,
+        url=f"/objects/{name}",
+        api=f"/v1/objects/{name}",
+        survey=survey.upper(),
+        facts=_facts(detections, kinds),
+        bands=[band for band in (*BANDS, NO_BAND) if band in bands],
+        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in kinds},
+        choices=choices,
+        plot=light_curve_svg(detections, choices.axis, hrefs, chosen, fold),
+        fold=fold,
+        unit=plot.UNITS[choices.axis],
+        other_axis=OTHER_AXIS[choices.axis],
+        alerts=alerts,
+        part=part,
+        strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
+        strip_start=strip_start,
+        rows=_shown_points(detections, rows, choices.axis, bands, kinds, hrefs),
+        points=points,
+        links=links(object_id, survey, detections),
+        formats=FORMATS.values(),
+    )
+
+
+def _part(items: Sequence[T] | np.ndarray, number: int, size: int) -> tuple[Part, Any]:
+    """The page of that number, the last one if there are fewer, and its items."""
+    last = max(1, -(-len(items) // size))
+    number = min(number, last)
+    return Part(number, last, len(items)), items[(number - 1) * size : number * size]
+
+
+def _hrefs(detections: pa.Table, kinds: np.ndarray, stored: set[Key]) -> dict[int, str]:
+    """The pages of the stored alerts, by the rows of their detections."""
+    ids, surveys = (detections[name].to_pylist() for name in ("source_id", "survey"))
+    return {
+        row: f"/alerts/{ids[row]}?survey={surveys[row]}"
+        for row in np.flatnonzero(kinds == PointKind.DETECTION).tolist()
+        if (ids[row], surveys[row]) in stored
+    }
+
+
+def _shown_points(
+    detections: pa.Table,
+    rows: np.ndarray,
+    axis: Axis,
+    bands: np.ndarray,
+    kinds: np.ndarray,
+    hrefs: dict[int, str],
+) -> list[ShownPoint]:
+    value, error = plot.values(detections, axis)
+    some = detections.take(pa.array(rows, pa.int64()))
+    columns = (some[name].to_pylist() for name in ("mjd", "reliability", "source_id"))
+    return [
+        ShownPoint(
+            mjd,
+            str(bands[row]),
+            str(kinds[row]),
+            value[row],
+            error[row],
+            reliability,
+            source_id,
+            hrefs.get(row),
+        )
+        for row, mjd, reliability, source_id in zip(rows.tolist(), *columns, strict=True)
+    ]
+
+
+def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
+    facts = {
+        {"detection": "detections", "forced": "forced points", "limit": "limits"}[kind]: f"{n:,}"
+        for kind in PointKind
+        if (n := int((kinds == kind).sum())) or kind == PointKind.DETECTION
+    }
+    if position := position_of(detections):
+        facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
+    first, last = detections["mjd"][0].as_py(), detections["mjd"][-1].as_py()
+    return facts | {"first seen": date_of(first), "last seen": date_of(last)}

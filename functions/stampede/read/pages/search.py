@@ -1,0 +1,83 @@
+"""Route of the search field: an id, the beginning of one, or a position."""
+
+import re
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from stampede.alerts.bounds import MOST_ID, OBJECT_ID
+from stampede.errors import NotFound
+from stampede.read.errors import BadParameter
+from stampede.read.lookup.lookup import Lookup
+from stampede.read.pages import page as pages
+from stampede.read.service import service_of
+
+RADIUS = "5"
+"""Arcseconds around a position that is typed without a radius."""
+MOST = 50
+"""Objects that are listed of those whose ids begin with what was typed."""
+HINT = "Try an id such as ZTF21abiuvdk or its beginning, or a position such as 10.68 41.27 or \
+00:03:15.4 +16:08:44, with a radius such as 5 or 2arcmin after it"
+_ANGLE = re.compile(r"[-+]?[0-9.][0-9.:°'′\"″a-z]*")
+_UNIT = re.compile(r"\s+(arcsec|arcmin|deg|[\"″'′°])$")
+_JOINED = re.compile(r"([0-9.:]+:[0-9.:]+)([-+][0-9.:]+)")
+
+
+async def find(request: Request) -> Response:
+    """`/find?id=`: redirects to an object, an alert or a position, or lists what may be meant."""
+    service = service_of(request)
+    text = request.query_params.get("id", "").strip()
+    if position := position_in(text):
+        return RedirectResponse(f"/cone?{urlencode(position)}", 302)
+    if not OBJECT_ID.fullmatch(text):
+        what = f"{text[:40]!r} is neither an id nor a position. " if text else ""
+        raise BadParameter("id", f"{what}{HINT}.")
+    found = await service.run(_found, service.lookup, text)
+    if len(found) == 1:
+        return RedirectResponse(next(iter(found.values())), 302)
+    return pages.html(pages.page("found.html", text=text, found=found, most=MOST))
+
+
+def position_in(text: str) -> dict[str, str] | None:
+    """The parameters of `/cone` in what was typed; None if it is no position.
+
+    A position is two words, or six of sexagesimal parts; one more is a radius.
+    """
+    words = _UNIT.sub(r"\1", _JOINED.sub(r"\1 \2", text.replace(",", " "))).split()
+    if len(words) in (6, 7):
+        words = [":".join(words[:3]), ":".join(words[3:6]), *words[6:]]
+    if len(words) not in (2, 3) or not all(map(_ANGLE.fullmatch, words)):
+        return None
+    return dict(zip(("ra", "dec", "radius"), [*words, RADIUS], strict=False))
+
+
+def _found(lookup: Lookup, text: str) -> dict[str, str]:
+    """The addresses of what this id, or its beginning, may mean, by their names.
+
+    Of objects one more than `MOST` if there are more. Raises `NotFound`.
+    """
+    # ZTF writes its ids as ZTF21abiuvdk, whatever a reader types.
+    spellings = dict.fromkeys((text, text[:3].upper() + text[3:].lower(), text.upper()))
+    stored = set(lookup.detections.lookup([*spellings])["object_id"].to_pylist())
+    for name in spellings:
+        if name in stored:
+            return {name: _object(name)}
+    if text.isdigit() and 0 < int(text) <= MOST_ID:
+        surveys = sorted({one.survey for one in lookup.locations([int(text)])})
+        if len(surveys) == 1:
+            return {text: f"/alerts/{int(text)}"}
+        if surveys:
+            url = f"/alerts/{int(text)}?survey="
+            return {f"alert {text} of {one.upper()}": f"{url}{one}" for one in surveys}
+    names = {key for one in spellings for key in lookup.detections.keys_with_prefix(one, MOST + 1)}
+    if not names:
+        raise NotFound(
+            f"{text} was taken for an id or its beginning: no object's id begins with it, and no "
+            f"alert has it. {HINT}."
+        )
+    return {name: _object(name) for name in sorted(names)}
+
+
+def _object(name: str) -> str:
+    return f"/objects/{quote(name, safe='')}"

@@ -1,0 +1,9 @@
+"""What is counted over many alerts: nights, the latest alerts, the ledger."""
+
+__all__ = [
+    "latest_alerts",
+    "ledger_cache",
+    "maintenance_state",
+    "night_counts",
+    "nights",
+]

@@ -1,0 +1,122 @@
+"""The completeness ledger, read from the store every few seconds at most."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from stampede.config.settings import Settings
+from stampede.errors import SetupError
+from stampede.read.lookup.ttl_cache import Readings
+from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
+from stampede.store.integrity.ledger import Account, Entry, accounts, entries, expected, quarantined
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage, Interval, PartitionId, topic_key
+from stampede.store.tables.table import Table
+from stampede.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from stampede.events.kafka.gaps import KafkaGaps
+
+MAX_AGE = 5.0
+"""Seconds: reading the ledger takes a listing of every table and of all dead letters."""
+
+
+PATIENCE = 3.0
+"""Seconds that each answer of Kafka may take: a page waits for them."""
+GAP_MESSAGES = 500
+"""Most messages that are read for a page, to learn which gaps are messages."""
+PAUSE = 60.0
+"""Seconds until Kafka is asked again after it did not answer."""
+
+log = get_logger()
+
+
+class LedgerPage(NamedTuple):
+    """The ledger as of one reading.
+
+    `damaged` names the objects that cannot be read or verified, and why: what they hold does not
+    count. `asked` are the keys of the topics that Kafka was asked about: of these the messages in
+    flight are known. `error` says why Kafka was not asked.
+    """
+
+    accounts: dict[str, Account]
+    entries: list[Entry]
+    damaged: Mapping[str, str] = MappingProxyType({})
+    asked: frozenset[str] = frozenset()
+    error: str | None = None
+
+
+class LedgerCache:
+    """Reads the ledger again if the last reading is older than `MAX_AGE`.
+
+    If the settings name topics, Kafka is asked which offsets are in flight, as `audit` does.
+    Use it in one thread: a request during a reading waits for that thread, and shares the result.
+    """
+
+    def __init__(self, objects: Objects, tables: Mapping[str, Table], settings: Settings) -> None:
+        self._objects = objects
+        self._settings = settings
+        self._topics = [topic.strip() for topic in settings.topics.split(",") if topic.strip()]
+        self._tables = tables
+        self._letters = DeadLetterOffsets(objects)
+        self._pages = Readings(self._read, MAX_AGE)
+        self._silent: str | None = None
+        self._silent_until = float("-inf")
+
+    def page(self) -> LedgerPage:
+        """What is stored, dead-lettered, missing and in flight. Raises `StoreDown`."""
+        return self._pages()
+
+    def _read(self) -> LedgerPage:
+        damaged: dict[str, str] = {}
+        known = expected(self._objects, damaged)
+        ingested = {topic for topic, _ in known}
+        topics = [topic for topic in self._topics if topic not in ingested]
+        if topics and time.monotonic() >= self._silent_until:
+            from stampede.events.kafka.gaps import KafkaGaps  # the client costs time and memory
+
+            try:
+                with KafkaGaps(self._settings, topics, PATIENCE, GAP_MESSAGES) as kafka:
+                    return self._read_with(kafka, known, damaged)
+            except SetupError as error:
+                log.warning("the ledger does without Kafka", why=error.message)
+                self._silent, self._silent_until = error.message, time.monotonic() + PAUSE
+        by_table = self._accounts()
+        why = self._silent if topics else None
+        return LedgerPage(
+            by_table, entries(by_table, known), damaged | quarantined(by_table), error=why
+        )
+
+    def _read_with(
+        self,
+        kafka: KafkaGaps,
+        known: dict[PartitionId, Interval],
+        damaged: dict[str, str],
+    ) -> LedgerPage:
+        """The ledger and what Kafka tells of it. Raises `SetupError`, `StoreDown`."""
+        spans = kafka.expected()  # before the store: see there
+        by_table = self._accounts()
+        seen = Coverage.union(account.all for account in by_table.values())
+        others = {key for key, _ in seen.partitions()} - set(kafka.keys.values())
+        # Offsets under another key may be the same topic's: `audit` finds that out from samples.
+        asked = frozenset(
+            key
+            for topic, key in kafka.keys.items()
+            if not any(kafka.may_be(topic, other) for other in others)
+        )
+        found = entries(
+            by_table, known | {at: span for at, span in spans.items() if at[0] in asked}
+        )
+        judged = [
+            kafka.judge(entry, by_table[entry.table])
+            if topic_key(entry.topic, entry.topic_id) in asked or kafka.is_earlier(entry)
+            else entry
+            for entry in found
+        ]
+        return LedgerPage(by_table, judged, damaged | quarantined(by_table), asked)
+
+    def _accounts(self) -> dict[str, Account]:
+        return accounts(self._objects, self._tables, self._letters)

@@ -1,0 +1,11 @@
+"""A process and its machine: time, threads, signals, progress, memory of bytes."""
+
+__all__ = [
+    "bounded_pool",
+    "clock",
+    "decompression",
+    "lazy_arrow_compute",
+    "progress",
+    "signals",
+    "timescale",
+]

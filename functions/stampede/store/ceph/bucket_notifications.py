@@ -1,0 +1,244 @@
+"""`stampede setup`: make the bucket, and make the store send a notification for each new object.
+
+Topics are made through the subset of Amazon's SNS API that Ceph's RGW has, notifications through
+S3's API. RGW (16.2) behaves as follows. A notification holds a copy of its topic, so it must be
+made again when the topic changes. PutBucketNotification adds notifications and never removes any.
+DELETE ``?notification``, which S3 does not have, removes all of them, or one by its name. A topic
+that is deleted first leaves its notifications behind. A bucket may have notifications of several
+topics for one prefix: so each installation that shares a bucket has a topic of its own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+from xml.etree import ElementTree
+
+from minio.error import MinioException, S3Error
+from minio.notificationconfig import NotificationConfig, PrefixFilterRule, TopicConfig
+from urllib3.exceptions import HTTPError
+
+from stampede.config.settings import Settings
+from stampede.errors import SetupError, StoreDown
+from stampede.runtime.progress import Progress
+from stampede.store.objects.address import StoreAddress
+from stampede.store.open import first_site, open_store, second_site
+from stampede.store.s3.bucket import S3Objects
+from stampede.store.s3.minio_client import S3Client
+from stampede.store.s3.signed_requests import S3Requests
+
+# Everything that is stored. One notification for each prefix, so that one can be removed.
+PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/")
+EVENTS = ["s3:ObjectCreated:*"]
+
+
+class Topic(NamedTuple):
+    """A destination to which an S3 endpoint pushes notifications."""
+
+    arn: str
+    name: str
+    endpoint: str
+    persistent: bool
+
+
+def setup(settings: Settings, progress: Progress) -> None:
+    """Make the bucket, the topic, its notifications and the second site's bucket, if missing.
+
+    Harmless to repeat. Raises `SetupError`, `StoreDown`.
+    """
+    store = first_site(settings)
+    for site in (store, second_site(settings)) if settings.replica else (store,):
+        if _is_bucket(site):
+            NotifyingBucket(site).make_bucket(progress)
+        else:
+            progress(f"{site.url}: no bucket to make, and no notifications from this kind of store")
+    if not _is_bucket(store):
+        return
+    if not settings.notifications:
+        progress("STAMPEDE_NOTIFICATIONS is not set: the store sends no notifications")
+        return
+    if not settings.notifications.startswith(("http://", "https://")):
+        raise SetupError(f"STAMPEDE_NOTIFICATIONS is not an http(s) URL: {settings.notifications}")
+    bucket = NotifyingBucket(store, settings.installation)
+    topic = bucket.make_topic(settings.notifications, progress)
+    bucket.make_notifications(topic, progress)
+    bucket.remove_unnamed(settings.notifications, progress)
+
+
+def remove(settings: Settings, progress: Progress) -> None:
+    """Remove what `setup` made, except buckets and data. Harmless to repeat."""
+    store = first_site(settings)
+    if _is_bucket(store):
+        NotifyingBucket(store, settings.installation).remove(progress)
+    progress("the buckets and all objects in them stay")
+
+
+def _is_bucket(site: StoreAddress) -> bool:
+    return isinstance(open_store(site), S3Objects)
+
+
+class NotifyingBucket:
+    """One bucket of an S3 endpoint, with the topic and notifications of one installation.
+
+    Parameters
+    ----------
+    installation
+        Tells the topic and the notifications from those of other installations on this bucket.
+    """
+
+    def __init__(self, site: StoreAddress, installation: str = "") -> None:
+        url = urlsplit(site.url)
+        self._site, self._installation = site, installation
+        self._bucket = url.path.strip("/")
+        self._requests = S3Requests(site)
+        self._minio = S3Client(url, site.region, self._requests.keys, self._requests.pool)
+
+    @property
+    def topic_name(self) -> str:
+        """RGW's topics are common to all buckets, so the name includes this bucket's."""
+        return self._name(self._bucket)
+
+    def _name(self, of: str) -> str:
+        return "-".join(filter(None, ("stampede", self._installation, of)))
+
+    def make_bucket(self, progress: Progress) -> None:
+        """Make the bucket if it does not exist."""
+        with self._errors():
+            if self._minio.bucket_exists(bucket_name=self._bucket):
+                progress(f"bucket {self._bucket}: is there")
+                return
+            self._minio.make_bucket(bucket_name=self._bucket)
+            progress(f"bucket {self._bucket}: made")
+
+    def make_topic(self, endpoint: str, progress: Progress) -> Topic:
+        """The topic that pushes to `endpoint`; made or changed if necessary."""
+        shown = urlsplit(endpoint)._replace(path="", query="").geturl()  # the path may have a key
+        found = next((t for t in self.topics() if t.name == self.topic_name), None)
+        if found and found.endpoint == endpoint and found.persistent:
+            progress(f"topic {found.name}: is there, pushes to {shown}")
+            return found
+        # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
+        # would leave some that look right but push to the old endpoint.
+        self._remove_notifications(progress)
+        attributes = {"push-endpoint": endpoint, "persistent": "true"}
+        fields = {
+            f"Attributes.entry.{number}.{part}": text
+            for number, pair in enumerate(attributes.items(), 1)
+            for part, text in zip(("key", "value"), pair, strict=True)
+        }
+        reply = self._call(Action="CreateTopic", Name=self.topic_name, **fields)
+        arn = reply.findtext(".//{*}TopicArn") or ""
+        progress(
+            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {shown}; "
+            "a new one is served within 30 s"
+        )
+        return Topic(arn, self.topic_name, endpoint, True)
+
+    def make_notifications(self, topic: Topic, progress: Progress) -> None:
+        """Make the notification of every prefix, sent to `topic`."""
+        found = self.notifications()
+        for prefix in PREFIXES:
+            name = self._name(prefix.strip("/"))
+            if found.get(name) == (topic.arn, prefix):
+                progress(f"notification {name}: is there")
+                continue
+            notification = TopicConfig(
+                topic=topic.arn,
+                events=EVENTS,
+                config_id=name,
+                prefix_filter_rule=PrefixFilterRule(prefix),
+            )
+            with self._errors():
+                self._minio.set_bucket_notification(
+                    bucket_name=self._bucket,
+                    config=NotificationConfig(topic_config_list=[notification]),
+                )
+            progress(f"notification {name}: made, for {self._bucket}/{prefix}*")
+
+    def remove(self, progress: Progress) -> None:
+        """Remove Stampede's notifications from this bucket, then its topic."""
+        with self._errors():
+            exists = self._minio.bucket_exists(bucket_name=self._bucket)
+        if exists:
+            self._remove_notifications(progress)
+        for topic in self.topics():
+            if topic.name == self.topic_name:
+                self._call(Action="DeleteTopic", TopicArn=topic.arn)
+                progress(f"topic {topic.name}: removed")
+
+    def remove_unnamed(self, endpoint: str, progress: Progress) -> None:
+        """Remove the topic that an older release made here without a name, if it was ours.
+
+        It was ours if it pushes to the host of `endpoint`.
+        """
+        unnamed = NotifyingBucket(self._site)
+        if not self._installation:
+            return
+        for topic in unnamed.topics():
+            host = urlsplit(topic.endpoint).netloc
+            if topic.name == unnamed.topic_name and host == urlsplit(endpoint).netloc:
+                unnamed.remove(progress)
+
+    def topics(self) -> list[Topic]:
+        """All topics of the endpoint."""
+        topics: list[Topic] = []
+        token: str | None = ""
+        while token is not None:
+            reply = self._call(Action="ListTopics", **({"NextToken": token} if token else {}))
+            topics += map(topic_of, reply.iterfind(".//{*}member"))
+            token = reply.findtext(".//{*}NextToken") or None
+        return topics
+
+    def _remove_notifications(self, progress: Progress) -> None:
+        for name, (arn, _) in self.notifications().items():
+            if arn.rpartition(":")[2] == self.topic_name:
+                self._send("DELETE", f"/{self._bucket}", {"notification": name})
+                progress(f"notification {name}: removed")
+
+    def notifications(self) -> dict[str, tuple[str, str]]:
+        """Topic ARN and prefix of every notification of the bucket, by name."""
+        with self._errors():
+            config = self._minio.get_bucket_notification(bucket_name=self._bucket)
+        return {
+            notification.config_id or "": (
+                notification.topic or "",
+                (notification.prefix_filter_rule and notification.prefix_filter_rule.value) or "",
+            )
+            for notification in config.topic_config_list or ()
+        }
+
+    def _call(self, **fields: str) -> ElementTree.Element:
+        return ElementTree.fromstring(self._send("POST", "/", {}, urlencode(fields).encode()))
+
+    def _send(self, method: str, path: str, query: dict[str, str], body: bytes = b"") -> bytes:
+        """Send a signed request and return the body. Raises `SetupError` if it is refused."""
+        response = self._requests.send(method, path, query, body)
+        if response.status >= 300:
+            raise SetupError(
+                f"{self._requests.endpoint} does not have the topics API of Ceph's RGW, or "
+                f"not for this user: it answered {response.status} {response.data.decode()[:200]}"
+            )
+        return response.data
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except S3Error as error:
+            raise SetupError(
+                f"{self._requests.endpoint} answered {error.code} for bucket {self._bucket}"
+            ) from None
+        except ValueError as error:
+            raise SetupError(f"{self._requests.endpoint}: {error}") from None
+        except (MinioException, HTTPError, OSError) as error:
+            raise StoreDown(f"{self._requests.endpoint} does not answer: {error}") from None
+
+
+def topic_of(member: ElementTree.Element) -> Topic:
+    """A topic from an entry of RGW's listing."""
+    return Topic(
+        member.findtext("{*}TopicArn") or "",
+        member.findtext("{*}Name") or "",
+        member.findtext("{*}EndPoint/{*}EndpointAddress") or "",
+        (member.findtext("{*}EndPoint/{*}Persistent") or "").lower() == "true",
+    )

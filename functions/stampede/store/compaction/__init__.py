@@ -1,0 +1,8 @@
+"""Merges runs, and deletes what merged runs and programmes leave behind."""
+
+__all__ = [
+    "compact",
+    "deletion_proof",
+    "garbage_collection",
+    "purge",
+]

@@ -1,0 +1,16 @@
+"""What is stored is right: the ledger, verification, orphans, and the state of the rounds."""
+
+__all__ = [
+    "dead_letter_offsets",
+    "digests",
+    "ledger",
+    "ledger_json",
+    "orphans",
+    "reconcile_state",
+    "referenced_packs",
+    "references",
+    "scrub_state",
+    "unindexed_packs",
+    "verification",
+    "verified_objects",
+]

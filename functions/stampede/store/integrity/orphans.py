@@ -1,0 +1,257 @@
+"""Orphans: packs that readers no longer need, because other packs hold all their rows.
+
+A batch that is delivered again may be cut differently. Then its alerts are in two packs, and the
+winning rows of the table point into one of them. docs/adr/0026-orphans.md says why deleting the
+other one is safe.
+"""
+
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.runtime import lazy_arrow_compute as pc
+from stampede.store.objects.object_store import Objects, find, gives_others
+from stampede.store.offsets.coverage import COVERAGE, Coverage
+from stampede.store.packs.kinds import read_named, spec_of
+from stampede.store.packs.pack import Pack, is_whole, read_rows
+from stampede.store.parquet.checksums import PARQUET_ERRORS, open_file
+from stampede.store.runs.schema import ALL_TABLES, PackSpec
+from stampede.store.tables.table import Table
+
+
+def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
+    """The packs from which readers get the rows of a pack; empty if they may need the pack itself.
+
+    A row must lose whatever runs there are: one of them may be unreadable now, or be written later.
+
+    Parameters
+    ----------
+    rows
+        The winning rows of the table of locations, of the pack's alerts.
+
+    Equal checksums suffice here; `Orphans` compares the bytes.
+    """
+    if pc.any(pc.equal(rows["pack"], pack.key)).as_py():
+        return set()
+    winners = by_place(rows, spec)
+    instead: set[str] = set()
+    for place, row in by_place(pack.locations, spec).items():
+        if row["pack"] is None:  # the survey sent no such cutout
+            continue
+        winner = winners.get(place)
+        if winner is None or not _beats(winner, pack.key) or winner["crc32"] != row["crc32"]:
+            return set()
+        instead.add(winner["pack"])
+    return instead
+
+
+def _beats(winner: Mapping[str, Any], key: str) -> bool:
+    """Whether a row wins against any row that points into the pack of that key, drawn once."""
+    drawn_again = winner.get("redrawn") is not None
+    return winner["pack"] is not None and (drawn_again or winner["pack"] > key)
+
+
+def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple, dict[str, Any]]:
+    """Rows of a table of locations by their key."""
+    names = spec.locations.key
+    return {tuple(row[name] for name in names): row for row in rows.to_pylist()}
+
+
+def agree(image: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a row locates an image as its pack does."""
+    # `mjd` may be NaN; a pack does not know how often its images were drawn.
+    return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})
+
+
+class Verdict(Enum):
+    """What a pack is."""
+
+    ORPHAN = auto()
+    NEEDED = auto()
+    DAMAGED = auto()
+
+
+class Orphans:
+    """Proves that packs of one site are orphans, just before they are deleted.
+
+    Safe to share between threads.
+
+    Parameters
+    ----------
+    grace
+        A pack, and those that hold its rows, must be older than this by the store's clock.
+    """
+
+    def __init__(self, objects: Objects, grace: timedelta) -> None:
+        self._objects, self._grace = objects, grace
+        self._tables: dict[str, Table] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        for table in self._tables.values():
+            table.close()
+
+    def proven(self, key: str) -> bool:
+        """Whether other packs hold each row of a pack, in every column and every byte.
+
+        Winning rows of the table must point into these packs, and its runs must hold the offsets
+        of the pack. All packs are read to their ends and verified. Raises `StoreDown`.
+        """
+        return self.examine(key) is Verdict.ORPHAN
+
+    def examine(self, key: str) -> Verdict:
+        """As `proven`; `DAMAGED` if this pack, or one that it was compared with, cannot be read."""
+        try:
+            return Verdict.ORPHAN if self._proven(key, spec_of(key)) else Verdict.NEEDED
+        except NotFound:
+            return Verdict.NEEDED
+        except Damaged:
+            return Verdict.DAMAGED
+        except StoreDown:
+            if not gives_others(self._objects, key):
+                raise
+            return Verdict.DAMAGED
+
+    def unneeded(self, key: str, elsewhere: "Orphans") -> bool:
+        """Whether a pack that is damaged holds nothing that readers of either site need.
+
+        As `proven`, but by its small columns: they must be whole, and other packs must hold the
+        same rows of the same messages. At the site of `elsewhere`, too, its rows must lose.
+
+        Raises `StoreDown`.
+        """
+        try:
+            return self._unneeded(key, spec_of(key), elsewhere)
+        except (NotFound, Damaged):
+            return False
+        except StoreDown:
+            if not (gives_others(self._objects, key) and gives_others(elsewhere._objects, key)):
+                raise
+            return False
+
+    def _unneeded(self, key: str, spec: PackSpec, elsewhere: "Orphans") -> bool:
+        before = self._objects.head(key)
+        if not self._old(before.modified):
+            return False
+        data = self._objects.get(key)
+        if is_whole(key, data):
+            return False
+        held, coverage = _small_columns(data, key, spec)
+        instead = self._losing(held, coverage, key, spec)
+        if not instead or not elsewhere._losing(held, coverage, key, spec):
+            return False
+        rows = self._rows(held, spec)
+        lacking = _digests_of(held)
+        for other in sorted(instead):
+            lacking -= self._held(other, spec, rows, small=True)
+        return not lacking and find(self._objects, key) == before
+
+    def _losing(self, held: pa.Table, coverage: Coverage, key: str, spec: PackSpec) -> set[str]:
+        """The packs whose rows win over all of a pack, which has the rows `held`; else none."""
+        table, winners = self._table(spec), by_place(self._rows(held, spec), spec)
+        if table.quarantined() or coverage - table.coverage():
+            return set()
+        instead: set[str] = set()
+        for place in by_place(held, spec):
+            winner = winners.get(place)
+            # A row that does not name its message may be any version of the alert.
+            if winner is None or None in place:
+                return set()
+            if winner["pack"] is not None:  # otherwise the message has no such cutout
+                if not _beats(winner, key):
+                    return set()
+                instead.add(winner["pack"])
+        return instead
+
+    def _rows(self, held: pa.Table, spec: PackSpec) -> pa.Table:
+        return self._table(spec).lookup(held["alert_id"].unique().to_pylist())
+
+    def _proven(self, key: str, spec: PackSpec) -> bool:
+        before = self._objects.head(key)
+        if not self._old(before.modified):
+            return False
+        data = self._objects.get(key)
+        pack, coverage = read_named(data, key)
+        table = self._table(spec)
+        rows = table.lookup(pack.locations["alert_id"].unique().to_pylist())
+        instead = packs_instead(pack, spec, rows)
+        # A run that cannot be read may say that this pack was drawn again.
+        if not instead or table.quarantined() or coverage - table.coverage():
+            return False
+        lacking = _digests(data, key)
+        for other in sorted(instead):
+            lacking -= self._held(other, spec, rows)
+        # A late delivery may have written the same pack again: then its age counts from there.
+        return not lacking and find(self._objects, key) == before
+
+    def _held(self, key: str, spec: PackSpec, rows: pa.Table, small: bool = False) -> set[bytes]:
+        """Digests of the rows of a pack; none if it is young, or not where `rows` say."""
+        if not self._old(self._objects.head(key).modified):
+            return set()
+        data = self._objects.get(key)
+        images = by_place(read_named(data, key)[0].locations, spec)
+        pointing = by_place(rows.filter(pc.equal(rows["pack"], key)), spec)
+        if not all(place in images and agree(images[place], pointing[place]) for place in pointing):
+            return set()
+        return _digests_of(_small_columns(data, key, spec)[0]) if small else _digests(data, key)
+
+    def _old(self, modified: datetime) -> bool:
+        return self._objects.now() - modified >= self._grace
+
+    def _table(self, spec: PackSpec) -> Table:
+        name = spec.locations.name
+        with self._lock:
+            if name not in self._tables:
+                table = Table(self._objects, ALL_TABLES[name])
+                table.refresh()
+                self._tables[name] = table
+            return self._tables[name]
+
+
+def _digests(data: bytes, key: str) -> set[bytes]:
+    """A digest of each row of a pack, of all its columns. Raises `Damaged`."""
+    return _digests_of(read_rows(data, key)[0])
+
+
+def _small_columns(data: bytes, key: str, spec: PackSpec) -> tuple[pa.Table, Coverage]:
+    """A pack's rows without what the key of its table stands for, and its coverage.
+
+    Raises `Damaged` if these bytes of it are damaged, or if it was written before they named it.
+    """
+    names = [name for name in spec.rows.schema.names if name != spec.image]
+    file = open_file(key, data)
+    try:
+        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
+        return file.read(columns=names, use_threads=False).select(names), coverage
+    except PARQUET_ERRORS as error:
+        raise Damaged(f"{key} is damaged: {error}") from None
+
+
+def _digests_of(rows: pa.Table) -> set[bytes]:
+    found = set()
+    for batch in rows.to_batches():
+        for values in zip(*batch.columns, strict=True):
+            state = sha256()
+            for value in values:
+                content = _content(value)
+                state.update(b"null " if content is None else b"%d " % content.size)
+                state.update(content or b"")
+            found.add(state.digest())
+    return found
+
+
+def _content(value: pa.Scalar) -> pa.Buffer | None:
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.DictionaryScalar):
+        value = value.value
+    if pa.types.is_binary(value.type):
+        return value.as_buffer()
+    return pa.py_buffer(repr(value.as_py()).encode())

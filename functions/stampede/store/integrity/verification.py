@@ -1,0 +1,227 @@
+"""Verifies whole objects: that every byte is as it was written, and under its own name.
+
+A lookup verifies what it reads. This reads everything of one object, for repair, audits and copies.
+"""
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TypeVar
+
+import pyarrow as pa
+from isal import isal_zlib
+
+from stampede.errors import Damaged, NotFound, StoreDown
+from stampede.store.integrity.index_check import LookupCheck
+from stampede.store.integrity.ledger import parse_expected
+from stampede.store.integrity.saved_state import digest_of
+from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others, read_twice
+from stampede.store.packs.kinds import read_named
+from stampede.store.packs.pack import night_of
+from stampede.store.programmes.keys import SUFFIX
+from stampede.store.runs.footer import MAGIC
+from stampede.store.runs.merge import is_sorted
+from stampede.store.runs.reader import MIB, RunReader
+from stampede.store.runs.run import RunInfo, RunName, digest, name_of, prefix
+from stampede.store.runs.schema import ALL_TABLES, TableSpec
+from stampede.store.tables.checkpoint import bucket_of, is_checkpoint, parse_checkpoint
+
+_NAMED = re.compile(rf"(alerts/.+/|deadletters/.+/)([0-9a-f]{{32}}){SUFFIX}\.parquet")
+_EXPECTED = re.compile(r"expected/.+")
+_PIECE = MIB  # of an object that is only asked for
+_INDEX_BYTES = 8 * MIB  # for the index of a run; its row groups are not cached
+
+A = TypeVar("A")
+
+
+def verify(objects: Objects, info: ObjectInfo) -> None:
+    """Read an object and verify it; once more if it fails, as the network may be to blame.
+
+    Raises
+    ------
+    Damaged
+        The object is not what was stored, or no object of the store has such a name. The message
+        names the key and the fault.
+    NotFound
+        The object is gone.
+    StoreDown
+        The store does not answer, or the object changed meanwhile.
+    """
+    check = _check_of(info.key)
+    read_twice(lambda: check(objects, info), Damaged)
+
+
+def sound(objects: Objects, info: ObjectInfo) -> bool:
+    """Whether `verify` finds no fault. Raises `NotFound`, `StoreDown`."""
+    try:
+        verify(objects, info)
+    except Damaged:
+        return False
+    return True
+
+
+def unreadable(objects: Objects, key: str) -> bool:
+    """Whether a store fails at this object, but gives others: a disk, not the network.
+
+    Asks for every byte, in memory that does not grow with the object. Raises `StoreDown` if the
+    store gives no other object either.
+    """
+    try:
+        info = find(objects, key)
+        for start in range(0, info.size if info else 0, _PIECE):
+            objects.get(key, start, _PIECE)
+    except NotFound:
+        return False
+    except StoreDown:
+        if not gives_others(objects, key):
+            raise
+        return True
+    return False
+
+
+def twice(objects: Objects, key: str, read: Callable[[], A]) -> A:
+    """What `read` returns of an object; once more if it fails, as the network may be to blame.
+
+    Raises
+    ------
+    Damaged
+        It is damaged both times, or the store fails at it both times but gives others.
+    NotFound, StoreDown
+        As `read` does.
+    """
+    try:
+        return read_twice(read, Damaged, StoreDown)
+    except StoreDown as error:
+        if not gives_others(objects, key):
+            raise
+        raise Damaged(error.message) from error
+
+
+def foreign(key: str) -> bool:
+    """Whether no object of the store has such a key."""
+    try:
+        _check_of(key)
+    except Damaged:
+        return True
+    return False
+
+
+def table_of(key: str) -> TableSpec | None:
+    """The table whose part of a run has this key; None if it is no such key."""
+    if not RunName.parse(key):
+        return None
+    folder = key.rpartition("/")[0] + "/"
+    return next((spec for spec in ALL_TABLES.values() if folder == prefix(spec.name)), None)
+
+
+def is_merged(key: str) -> bool:
+    """Whether a key is that of a part of a merged run, whose name is no digest of its bytes."""
+    name = RunName.parse(key) if table_of(key) else None
+    return name is not None and name.level > 0
+
+
+def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
+    if night_of(key) is not None:
+        return _check_pack
+    if _NAMED.fullmatch(key):
+        return _check_digest
+    if is_checkpoint(key) and key.split("/")[1] in ALL_TABLES:
+        return _check_checkpoint
+    if bucket_of(key):
+        return _check_bucket
+    if table_of(key):
+        return _check_run
+    if _EXPECTED.fullmatch(key):
+        return _check_number
+    if digest_of(key):
+        return _check_state
+    raise Damaged(f"{key} is not the name of an object of the store")
+
+
+def _check_pack(objects: Objects, info: ObjectInfo) -> None:
+    read_named(_whole(objects, info), info.key)
+
+
+def _check_digest(objects: Objects, info: ObjectInfo) -> None:
+    named = _NAMED.fullmatch(info.key)
+    if named is None or named[2] != digest(_whole(objects, info)):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
+
+
+def _check_checkpoint(objects: Objects, info: ObjectInfo) -> None:
+    parse_checkpoint(info.key, _whole(objects, info), ALL_TABLES[info.key.split("/")[1]])
+
+
+def _check_bucket(objects: Objects, info: ObjectInfo) -> None:
+    if bucket_of(info.key) != digest(_whole(objects, info)):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
+
+
+def _check_number(objects: Objects, info: ObjectInfo) -> None:
+    parse_expected(info.key, _whole(objects, info))
+
+
+def _check_state(objects: Objects, info: ObjectInfo) -> None:
+    if digest_of(info.key) != digest(_whole(objects, info)):
+        raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
+
+
+def _whole(objects: Objects, info: ObjectInfo) -> bytes:
+    data = objects.get(info.key)
+    if len(data) != info.size:
+        raise StoreDown(f"{info.key} changed while it was read")
+    return data
+
+
+def _check_run(objects: Objects, info: ObjectInfo) -> None:
+    """Verify a part of a run, in memory that does not grow with its size."""
+    reader = RunReader(objects, ALL_TABLES[info.key.split("/")[1]], _INDEX_BYTES)
+    run = reader.footer(info)  # holds the part to its name
+    file = reader.open(run)
+    body = _Body(objects.get(info.key, 0, MAGIC), run)
+    groups = range(len(file.index.rows))
+    lookups = LookupCheck(objects, run, file.index, reader.spec)
+    before = reader.spec.no_rows
+    first = None
+    for group, block in file.fetch(groups):
+        body.add(block)
+        rows = file.decode(group, block)
+        # With the last row of the group before: order and distinct keys across groups too.
+        if not is_sorted(pa.concat_tables([before, rows]), reader.spec):
+            raise Damaged(f"{info.key} is not sorted by its key, without repeats")
+        leading = rows[reader.spec.leading]
+        lookups.check(group, leading)
+        first = leading[0].as_py() if group == 0 else first
+        before = rows.slice(rows.num_rows - 1)
+    last = before[reader.spec.leading][0].as_py() if run.rows else None
+    if (first, last) != (run.first, run.last):
+        raise Damaged(f"{info.key} does not have the first and last rows that its footer says")
+    body.add(lookups.sections)
+    body.check(objects)
+
+
+class _Body:
+    """The bytes of a run: all of them for the digest of level 0, else those before the footer."""
+
+    def __init__(self, magic: bytes, run: RunInfo) -> None:
+        self._run = run
+        self._sha256 = sha256() if run.name.level == 0 else None
+        self._crc32 = self._end = 0
+        self.add(magic)
+
+    def add(self, piece: bytes) -> None:
+        self._end += len(piece)
+        if self._sha256:
+            self._sha256.update(piece)
+        else:
+            self._crc32 = isal_zlib.crc32(piece, self._crc32)
+
+    def check(self, objects: Objects) -> None:
+        """Raise `Damaged` if they are not what was written."""
+        key, size = self._run.key, self._run.object.size
+        if self._sha256:
+            self._sha256.update(objects.get(key, self._end, size - self._end))
+            if name_of(self._sha256.hexdigest()) != self._run.name.digest:
+                raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+        elif self._run.body_crc32 not in (None, f"{self._crc32:08x}"):
+            raise Damaged(f"{key} is damaged: its bytes do not have the checksum in its footer")

@@ -1,0 +1,10 @@
+"""The object store as an interface, in memory and in a folder."""
+
+__all__ = [
+    "address",
+    "filesystem",
+    "lru_cache",
+    "memory",
+    "object_store",
+    "store_clock",
+]

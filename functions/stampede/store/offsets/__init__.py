@@ -1,0 +1,6 @@
+"""Which Kafka offsets something holds: offset coverage."""
+
+__all__ = [
+    "coverage",
+    "intervals",
+]

@@ -1,0 +1,264 @@
+"""The images of a pack: their pages, and where each image lies.
+
+The files of a message's cutouts, up to their tails, are one page, compressed as one. Equal tails
+are one entry of a dictionary, and each entry is compressed on its own. So one ranged GET reads the
+cutouts of a message, and another a tail. PNGs are compressed already: each is a range of its pack.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from isal import isal_zlib
+
+from stampede.alerts.arrays import viewed
+from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
+from stampede.alerts.container import Bytes
+from stampede.errors import Damaged
+from stampede.images.fits import is_gzip
+from stampede.images.fits_tail import split
+from stampede.runtime import lazy_arrow_compute as pc
+from stampede.store.parquet import zstd
+from stampede.store.parquet.checksums import FileMetaData
+from stampede.store.parquet.thrift import read_struct
+from stampede.store.parquet.writer import (
+    DATA_PAGE,
+    DICTIONARY_PAGE,
+    Column,
+    Page,
+    Range,
+    indices,
+    levels,
+    plain,
+)
+from stampede.store.runs.merge import one_array
+
+_FITS, _TAIL, _PNG = (
+    *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
+    THUMBNAIL.field("png"),
+)
+A = TypeVar("A")
+_MOST_PAGE = 1 << 30  # bytes of a page, decompressed
+_PREFIX = 4  # bytes of the length before each value
+
+
+class Cutouts(NamedTuple):
+    """The files of a pack's cutouts, cut.
+
+    Attributes
+    ----------
+    heads
+        For each row the file up to its tail; None where the survey sent no cutout.
+    tails
+        The distinct tails.
+    numbers
+        For each row which of the tails is its own, int32; null where the head is None.
+    pages
+        How many rows each page has.
+    """
+
+    heads: list[memoryview | None]
+    tails: list[memoryview]
+    numbers: pa.Array
+    pages: list[int]
+
+
+def cut(files: pa.Array, messages: np.ndarray) -> Cutouts:
+    """Cut files; `messages` has a number for each row, equal in the rows of one message."""
+    heads, tails = split(viewed(files))
+    known: dict[tuple[int, int], int] = {}
+    distinct: list[memoryview] = []
+    numbers: list[int | None] = []
+    for tail in tails:
+        if tail is None:
+            numbers.append(None)
+            continue
+        name = len(tail), isal_zlib.crc32(tail)
+        number = known.get(name)
+        if number is None or (tail and not _equal(distinct[number], tail)):
+            number = known[name] = len(distinct)
+            distinct.append(tail)
+        numbers.append(number)
+    ends = np.flatnonzero(np.append(messages[1:] != messages[:-1], len(messages) > 0)) + 1
+    return Cutouts(
+        heads, distinct, pa.array(numbers, pa.int32()), np.diff(ends, prepend=0).tolist()
+    )
+
+
+def cutout_columns(cutouts: Cutouts) -> list[Column]:
+    """The columns `fits` and `tail`."""
+    pages = []
+    for heads in _by_page(cutouts.heads, cutouts.pages):
+        sent = [head for head in heads if head is not None]
+        body = [levels([head is not None for head in heads], _FITS), *plain(sent)]
+        size = sum(map(len, body))
+        gzipped = all(map(is_gzip, sent))
+        frame = zstd.stored(body) if gzipped else [zstd.compress(b"".join(body))]
+        pages.append(Page(DATA_PAGE, frame, size, len(heads)))
+    # An entry is a frame, so that it can be read alone.
+    entries = [b"".join(plain([tail])) for tail in cutouts.tails]
+    frames = [zstd.compress(entry) for entry in entries or [b""]]
+    dictionary = Page(DICTIONARY_PAGE, frames, sum(map(len, entries)), len(entries))
+    nulls = sum(head is None for head in cutouts.heads)
+    return [
+        Column(_FITS, pages, nulls=nulls),
+        Column(_TAIL, [dictionary, indices(_TAIL, cutouts.numbers)], nulls=nulls),
+    ]
+
+
+def cutout_places(
+    cutouts: Cutouts, pages: Sequence[Range], tails: Sequence[Range]
+) -> dict[str, pa.Array]:
+    """Columns of `CUTOUT_LOCATION`, from `page_offset` on.
+
+    Parameters
+    ----------
+    pages, tails
+        Where each page and each of the distinct tails lies in the pack.
+    """
+    heads, number = cutouts.heads, pc.fill_null(cutouts.numbers, 0).to_numpy()
+    absent, sizes = _absent(heads), _sizes(heads)
+    tail_sizes = _sizes(cutouts.tails or [b""])[number]
+    no_tail = absent | (tail_sizes == 0)
+    checksums = [0 if head is None else isal_zlib.crc32(head) for head in heads]
+    for row in np.flatnonzero(~no_tail).tolist():
+        checksums[row] = isal_zlib.crc32(cutouts.tails[number[row]], checksums[row])
+    page = np.repeat(_ranges(pages), np.array(cutouts.pages, np.int64), axis=0)
+    tail = _ranges(tails or [Range(0, 0)])[number]
+    return {
+        "page_offset": pa.array(page[:, 0], mask=absent),
+        "page_length": pa.array(page[:, 1], mask=absent),
+        "start": pa.array(_starts(cutouts), mask=absent),
+        "length": pa.array(sizes + tail_sizes, mask=absent),
+        "tail_offset": pa.array(tail[:, 0], mask=no_tail),
+        "tail_length": pa.array(tail[:, 1], mask=no_tail),
+        "crc32": pa.array(np.array(checksums, np.int64), mask=absent),
+    }
+
+
+def _starts(cutouts: Cutouts) -> np.ndarray:
+    """Where each head begins in its page, decompressed; of a null where the next one does."""
+    absent = _absent(cutouts.heads)
+    stored = np.where(absent, 0, _sizes(cutouts.heads) + _PREFIX)
+    before = np.cumsum(stored) - stored
+    # Of a page it only matters how many rows it has.
+    known = {rows: len(levels([True] * rows, _FITS)) + _PREFIX for rows in {*cutouts.pages}}
+    counts = np.array(cutouts.pages, np.int64)
+    starts = np.array([known[rows] for rows in cutouts.pages], np.int64)
+    return before + np.repeat(starts - before[np.cumsum(counts) - counts], counts)
+
+
+def _absent(values: Sequence[memoryview | None]) -> np.ndarray:
+    """Which values are None."""
+    return np.array([value is None for value in values], bool)
+
+
+def _sizes(values: Sequence[Bytes | None]) -> np.ndarray:
+    """The length of each; 0 of None."""
+    return np.array([0 if value is None else len(value) for value in values], np.int64)
+
+
+def _ranges(ranges: Sequence[Range]) -> np.ndarray:
+    """A row of offset and length for each."""
+    return np.array(ranges, np.int64).reshape(-1, 2)
+
+
+def tail_frames(body: memoryview, offset: int) -> list[Range]:
+    """Where the tails lie in a pack, whose dictionary page has this body at this offset."""
+    return [
+        Range(offset + frame.start, frame.length) for frame in zstd.frames(body) if frame.content
+    ]
+
+
+def stored_cutouts(
+    rows: pa.Table, file: FileMetaData, data: memoryview
+) -> tuple[Cutouts, list[Range], list[Range]]:
+    """The cutouts of a pack from its bytes, and where their pages and their tails lie.
+
+    Parameters
+    ----------
+    rows
+        `PACKED_CUTOUT`, where `tail` is a dictionary.
+
+    Raises
+    ------
+    Damaged, ValueError, IndexError
+        The bytes are not those of a pack.
+    """
+    heads = viewed(one_array(rows["fits"]))
+    tail = rows["tail"].combine_chunks()
+    tail = tail.chunk(0) if isinstance(tail, pa.ChunkedArray) else tail
+    pages, sizes = [], []
+    for kind, values, body in _pages(file, "fits", data):
+        if kind == DATA_PAGE:
+            pages.append(body)
+            sizes.append(values)
+    entries = [view for view in viewed(tail.dictionary) if view is not None]
+    cutouts = Cutouts(heads, entries, tail.indices, sizes)
+    if (~_absent(heads) & tail.is_null().to_numpy(zero_copy_only=False)).any():
+        raise Damaged("an image has no number of its tail")
+    starts = _by_page(_starts(cutouts).tolist(), sizes)
+    for page, some, begin in zip(pages, _by_page(heads, sizes), starts, strict=True):
+        content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
+        for head, start in zip(some, begin, strict=True):
+            if head is not None and not _equal(content[start : start + len(head)], head):
+                raise Damaged("an image does not lie where the format says")
+    tails = [
+        frame
+        for kind, _, body in _pages(file, "tail", data)
+        if kind == DICTIONARY_PAGE
+        for frame in tail_frames(data[body.offset :][: body.length], body.offset)
+    ]
+    return cutouts, pages, tails
+
+
+def image_column(images: pa.Array) -> Column:
+    """A column of images, one after the other in one page that is not compressed."""
+    body = plain(image for image in viewed(images) if image is not None)
+    page = Page(DATA_PAGE, body, sum(map(len, body)), len(images))
+    return Column(_PNG, [page], compressed=False)
+
+
+def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, pa.Array]:
+    """Columns of `THUMBNAIL_LOCATION`, from `offset` on; the images' page is at `offset`."""
+    sizes = pc.binary_length(images).to_pylist()
+    offsets = offset + np.cumsum(np.array(sizes, np.int64) + _PREFIX) - sizes
+    ranges = zip(offsets.tolist(), sizes, strict=True)
+    checksums = [isal_zlib.crc32(data[start : start + size]) for start, size in ranges]
+    return {
+        "offset": pa.array(offsets, pa.int64()),
+        "length": pa.array(sizes, pa.int32()),
+        "crc32": pa.array(checksums, pa.uint32()),
+    }
+
+
+def stored_images(file: FileMetaData, data: memoryview) -> int:
+    """Where the page of a pack's images begins."""
+    return next((body.offset for _, _, body in _pages(file, "png", data)), 0)
+
+
+def _pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[tuple[int, int, Range]]:
+    """The pages of a column: type, number of values, and where the body lies."""
+    if not file.num_row_groups:
+        return
+    column = file.row_group(0).column(file.schema.names.index(name))
+    at = column.dictionary_page_offset or column.data_page_offset
+    end = at + column.total_compressed_size
+    while at < end:
+        header, at = read_struct(data, at)
+        described = header[7 if header[1] == DICTIONARY_PAGE else 5]
+        yield header[1], described[1], Range(at, header[3])
+        at += header[3]
+
+
+def _by_page(values: Sequence[A], pages: Sequence[int]) -> Iterator[Sequence[A]]:
+    at = 0
+    for rows in pages:
+        yield values[at : at + rows]
+        at += rows
+
+
+def _equal(one: memoryview, other: memoryview) -> bool:
+    """Whether bytes are equal. Python compares memoryviews byte by byte: a hundred times slower."""
+    return bool(pa.py_buffer(one).equals(pa.py_buffer(other)))

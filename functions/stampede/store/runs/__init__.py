@@ -1,0 +1,15 @@
+"""Runs: immutable sorted Parquet objects with an index."""
+
+__all__ = [
+    "bloom_filters",
+    "footer",
+    "index_sections",
+    "keys",
+    "merge",
+    "quarantine",
+    "reader",
+    "row_values",
+    "run",
+    "schema",
+    "writer",
+]

@@ -1,0 +1,63 @@
+"""The leading keys of a table that begin with a text, in order, as many as are asked for."""
+
+import heapq
+from collections.abc import Iterator
+from itertools import chain, groupby, islice
+
+import numpy as np
+
+from stampede.errors import NotFound, StoreDown
+from stampede.store.parquet.range_file import ChangedObject
+from stampede.store.runs.bloom_filters import Wanted
+from stampede.store.runs.keys import bounds
+from stampede.store.runs.run import RunInfo
+from stampede.store.tables.table import Fetch, Piece, Table
+
+_TRIES = 5
+
+
+def keys_with_prefix(table: Table, prefix: str, most: int) -> list[str]:
+    """The first `most` leading keys of rows that begin with `prefix`, each once, ascending.
+
+    Reads the runs of the last `Table.refresh`, or newer ones: of each part that may have such keys
+    an index and a row group, and more of them until there are `most` keys. What is damaged is left
+    out. Raises `StoreDown`.
+    """
+    for _ in range(_TRIES):
+        try:
+            found = [_keys(table, run, prefix) for run in table.runs()]
+            firsts = table.map(lambda keys: list(islice(keys, 1)), found)  # requests at once
+            merged = heapq.merge(*map(chain, firsts, found))
+            return [key for key, _ in islice(groupby(merged), most)]
+        except (NotFound, ChangedObject):
+            table.refresh()
+    raise StoreDown(f"runs of {table.spec.name} vanish faster than they can be read")
+
+
+def _keys(table: Table, run: RunInfo, prefix: str) -> Iterator[str]:
+    """The keys of a part that begin with `prefix`, ascending."""
+    sections: list[int | None] = [None]
+    if not run.rows:
+        return
+    if run.sections:
+        sections = [*_inside(*run.sections.ends, prefix)]
+    elif not _inside(
+        bounds([run.first], table.spec), bounds([run.last], table.spec, upper=True), prefix
+    ):
+        return
+    for section in sections:
+        index = table.index(Piece(run, section, Wanted.of([], table.spec)))
+        if index is None:
+            continue
+        for place in _inside(index.firsts, index.lasts, prefix):
+            group = place + index.first
+            if not table.listing.quarantine.holds(run.key, group):
+                for block in table.blocks(Fetch(run, index, [group], ())):
+                    yield from (key for key in block.keys if key.startswith(prefix))
+
+
+def _inside(firsts: np.ndarray, lasts: np.ndarray, prefix: str) -> list[int]:
+    """Numbers of the ranges of keys that may have any that begin with `prefix`, ascending."""
+    least = prefix.encode()
+    found: list[int] = np.flatnonzero((firsts <= least + b"\xff") & (lasts >= least)).tolist()
+    return found

@@ -1,0 +1,177 @@
+"""The page of the ledger, and the sentence on the front page."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from random import Random
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.config.settings import Settings
+from stampede.read.app import make_app
+from stampede.read.plots.ledger_bars import CELLS, bar_svg
+from stampede.read.summaries import ledger_cache, maintenance_state
+from stampede.store.compaction.compact import compact
+from stampede.store.integrity import reconcile_state
+from stampede.store.integrity.ledger import expect
+from stampede.store.objects.filesystem import DirectoryObjects
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.parquet.checksums import write
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.table import Table
+from tests.support.html_page import html
+from tests.support.read_service import Reader, fill, sample_cutouts, sample_points, serving
+
+TOPIC = ("ztf", 0)
+
+
+def filled(offsets) -> MemoryObjects:
+    objects = MemoryObjects()
+    fill(objects, sample_cutouts(), sample_points(), Coverage.of({TOPIC: offsets}))
+    return objects
+
+
+def refuse(objects: MemoryObjects, offset: int, reason: str) -> None:
+    row = {"topic": "ztf", "partition": 0, "offset": offset, "code": "400", "reason": reason}
+    rows = pa.Table.from_pylist([row])
+    for table in ("cutouts", "detections"):
+        coverage = Coverage.of({TOPIC: [offset]})
+        data = write(rows, {"stampede.coverage": coverage.to_json(), "stampede.table": table})
+        objects.put(f"deadletters/{table}/{offset:032}.parquet", memoryview(data))
+
+
+def verdict_on(read: Reader) -> tuple[str, str]:
+    """Mark and sentence, the same on both pages."""
+    pattern = r'<p class="verdict (\w+)">(?:<strong>.*?</strong> )?(.*?)</p>'
+    front, page = (re.findall(pattern, html(read(path))[1]) for path in ("/", "/ledger"))
+    assert front == page
+    return front[0]
+
+
+def test_the_verdict_turns_red_and_green_again(monkeypatch):
+    monkeypatch.setattr(ledger_cache, "MAX_AGE", 0.0)
+    monkeypatch.setattr(maintenance_state, "MAX_AGE", 0.0)
+    objects = MemoryObjects()
+    for read in serving(make_app(Settings(), objects)):
+        assert verdict_on(read) == ("empty", "No alert has been received yet.")
+        fill(objects, sample_cutouts(), sample_points(), Coverage.of({TOPIC: [0, 1, 3]}))
+        missing = "1 alert missing in cutouts; 1 alert missing in detections."
+        assert verdict_on(read) == ("bad", missing)
+        _, text = html(read("/ledger"))
+        assert "missing: 2</div>" in text
+        assert "3 stored, 0 dead letters, 1 missing" in text
+        refuse(objects, 2, "not an alert: <b>junk</b>")
+        good = "Each of 4 alerts received is stored or one of 2 dead letters."
+        assert verdict_on(read) == ("good", good)
+        __, text = html(read("/ledger"))
+        assert "not an alert: &lt;b&gt;junk&lt;/b&gt;" in text
+        assert text.count('class="missing"') == 1  # in the legend
+        key = next(info.key for info in objects.list("tables/detections/"))
+        whole = objects.get(key)
+        objects.put(key, whole[:-1])
+        mark, sentence = verdict_on(read)
+        assert mark == "bad"
+        assert "1 damaged object left out" in sentence
+
+
+def test_dead_letters_that_cannot_be_read_are_told_and_shown_once_they_are_mended(monkeypatch):
+    monkeypatch.setattr(maintenance_state, "MAX_AGE", 0.0)
+    objects = filled([0, 1])
+    refuse(objects, 2, "not an alert: 1")
+    keys = [info.key for info in objects.list("deadletters/")]
+    whole = {key: objects.get(key) for key in keys}
+    random = Random(1)
+    for read in serving(make_app(Settings(), objects)):
+        for _ in range(40):
+            for key, data in whole.items():
+                damaged = bytearray(data)
+                damaged[random.randrange(len(data))] ^= 1 << random.randrange(8)
+                objects.put(key, bytes(damaged))
+            got = read("/ledger")
+            text = html(got)[1]
+            shown = text.count("not an alert: 1<")
+            told = re.findall(r"([12]) damaged objects? of dead letters", text)
+            assert shown + int((told or "0")[0]) == 2
+            assert ("Stampede-Incomplete" in got.headers) == bool(told)
+            assert "There are none" not in text
+            assert "None can be read" in text or shown
+        for key, data in whole.items():
+            objects.put(key, data)
+        assert html(read("/ledger"))[1].count("not an alert: 1<") == 2
+
+
+def test_the_page_shows_merges_rounds_and_a_second_site_that_lacks_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(maintenance_state, "MAX_AGE", 0.0)
+    objects = filled([0, 1])
+    fill(objects, sample_cutouts(), sample_points(), Coverage.of({TOPIC: [2]}))
+    now = datetime.now(UTC)
+    compact(Table(objects, DETECTIONS), now, fanout=2, run_rows=1000, grace=timedelta(0))
+    reconcile_state.save(objects, "all", reconcile_state.RoundState(now, now))
+    second = DirectoryObjects(tmp_path)
+    settings = Settings(replica=f"file://{tmp_path}")
+    for read in serving(make_app(settings, objects)):
+        text = html(read("/ledger"))[1]
+        assert re.search(r"merge of detections</dt><dd><time.*?</time>; 1 run, 0 not merged", text)
+        assert "merge of cutouts</dt><dd>none yet; 2 runs, 2 not merged" in text
+        assert "Last pass of reconcile: all" in text
+        assert "3 runs are on their way" in text
+        monkeypatch.setattr(maintenance_state, "LATE", timedelta(0))
+        assert '<span class="bad">lacks 3 runs' in html(read("/ledger"))[1]
+        for table in (CUTOUTS, DETECTIONS):
+            for info in objects.list(f"tables/{table.name}/"):
+                second.put(info.key, objects.get(info.key))
+        assert "has every run" in html(read("/ledger"))[1]
+
+
+def test_a_second_site_that_does_not_answer_is_named():
+    keys = {"replica_access_key": "a", "replica_secret_key": "b"}
+    settings = Settings(replica="http://127.0.0.1:1/bucket", **keys)
+    for read in serving(make_app(settings, filled([0]))):
+        text = html(read("/ledger"))[1]
+        assert re.search(r'127.0.0.1/bucket</dt><dd><span class="bad">.*cannot connect', text)
+
+
+def rectangles(svg: str, kind: str) -> list[tuple[int, int]]:
+    path = re.search(rf'class="{kind}" d="(.*?)"', svg)
+    return [(int(a), int(b)) for a, b in re.findall(r"M(\d+) 0H(\d+)", path[1])] if path else []
+
+
+def test_a_gap_of_one_offset_in_a_thousand_million_is_seen():
+    high = 10**9
+    svg = bar_svg(0, high, {"stored": [(0, 500), (501, high)], "missing": [(500, 501)]}, "")
+    assert rectangles(svg, "missing") == [(0, 1)]
+    assert rectangles(svg, "stored") == [(1, CELLS)]
+
+
+@given(st.integers(0, 10**12), st.lists(st.sampled_from("sdfm"), min_size=1, max_size=900))
+def test_a_bar_has_each_kind_that_a_partition_has(low, offsets):
+    kinds = {"s": "stored", "d": "dead", "f": "flight", "m": "missing"}
+    spans = {
+        kind: [(low + at, low + at + 1) for at, one in enumerate(offsets) if one == letter]
+        for letter, kind in kinds.items()
+    }
+    svg = bar_svg(low, low + len(offsets), spans, "")
+    every = sorted(one for kind in kinds.values() for one in rectangles(svg, kind))
+    assert every[0][0] == 0
+    assert every[-1][1] == CELLS
+    assert all(a[1] == b[0] for a, b in pairwise(every))  # no cell is empty
+    assert ("m" in offsets) == bool(rectangles(svg, "missing"))
+
+
+def test_a_damaged_number_of_files_is_not_left_out_unsaid():
+    objects = filled([0])
+    expect(objects, "files-1", 7)
+    key = "expected/files-1"
+    objects.put(key, objects.get(key)[:-1] + b"9")
+    for read in serving(make_app(Settings(), objects)):
+        response = read("/v1/ledger")
+        (damaged,) = json.loads(response.data)["damaged"]
+        assert damaged["key"] == key
+        assert "does not hold the number" in damaged["why"]
+        assert response.headers["Stampede-Incomplete"] == "1 damaged object"
+        assert "1 damaged object left out" in html(read("/"))[1]
+        assert key in html(read("/ledger"))[1]

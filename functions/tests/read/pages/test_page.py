@@ -1,0 +1,371 @@
+import gzip
+import re
+import shutil
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stampede.alerts.columns import DETECTION, KINDS
+from stampede.config.settings import Settings
+from stampede.read.app import make_app
+from stampede.read.lookup.points import BANDS
+from stampede.read.pages.object import Part, render
+from stampede.read.pages.object_choices import Choices
+from stampede.read.plots import light_curve as plot
+from stampede.read.plots import marks
+from stampede.read.plots.light_curve import Axis, light_curve_svg
+from stampede.read.plots.ticks import date_of, date_ticks, nice_ticks
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from tests.support.fits_files import ztf_source
+from tests.support.html_page import Page, html
+from tests.support.read_service import (
+    LSST_ALERT,
+    LSST_OBJECT,
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    cutout,
+    fill,
+    point,
+    sample_points,
+    serving,
+)
+
+CHROMIUM = shutil.which("chromium")
+OBJECT_PAGE = f"/objects/{ZTF_OBJECT}"
+XSS = "%3Cscript%3Ealert(1)%3Cimg%20src=x%20onerror=alert(1)%3E"
+
+
+def test_an_object_page_shows_plot_cutouts_table_and_downloads(read):
+    page, text = html(read(OBJECT_PAGE))
+    assert ZTF_OBJECT in text
+    images = [image["src"] for image in page.all("img")]
+    assert len(images) == 3
+    for source in images:
+        assert read(source).headers["content-type"] == "image/png"
+    links = [a["href"] for a in page.all("a") if a["href"].startswith("/")]
+    assert len(links) > 10
+    for link in links:
+        assert read(link).status == 200, link
+    assert len(page.all("circle")) >= 2
+    assert str(ZTF_ALERT) in text
+    (script,) = page.all("script")
+    got = read(script["src"])
+    assert got.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "immutable" in got.headers["cache-control"]
+    packed = read(script["src"], headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == got.data
+    assert read("/static/object.0000.js").status == 404
+
+
+def test_a_page_names_the_cutouts_that_were_not_sent(read):
+    page, text = html(read(f"/objects/{LSST_OBJECT}"))
+    assert len(page.all("img")) == 2
+    assert "not sent" in text
+
+
+def test_the_requested_alert_is_marked(read):
+    page, _ = html(read(f"{OBJECT_PAGE}?alert={ZTF_ALERT}"))
+    (marked,) = (div for div in page.all("div") if "chosen" in div.get("class", ""))
+    assert marked["id"] == f"alert-{ZTF_ALERT}"
+
+
+def test_magnitudes_can_be_plotted(read):
+    assert "Magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
+
+
+PROBLEMS = {
+    f"/objects/{XSS}": 400,
+    f"/alerts/{XSS}": 400,
+    f"/find?id={XSS}": 400,
+    "/find": 400,
+    "/find?id=12345": 404,
+    "/objects/ZTF99nothing": 404,
+    f"{OBJECT_PAGE}?axis={XSS}": 400,
+    f"{OBJECT_PAGE}?alert={XSS}": 400,
+    f"{OBJECT_PAGE}?bands=g,{XSS}": 400,
+    f"{OBJECT_PAGE}?kinds=thing": 400,
+    f"{OBJECT_PAGE}?page=1.5": 400,
+    f"{OBJECT_PAGE}?points=0": 400,
+    f"{OBJECT_PAGE}?period=0": 400,
+    f"{OBJECT_PAGE}?period=nan": 400,
+    f"{OBJECT_PAGE}?epoch=59000": 400,
+    f"/{XSS}": 404,
+}
+
+
+@pytest.mark.parametrize(("path", "status"), PROBLEMS.items(), ids=PROBLEMS)
+def test_a_browser_gets_a_page_about_the_problem_without_scripts(read, path, status):
+    got = read(path, headers={"Accept": "text/html,*/*;q=0.8"})
+    assert got.status == status
+    page, text = html(got)
+    assert page.all("script") == []
+    assert page.all("img") == []
+    assert "<script" not in text
+    assert read(path).headers["content-type"] == "application/problem+json"
+
+
+def test_the_page_of_an_alert_shows_each_cutout_and_its_hdus(read):
+    page, text = html(read(f"/alerts/{LSST_ALERT}?stretch=zscale&limits=science"))
+    pictures = [image["src"] for image in page.all("img")]
+    assert len(pictures) == 2
+    assert all("stretch=zscale" in src and "limits=science" in src for src in pictures)
+    assert "not sent" in text
+    assert "PSFIMAGE</a> 5 x 5" in text
+    assert f"/objects/{LSST_OBJECT}?alert={LSST_ALERT}" in text
+    links = [a["href"] for a in page.all("a") if a["href"].startswith("/")]
+    for link in [*pictures, *links]:
+        assert read(link).status == 200, link
+
+
+def test_the_page_of_an_alert_says_where_north_is_and_lists_its_fields(read):
+    page, text = html(read(f"/alerts/{ZTF_ALERT}"))
+    assert "north is up, east is left" in text
+    # Of 63 pixels of 1.012 arcsec, 5 arcsec are 7.84 percent, drawn from 5 on.
+    assert text.count("M5 94H12.84") == len(page.all("img")) == 3
+    assert "<dt>candid</dt>" in text
+    _, without_matrix = html(read(f"/alerts/{LSST_ALERT}"))
+    assert "north is up" not in without_matrix
+    assert without_matrix.count("as the survey sent it: where north is") == 2
+
+
+def test_the_pages_of_alerts_lead_to_the_alerts_before_and_after():
+    objects = MemoryObjects()
+    cutouts = [
+        cutout(number, "ztf", kind, "ZTF1", 59000.0 + number, ztf_source(1))
+        for number in (1, 2, 40)
+        for kind in KINDS
+    ]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in range(1, 41)]
+    fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
+    for read in serving(make_app(Settings(), objects)):
+        neighbours = {
+            number: [
+                (a["rel"], a["href"])
+                for a in html(read(f"/alerts/{number}"))[0].all("a")
+                if "rel" in a
+            ]
+            for number in (1, 2, 40)
+        }
+    before, after = ("prev", "/alerts/{}?survey=ztf"), ("next", "/alerts/{}?survey=ztf")
+    assert neighbours == {
+        1: [(after[0], after[1].format(2))],
+        2: [(before[0], before[1].format(1)), (after[0], after[1].format(40))],
+        40: [(before[0], before[1].format(2))],  # of those between no alert is stored
+    }
+
+
+def next_part(page: Page, anchor: str) -> str:
+    """The address of the next part of the alerts or points; empty after the last."""
+    links = (a["href"] for a in page.all("a") if a.get("rel") == "next" and anchor in a["href"])
+    return next(links, "").partition("#")[0]
+
+
+def test_every_alert_and_point_of_an_object_is_reached_page_by_page():
+    objects = MemoryObjects()
+    numbers = range(1, 31)
+    cutouts = [
+        cutout(number, "ztf", "science", "ZTF1", 59000.0 + number, ztf_source(1))
+        for number in numbers
+    ]
+    points = [point("ZTF1", "ztf", number, 59000.0 + number) for number in range(1, 61)]
+    points += [point("ZTF1", "ztf", 100 + n, 58900.0 + n, forced=True, band="g") for n in range(9)]
+    fill(objects, cutouts, points, Coverage.of({("ztf", 0): [1]}))
+    for read in serving(make_app(Settings(), objects)):
+        alerts, rows, path = [], 0, "/objects/ZTF1?bands=r"
+        while path:
+            page, text = html(read(path))
+            alerts += [div["id"] for div in page.all("div") if "id" in div]
+            path = next_part(page, "#alerts")
+        assert alerts == [f"alert-{number}" for number in reversed(numbers)]
+        assert text.count('aria-label="alert, ') == len(numbers)  # of the 60 in the plot
+        path = "/objects/ZTF1?kinds=detection&kinds=forced"
+        while path:
+            page, text = html(read(path))
+            rows += len(page.all("tr")) - 1
+            path = next_part(page, "#points")
+        assert rows == 69
+        marked, text = html(read("/objects/ZTF1?alert=2"))
+        assert "page 3 of 3" in text
+        assert [div["id"] for div in marked.all("div") if "chosen" in div.get("class", "")] == [
+            "alert-2"
+        ]
+        few, text = html(read("/objects/ZTF1?bands=g&axis=mag"))
+        assert len(few.all("tr")) == 10
+        assert "of 9 points over time" in text
+        assert "of what is chosen" in html(read("/objects/ZTF1?bands=r&kinds=limit"))[1]
+
+
+def test_the_front_page_shows_the_latest_alerts(read):
+    page, text = html(read("/"))
+    pictures = [image["src"] for image in page.all("img")]
+    first = re.search(r"/v1/alerts/(\d+)/", pictures[0])
+    assert first
+    assert int(first[1]) == LSST_ALERT  # of the latest night
+    for link in pictures:
+        assert read(link).status in (200, 422), link  # one is damaged
+    alerts = {a["href"] for a in page.all("a") if a["href"].startswith("/alerts/")}
+    assert len(alerts) >= 4
+    for link in alerts:
+        assert read(link).status == 200, link
+    assert f'href="/objects/{ZTF_OBJECT}"' in text
+    assert '<p class="verdict bad">2 alerts missing in cutouts' in text
+
+
+def test_the_latest_alerts_as_json(read):
+    found = read("/v1/alerts?limit=2").json()["alerts"]
+    assert found[0]["alert_id"] == str(LSST_ALERT)
+    assert len(found) == 2
+    for alert in read("/v1/alerts").json()["alerts"]:
+        assert read(f"{alert['href']}?survey={alert['survey']}").json()["mjd"] == alert["mjd"]
+    assert read("/v1/alerts?limit=101").status == 400
+
+
+def test_bands_have_shapes_of_their_own():
+    drawn = {marks.mark("detection", band, 0, 0, 4) for band in (*BANDS, "none")}
+    assert len(drawn) == len(BANDS)  # of r and of no band it is a circle
+
+
+def test_one_unit_for_plot_and_table(read):
+    for axis, unit in (("flux", "µJy"), ("mag", "AB mag")):
+        _, text = html(read(f"{OBJECT_PAGE}?axis={axis}"))
+        assert text.count("<th>flux (µJy)</th>") == (unit == "µJy")
+        assert text.count("<th>AB mag</th>") == (unit == "AB mag")
+
+
+def test_values_from_a_survey_are_escaped():
+    evil = '"><script>alert(1)</script>'
+    rows = [point(evil, evil, 1, 59000.0, band=evil)]
+    detections = pa.Table.from_pylist(rows, DETECTION)
+    text = render(evil, detections, Choices(), {(1, evil)}, [], Part(1, 1, 0))
+    (script,) = Page(text).all("script")
+    assert script["src"].startswith("/static/object.")
+
+
+def table(rows: list[dict]) -> pa.Table:
+    return pa.Table.from_pylist(rows, DETECTION)
+
+
+def test_a_plot_is_xml_with_a_mark_for_every_point():
+    rows = [row for row in sample_points() if row["survey"] == "ztf"]
+    root = ElementTree.fromstring(light_curve_svg(table(rows)))
+    titles = [title.text for title in root.iter("title")]
+    assert "r 1.234 ± 0.1 µJy, MJD 59400.0000" in titles
+    assert "g limit 0.1 µJy (5 sigma), MJD 59398.0000" in titles
+    assert len(titles) == 4  # the forced point is NaN
+
+
+def test_a_brighter_point_is_higher_on_both_axes():
+    rows = [point("a", "ztf", i, 59000.0 + i, flux=f) for i, f in enumerate((1e3, 1e4))]
+    for axis in Axis:
+        root = ElementTree.fromstring(light_curve_svg(table(rows), axis))
+        heights = [float(mark.get("cy")) for mark in root.iter("circle")]
+        assert heights[1] < heights[0]
+
+
+def test_a_folded_plot_shows_each_point_in_two_cycles():
+    rows = [point("a", "ztf", i, 59000.0 + 0.25 * i, flux=1e3 * (i % 2)) for i in range(8)]
+    svg = light_curve_svg(table(rows), fold=plot.Fold(0.5, 58999.75))
+    places = {round(float(mark.get("cx"))) for mark in ElementTree.fromstring(svg).iter("circle")}
+    width = plot.WIDTH - plot.LEFT - plot.RIGHT
+    # Half of the points are at phase 0.5 and the others at 0 of the frame's two cycles.
+    assert places == {round(plot.LEFT + width * part / 4) for part in range(4)}
+    assert "Phase of 0.5 days, 0 at MJD 58999.75" in svg
+
+
+def test_the_form_folds_by_the_first_point_and_without_a_period_does_nothing(read):
+    _, text = html(read(f"{OBJECT_PAGE}?bands=g&bands=r&period=1.5"))
+    assert "Phase of 1.5 days, 0 at MJD 59398" in text
+    assert 'name="epoch"' in text
+    assert "MJD (TAI)</text>" in html(read(f"{OBJECT_PAGE}?bands=g&period="))[1]
+
+
+def test_negative_and_faint_points_have_no_magnitude():
+    rows = [point("a", "ztf", 1, 59000.0, flux=-1e3), point("a", "ztf", 2, 59000.0, flux=200.0)]
+    assert "none is positive and above 3 sigma" in light_curve_svg(table(rows), Axis.MAG)
+    assert "<circle" in light_curve_svg(table(rows), Axis.FLUX)
+
+
+flux = st.one_of(st.none(), st.floats(width=32))
+
+
+@given(
+    st.lists(st.tuples(st.floats(50000, 70000), flux, flux, st.booleans()), min_size=1, max_size=5),
+    st.sampled_from(Axis),
+)
+def test_any_light_curve_can_be_plotted(rows, axis):
+    points = [
+        point("a", "lsst", i, mjd, flux=f, flux_err=e, limit=limit)
+        for i, (mjd, f, e, limit) in enumerate(rows)
+    ]
+    svg = light_curve_svg(table(points), axis)
+    root = ElementTree.fromstring(svg)
+    assert "nan" not in svg
+    for mark in root.iter("circle"):
+        assert np.isfinite(float(mark.get("cx")))
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(3, 9))
+def test_ticks_are_round_few_and_inside(low, width, most):
+    high = low + width
+    ticks = nice_ticks(low, high, most)
+    assert len(ticks) <= most + 1
+    tolerance = width * 1e-6 + abs(low) * 1e-9
+    assert all(low - tolerance <= value <= high + tolerance for value, _ in ticks)
+
+
+def test_dates():
+    assert date_of(51544.0) == "1 Jan 2000"
+    assert [text for _, text in date_ticks(59215, 59280)] == ["Jan 2021", "Feb 2021", "Mar 2021"]
+    assert [text for _, text in date_ticks(51543.5, 51546.5)] == [
+        "1 Jan 2000",
+        "2 Jan 2000",
+        "3 Jan 2000",
+    ]
+    assert [text for _, text in date_ticks(51540, 53400)] == [
+        f"{year}" for year in range(2000, 2006)
+    ]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_browser_shows_the_page_without_errors(read):
+    playwright = pytest.importorskip("playwright.sync_api")
+    errors = []
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=150_000
+        )
+        context = browser.new_context(java_script_enabled=True)
+        page = context.new_page()
+        page.set_default_timeout(150_000)
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("requestfailed", lambda request: errors.append(request.url))
+        page.goto(read.url + "/")
+        page.fill("input[name=id]", str(ZTF_ALERT))
+        page.click("button")
+        page.wait_for_url(f"**/alerts/{ZTF_ALERT}")
+        page.click(f"a[href^='{OBJECT_PAGE}']")
+        page.wait_for_selector(f"#alert-{ZTF_ALERT}.chosen")
+        page.wait_for_load_state("networkidle")
+        images = page.locator("img")
+        widths = images.evaluate_all("all => all.map(image => image.naturalWidth)")
+        box = page.locator("svg.plot").bounding_box()
+        marks = page.locator("svg.plot .detection :is(circle, .shape)").count()
+        colour = page.locator("svg.plot .band-r circle").first.evaluate(
+            "mark => getComputedStyle(mark).fill"
+        )
+        browser.close()
+    # The front page shows the damaged image among the sample alerts.
+    assert [error for error in errors if "422" not in error] == []
+    assert widths == [63, 63, 63]
+    assert box["width"] > 600
+    assert box["height"] > 250
+    assert marks == 2
+    assert colour not in ("rgb(0, 0, 0)", "none")
