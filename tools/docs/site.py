@@ -144,6 +144,12 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
         {"Tutorial": entries("tutorial/*")},
         {"How to": [*entries("operate.md", "how-to/*"), {"Runbooks": entries("runbooks/*")}]},
         {"Reference": entries(*REFERENCE)},
-        {"Explanation": [*entries(*EXPLANATION), {"Decision records": entries("adr/*")}]},
+        {
+            "Explanation": [
+                *entries(*EXPLANATION),
+                {"Decision records": entries("adr/*")},
+                {"Measurements": entries("measurements/*")},
+            ]
+        },
         {"Project": entries(PROJECT)},
     ]
