@@ -12,7 +12,7 @@ from stampede.config.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "functions" / "stampede"
-FOLDERS = ("charts", "client", "docs", "e2e", "eventing", "functions", "manifests")
+FOLDERS = ("changes.d", "charts", "client", "docs", "e2e", "eventing", "functions", "manifests")
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/**/*.md"))),
