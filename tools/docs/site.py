@@ -51,6 +51,7 @@ TITLES = {
     "reference.md": "Python packages",
     "runbooks/index.md": "All alert rules",
     "adr/index.md": "All records",
+    "measurements/index.md": "About these pages",
 }
 """Titles in the navigation of pages whose headings say too little there."""
 
@@ -83,7 +84,6 @@ def all_pages() -> dict[str, str]:
         for name, path in sources.items()
     }
     pages |= {name: make() for name, make in GENERATED.items()}
-    pages["adr/index.md"] = decision_records(pages)
     return pages
 
 
@@ -98,20 +98,6 @@ def place_of(source: str) -> str:
     """The place on the site of a page of the repository."""
     place = ELSEWHERE.get(source) or source.removeprefix("docs/")
     return re.sub(r"README\.md$", "index.md", place)
-
-
-def decision_records(pages: Mapping[str, str]) -> str:
-    """The page that lists the decision records."""
-    lines = [
-        "# Decision records",
-        "",
-        "Why things are as they are, each with what was measured.",
-        "",
-    ]
-    for place in sorted(pages):
-        if place.startswith("adr/"):
-            lines.append(f"- [{title_of(pages[place])}]({place.removeprefix('adr/')})")
-    return "\n".join(lines) + "\n"
 
 
 def title_of(text: str) -> str:
