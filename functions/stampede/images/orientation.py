@@ -2,7 +2,8 @@
 
 The header of Rubin's cutouts has a matrix PC, in degrees. It has no CTYPE, but its axes are those
 of a tangential projection: the positions of the alerts of one detector show it. ZTF's stamps have
-no coordinates, so their survey's `SKY_AXES` count. docs/adr/0032-north-up.md has the evidence.
+no coordinates, so their survey's `SKY_AXES` count.
+docs/measurements/0032-north-up.md has the evidence.
 """
 
 import math

@@ -1,6 +1,6 @@
 """North is up and east is left: in made images, and in real ones of both surveys.
 
-docs/adr/0032-north-up.md says how the directions of each survey's images were found.
+docs/measurements/0032-north-up.md says how the directions of each survey's images were found.
 """
 
 import gzip
