@@ -9,8 +9,8 @@ from astropy import units
 
 import stampede_client
 from stampede.config.settings import Settings
+from stampede.lookup import cone_search
 from stampede.read.app import make_app
-from stampede.read.lookup import cone_search
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
 from tests.support.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from stampede.alerts.positions import positions_of
 from stampede.errors import StampedeError
+from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup.refreshing_table import RefreshingTable
+from stampede.lookup.sky import ARCSEC, Place
 from stampede.read.formats.cone_writers import JsonWriter
-from stampede.read.lookup.cone_search import Cone, nearest_first
-from stampede.read.lookup.refreshing_table import RefreshingTable
-from stampede.read.lookup.sky import ARCSEC, Place
 from stampede.store.compaction.compact import compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stampede.config.settings import Settings
-from stampede.read.lookup.lookup import Lookup
+from stampede.lookup.lookup import Lookup
 from stampede_bench.bucket import open_bucket
 from stampede_bench.cpu import Cpu
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile

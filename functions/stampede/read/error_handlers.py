@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 from stampede.errors import StampedeError
 from stampede.http.problem_details import problem_document
 from stampede.images.png import placeholder
-from stampede.read.errors import BadParameter, DoorError
-from stampede.read.http import notes
+from stampede.lookup import notes
+from stampede.lookup.errors import BadParameter
+from stampede.read.errors import DoorError
 from stampede.telemetry.logs import get_logger
 
 Problem = Mapping[str, str | int | list[str]]

@@ -16,6 +16,9 @@ from stampede.alerts.columns import KINDS
 from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
+from stampede.lookup.cone_search import FOUND
+from stampede.lookup.object_alerts import MOST_FRAMES
+from stampede.lookup.points import BANDS, NO_BAND, PointKind
 from stampede.read.api.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
@@ -24,9 +27,6 @@ from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
 from stampede.read.http.static_files import address
-from stampede.read.lookup.cone_search import FOUND
-from stampede.read.lookup.object_alerts import MOST_FRAMES
-from stampede.read.lookup.points import BANDS, NO_BAND, PointKind
 from stampede.read.plots.light_curve import Axis
 
 CONE_WRITERS = writers({})

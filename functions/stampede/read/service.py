@@ -14,14 +14,14 @@ from starlette.requests import Request
 
 from stampede.config.settings import Settings
 from stampede.events.http.byte_budget import Budget
+from stampede.lookup.ledger_cache import LedgerCache
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.async_images import QuickImages
+from stampede.lookup.packs.pack_alerts import PackAlerts
 from stampede.read.access.access import Access
 from stampede.read.errors import TooManyQueries
-from stampede.read.lookup.chunks import chunks_at_once
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.packs.async_images import QuickImages
-from stampede.read.packs.pack_alerts import PackAlerts
+from stampede.read.http.chunks import chunks_at_once
 from stampede.read.summaries.latest_alerts import LatestAlerts
-from stampede.read.summaries.ledger_cache import LedgerCache
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
 from stampede.read.summaries.nights import NightAlerts

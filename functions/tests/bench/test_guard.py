@@ -19,8 +19,8 @@ from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import gzip_file
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.packs.locations import of_kind
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import of_kind
 from stampede.store.compaction.compact import compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.packs.pack import read_rows

@@ -26,9 +26,9 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.events.cloudevents.event import parse
 from stampede.images import fits, thumbnail
+from stampede.lookup.alert_fields import AlertFields
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.http import id_list, parameters
-from stampede.read.lookup.alert_fields import AlertFields
 from stampede.simulator.simulator import Simulator
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.fits_files import fits_of, lsst, source, ztf

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.read.lookup.points import BANDS, NO_BAND
+from stampede.lookup.points import BANDS, NO_BAND
 from stampede.read.pages import page as pages
 
 CSS = (Path(pages.__file__).parents[1] / "static" / "page.css").read_text()

@@ -9,8 +9,8 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.errors import NotFound, StoreDown
+from stampede.lookup.packs.pack_alerts import PackedAlert
 from stampede.read.app import make_app
-from stampede.read.packs.pack_alerts import PackedAlert
 from stampede.read.summaries import latest_alerts, night_counts, nights
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage

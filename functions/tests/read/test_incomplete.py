@@ -12,8 +12,8 @@ import pytest
 
 from stampede.alerts.columns import DETECTION
 from stampede.config.settings import Settings
+from stampede.lookup import refreshing_table
 from stampede.read.app import make_app
-from stampede.read.lookup import refreshing_table
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS, TableSpec

@@ -13,8 +13,8 @@ import pytest
 from urllib3.exceptions import HTTPError
 
 from stampede.config.settings import Settings
+from stampede.lookup import cone_search
 from stampede.read.app import make_app
-from stampede.read.lookup import cone_search
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from tests.support.damaged_store import ALERTS, PLACES, damage, store_of_three

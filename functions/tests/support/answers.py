@@ -11,8 +11,8 @@ import anyio
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.read.http.notes import INCOMPLETE
-from stampede.read.packs.images import Absent
+from stampede.lookup.notes import INCOMPLETE
+from stampede.lookup.packs.images import Absent
 from tests.support.whole_store import Filled
 
 _FLAGS = (

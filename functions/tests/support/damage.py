@@ -19,8 +19,8 @@ from stampede.config.settings import Settings
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.thumbnails.handler import Thumbnails
+from stampede.lookup.notes import INCOMPLETE
 from stampede.read.app import make_app
-from stampede.read.http.notes import INCOMPLETE
 from stampede.store.compaction.compact import compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects

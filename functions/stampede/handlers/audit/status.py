@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stampede.config.settings import Settings
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.http.probes import is_ready
-from stampede.read.summaries.ledger_cache import LedgerCache
+from stampede.lookup.ledger_cache import LedgerCache
 from stampede.store.integrity import ledger
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.open import open_objects

@@ -11,9 +11,9 @@ from stampede.alerts.container import Bytes
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Undecodable
 from stampede.events.cloudevents.record_bytes import Header, unpacked
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.packs.images import Absent, Parts
-from stampede.read.packs.packets import cuts_of
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.images import Absent, Parts
+from stampede.lookup.packs.packets import cuts_of
 
 T = TypeVar("T")
 Images: TypeAlias = Mapping[tuple[int, str, str, int | None], Parts]

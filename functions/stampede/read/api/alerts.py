@@ -6,11 +6,12 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from stampede.lookup import notes
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.api.cutouts import locations
-from stampede.read.http import notes, parameters
+from stampede.read.http import parameters
 from stampede.read.http.conditional import IMMUTABLE, REVALIDATE, Representation, etag
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.packs.locations import CutoutLocation
 from stampede.read.service import service_of
 from stampede.read.summaries.latest_alerts import DEFAULT, MOST, LatestAlert
 

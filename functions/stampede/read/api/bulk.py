@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import StampedeError, TooLarge
+from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import streams
 from stampede.read.api.lightcurves import point_filter
 from stampede.read.formats.lacks import Ids
@@ -26,7 +27,6 @@ from stampede.read.formats.writers import (
     Writer,
 )
 from stampede.read.http import id_list, parameters
-from stampede.read.lookup.refreshing_table import RefreshingTable
 from stampede.read.service import service_of
 from stampede.telemetry.logs import get_logger
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.lookup import notes, sky
+from stampede.lookup.cone_search import Cone, Times, nearest_first
+from stampede.lookup.errors import BadParameter
 from stampede.read.api.bulk import SlotResponse
 from stampede.read.api.streams import last_bytes, pieces
-from stampede.read.errors import BadParameter
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.lacks import NONE, Lacks
 from stampede.read.formats.writers import Writer
-from stampede.read.http import notes, parameters
+from stampede.read.http import parameters
 from stampede.read.http.conditional import REVALIDATE, Representation, etag
-from stampede.read.lookup import sky
-from stampede.read.lookup.cone_search import Cone, Times, nearest_first
 from stampede.read.service import ThreadRunner, service_of
 
 EXTENSIONS = {"votable": "vot"}

@@ -13,14 +13,14 @@ from starlette.responses import Response
 from stampede.alerts.healpix import cells_of
 from stampede.alerts.positions import ORDER
 from stampede.errors import TooLarge
+from stampede.lookup import sky
+from stampede.lookup.cone_search import FOUND, MARGIN, Times, nearest_rows
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import bulk
 from stampede.read.api.cone import wanted_times
 from stampede.read.api.streams import Chunk
-from stampede.read.errors import BadParameter
 from stampede.read.formats.writers import ArrowWriter, CsvWriter, ParquetWriter
-from stampede.read.lookup import sky
-from stampede.read.lookup.cone_search import FOUND, MARGIN, Times, nearest_rows
-from stampede.read.lookup.refreshing_table import RefreshingTable
 from stampede.read.service import service_of
 
 MOST = 100_000

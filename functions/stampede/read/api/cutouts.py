@@ -20,10 +20,10 @@ from stampede.images.png import png
 from stampede.images.stretch import Stretch
 from stampede.images.stretch import limits as value_limits
 from stampede.images.tiles import is_tiled
-from stampede.read.errors import BadParameter
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.packs.locations import CutoutLocation, of_kind
 from stampede.read.http import parameters
 from stampede.read.http.conditional import Representation, etag, preferred
-from stampede.read.packs.locations import CutoutLocation, of_kind
 from stampede.read.service import service_of
 from stampede.store.parquet import zstd
 

@@ -5,9 +5,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stampede.read.http import notes
+from stampede.lookup import notes
+from stampede.lookup.ledger_cache import LedgerPage
 from stampede.read.service import service_of
-from stampede.read.summaries.ledger_cache import LedgerPage
 from stampede.store.integrity.ledger_json import entry_json
 from stampede.store.offsets.coverage import topic_key
 

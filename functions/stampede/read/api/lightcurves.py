@@ -4,12 +4,13 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.read.errors import BadParameter
+from stampede.lookup import notes
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.lookup import FEW
+from stampede.lookup.points import BANDS, PointFilter
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
-from stampede.read.http import notes, parameters
+from stampede.read.http import parameters
 from stampede.read.http.conditional import REVALIDATE, Representation, etag
-from stampede.read.lookup.lookup import FEW
-from stampede.read.lookup.points import BANDS, PointFilter
 from stampede.read.service import service_of
 
 MJD = 0.0, 1e6

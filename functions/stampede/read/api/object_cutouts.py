@@ -14,18 +14,19 @@ from stampede.images import fits
 from stampede.images.orientation import sky_axes, turn_of
 from stampede.images.png import drawn, frame
 from stampede.images.strip import Animation, strip
+from stampede.lookup import notes
+from stampede.lookup.errors import BadParameter, NoSuchCutout
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.object_alerts import MOST_FRAMES, stored_alerts
+from stampede.lookup.packs.images import Absent
+from stampede.lookup.packs.locations import CutoutLocation
+from stampede.lookup.points import PointFilter
 from stampede.read.api import streams
 from stampede.read.api.bulk import CUTOUT_WRITERS, stream_of_ids
 from stampede.read.api.lightcurves import point_filter
-from stampede.read.errors import BadParameter, NoSuchCutout
 from stampede.read.formats.writers import Cutouts
-from stampede.read.http import notes, parameters
+from stampede.read.http import parameters
 from stampede.read.http.conditional import REVALIDATE, Representation, etag
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.object_alerts import MOST_FRAMES, stored_alerts
-from stampede.read.lookup.points import PointFilter
-from stampede.read.packs.images import Absent
-from stampede.read.packs.locations import CutoutLocation
 from stampede.read.service import service_of
 
 SIZE, MOST_SIZE = 252, 512

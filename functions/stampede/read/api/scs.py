@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.errors import StampedeError
+from stampede.lookup import sky
+from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup.errors import BadParameter
 from stampede.read.api.cone import answer
-from stampede.read.errors import BadParameter
 from stampede.read.formats.cone_writers import votable_writer
 from stampede.read.formats.votable import MEDIA_TYPE, VOTableWriter, error_document
-from stampede.read.lookup import sky
-from stampede.read.lookup.cone_search import Cone, nearest_first
 from stampede.read.service import service_of
 
 NAMES = ("RA", "DEC", "SR")

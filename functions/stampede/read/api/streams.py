@@ -34,14 +34,14 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.images.fits import gzip_file
+from stampede.lookup import notes
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.images import Absent
+from stampede.lookup.points import PointFilter
 from stampede.read.errors import BrokenOff
 from stampede.read.formats.lacks import Ids, Lacks
 from stampede.read.formats.writers import Cutouts, Writer
-from stampede.read.http import notes
-from stampede.read.lookup.chunks import Chunks, bytes_of, read_ahead
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.points import PointFilter
-from stampede.read.packs.images import Absent
+from stampede.read.http.chunks import Chunks, bytes_of, read_ahead
 from stampede.read.service import ThreadRunner
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """Formats of the answer to a cone search, written piece by piece.
 
 Each has a method `add`, the bytes of some rows, and a method `end`, the last bytes, which say why
-the answer may lack rows (`stampede.read.http.notes`).
+the answer may lack rows (`stampede.lookup.notes`).
 """
 
 import json
@@ -11,10 +11,10 @@ from itertools import chain, repeat
 
 import pyarrow as pa
 
+from stampede.lookup.cone_search import FOUND
 from stampede.read.formats.lacks import NOTHING, Lacks
 from stampede.read.formats.votable import VOTableWriter
 from stampede.read.formats.writers import CsvWriter, ParquetWriter, Writer
-from stampede.read.lookup.cone_search import FOUND
 from stampede.runtime import lazy_arrow_compute as pc
 
 # Simple Cone Search 1.03 demands the UCDs of 1998 for id and position.

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT
+from stampede.lookup.packs.images import Absent
+from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.formats.lacks import Ids, Lacks
 from stampede.read.formats.light_curves import to_csv
-from stampede.read.packs.images import Absent
-from stampede.read.packs.locations import CutoutLocation
 from stampede.store.parquet.checksums import new_file
 
 # Rows that a Parquet answer collects, 4 MB of light curves. 16 clients that read nothing hold them.

@@ -1,11 +1,11 @@
 """What all routes share of HTTP: parameters, conditional requests, headers."""
 
 __all__ = [
+    "chunks",
     "conditional",
     "cors",
     "id_list",
     "middleware",
-    "notes",
     "parameters",
     "static_files",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.errors import TooLarge
-from stampede.read.errors import BadParameter
+from stampede.lookup.errors import BadParameter
 from stampede.read.http import parameters
 from stampede.runtime import lazy_arrow_compute as pc
 

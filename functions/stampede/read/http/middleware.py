@@ -7,8 +7,8 @@ from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stampede.http.security_headers import NOTHING, POLICY, SAFE_HEADERS
+from stampede.lookup.notes import Notes
 from stampede.read.http.cors import Cors
-from stampede.read.http.notes import Notes
 from stampede.telemetry.metrics import READ_BYTES, READ_SECONDS
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from stampede.alerts import surveys
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.alerts.columns import KINDS
-from stampede.read.errors import BadParameter
+from stampede.lookup.errors import BadParameter
 from stampede.read.http.conditional import preferred
 
 Choice = TypeVar("Choice", bound=StrEnum)

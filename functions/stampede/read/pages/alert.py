@@ -12,12 +12,13 @@ from stampede.images.hdu import Hdu
 from stampede.images.orientation import pixel_scale, sky_axes, turn_of, turned_size
 from stampede.images.stretch import Stretch
 from stampede.images.tiles import is_tiled, plane_of
+from stampede.lookup import notes
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.object_alerts import stored_alerts
+from stampede.lookup.packs.locations import CutoutLocation
+from stampede.lookup.points import PointFilter
 from stampede.read.api.cutouts import Limits, locations
-from stampede.read.http import notes, parameters
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.object_alerts import stored_alerts
-from stampede.read.lookup.points import PointFilter
-from stampede.read.packs.locations import CutoutLocation
+from stampede.read.http import parameters
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.errors import NotFound
-from stampede.read.lookup.lookup import Lookup
+from stampede.lookup.lookup import Lookup
 from stampede.read.openapi import describe
 from stampede.read.pages import page as pages
 from stampede.read.pages.api_examples import operations

@@ -3,10 +3,10 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.lookup import sky
+from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup.lookup import Lookup
 from stampede.read.api.cone import wanted_cone
-from stampede.read.lookup import sky
-from stampede.read.lookup.cone_search import Cone, nearest_first
-from stampede.read.lookup.lookup import Lookup
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.read.http.notes import counted
+from stampede.lookup.ledger_cache import LedgerPage
+from stampede.lookup.notes import counted
 from stampede.read.pages import page as pages
 from stampede.read.pages.verdict import verdict
 from stampede.read.plots import ledger_bars
 from stampede.read.plots.ledger_bars import bar_svg
 from stampede.read.service import service_of
-from stampede.read.summaries.ledger_cache import LedgerPage
 from stampede.read.summaries.maintenance_state import LETTERS
 from stampede.store.integrity.ledger import Entry
 from stampede.store.offsets.coverage import Interval, topic_key

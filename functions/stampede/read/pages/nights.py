@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.errors import NotFound
-from stampede.read.errors import BadParameter
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.packs.locations import by_kind
-from stampede.read.packs.pack_alerts import PackAlerts, check_packs
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import by_kind
+from stampede.lookup.packs.pack_alerts import PackAlerts, check_packs
 from stampede.read.pages import page as pages
 from stampede.read.pages.page import ShownAlert
 from stampede.read.plots.ticks import day_of, night_of_day

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.alerts.columns import KINDS
-from stampede.read.errors import UnknownObject
+from stampede.lookup.errors import UnknownObject
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.object_alerts import MOST_FRAMES, stored_alerts
+from stampede.lookup.points import BANDS, NO_BAND, PointFilter, PointKind, bands_of, kinds_of
 from stampede.read.formats.light_curves import FORMATS
 from stampede.read.http import parameters
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.object_alerts import MOST_FRAMES, stored_alerts
-from stampede.read.lookup.points import BANDS, NO_BAND, PointFilter, PointKind, bands_of, kinds_of
 from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
 from stampede.read.pages.object_choices import Choices

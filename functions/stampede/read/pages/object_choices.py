@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from stampede.read.errors import BadParameter
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.points import BANDS, NO_BAND, PointKind
 from stampede.read.http import parameters
-from stampede.read.lookup.points import BANDS, NO_BAND, PointKind
 from stampede.read.plots.light_curve import Axis
 
 MOST_PAGES = 1_000_000

@@ -19,10 +19,10 @@ from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
-from stampede.read.http import notes
+from stampede.lookup import notes
+from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.http.conditional import preferred
 from stampede.read.http.static_files import address
-from stampede.read.packs.locations import CutoutLocation
 from stampede.read.plots.marks import mark
 from stampede.read.plots.ticks import date_of, day_of
 

@@ -8,8 +8,8 @@ from starlette.responses import RedirectResponse, Response
 
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.errors import NotFound
-from stampede.read.errors import BadParameter
-from stampede.read.lookup.lookup import Lookup
+from stampede.lookup.errors import BadParameter
+from stampede.lookup.lookup import Lookup
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from stampede.read.http.notes import counted
-from stampede.read.summaries.ledger_cache import LedgerPage
+from stampede.lookup.ledger_cache import LedgerPage
+from stampede.lookup.notes import counted
 
 
 class Verdict(NamedTuple):

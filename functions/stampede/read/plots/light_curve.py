@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stampede.read.lookup.points import PointKind, bands_of, kinds_of
+from stampede.lookup.points import PointKind, bands_of, kinds_of
 from stampede.read.plots.marks import mark
 from stampede.read.plots.ticks import FIRST, LAST, date_ticks, nice_ticks
 

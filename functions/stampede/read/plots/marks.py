@@ -4,7 +4,7 @@ A limit is a triangle. Of the other points each band has a shape of its own, so 
 told apart without their colours.
 """
 
-from stampede.read.lookup.points import PointKind
+from stampede.lookup.points import PointKind
 
 # Corners of the marks of a band, right of and below its point, of the radius of a circle's area.
 SHAPES = {

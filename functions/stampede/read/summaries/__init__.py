@@ -2,7 +2,6 @@
 
 __all__ = [
     "latest_alerts",
-    "ledger_cache",
     "maintenance_state",
     "night_counts",
     "nights",

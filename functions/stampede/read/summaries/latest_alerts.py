@@ -3,10 +3,10 @@
 from itertools import islice
 from typing import NamedTuple
 
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.ttl_cache import Readings
-from stampede.read.packs.locations import CutoutLocation, by_kind
-from stampede.read.packs.pack_alerts import PackAlerts, PackedAlert, check_packs
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import CutoutLocation, by_kind
+from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert, check_packs
+from stampede.lookup.ttl_cache import Readings
 from stampede.read.summaries.nights import nights_of, packs_of_night
 from stampede.store.objects.object_store import ObjectInfo
 

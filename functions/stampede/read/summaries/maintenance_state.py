@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StampedeError
-from stampede.read.http import notes
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.ttl_cache import Readings
+from stampede.lookup import notes
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.ttl_cache import Readings
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.integrity.reconcile_state import PREFIX as RECONCILE
 from stampede.store.integrity.scrub_state import PREFIX as SCRUB

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.read.lookup.ttl_cache import Readings
-from stampede.read.packs.pack_alerts import PackAlerts, alerts_of, note_damage
+from stampede.lookup.packs.pack_alerts import PackAlerts, alerts_of, note_damage
+from stampede.lookup.ttl_cache import Readings
 from stampede.read.summaries.nights import MAX_AGE, digest_of, packs_of_night
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import ObjectInfo, Objects

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from stampede.read.lookup.ttl_cache import Readings
-from stampede.read.packs.pack_alerts import PackAlerts, PackedAlert
+from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert
+from stampede.lookup.ttl_cache import Readings
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.nights import night_of_folder
 from stampede.store.programmes.rights import EVERYTHING, Rights

@@ -58,7 +58,7 @@ def test_damage_is_never_served_always_found_and_mended(settings: Settings, faul
 
 
 HOLES = {
-    "an image is served unread": ("stampede.read.packs.images.verified", lambda _, data: data),
+    "an image is served unread": ("stampede.lookup.packs.images.verified", lambda _, data: data),
     "a run is not read by the scrub": ("stampede.handlers.scrub.scrubber.verify", lambda *_: None),
     "a copy is believed unread": (
         "stampede.store.replication.site_differences.sound",

@@ -21,10 +21,10 @@ from stampede.errors import Undecodable
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
+from stampede.lookup.alert_fields import MOST_BYTES, REGISTRY_SECONDS
+from stampede.lookup.lookup import FEW, PACKET_MISS_AGE, Lookup
+from stampede.lookup.packs import images
 from stampede.read.app import make_app
-from stampede.read.lookup.alert_fields import MOST_BYTES, REGISTRY_SECONDS
-from stampede.read.lookup.lookup import FEW, PACKET_MISS_AGE, Lookup
-from stampede.read.packs import images
 from stampede.runtime.clock import now_mjd
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
+from stampede.lookup import cone_search
+from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup.refreshing_table import RefreshingTable
+from stampede.lookup.sky import Place
 from stampede.read.app import make_app
-from stampede.read.lookup import cone_search
-from stampede.read.lookup.cone_search import Cone, nearest_first
-from stampede.read.lookup.refreshing_table import RefreshingTable
-from stampede.read.lookup.sky import Place
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS

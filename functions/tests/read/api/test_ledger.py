@@ -8,8 +8,8 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.handlers.audit.audit import audit
+from stampede.lookup import ledger_cache
 from stampede.read.app import make_app
-from stampede.read.summaries import ledger_cache
 from stampede.store.integrity.ledger_json import entry_json
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import topic_key

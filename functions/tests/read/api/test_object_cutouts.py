@@ -13,8 +13,8 @@ from stampede.alerts.columns import KINDS
 from stampede.config.settings import Settings
 from stampede.images.png import drawn
 from stampede.images.strip import Animation, strip
+from stampede.lookup.object_alerts import MOST_FRAMES
 from stampede.read.app import make_app
-from stampede.read.lookup.object_alerts import MOST_FRAMES
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from tests.support.fits_files import source, ztf_source

@@ -12,8 +12,8 @@ from pyarrow.parquet import read_table
 from pyvo.dal.exceptions import DALQueryError
 
 from stampede.config.settings import Settings
+from stampede.lookup import cone_search
 from stampede.read.app import make_app
-from stampede.read.lookup import cone_search
 from tests.read.api.test_cone import CENTRE, sample, store
 from tests.support.read_service import Reader, serving
 

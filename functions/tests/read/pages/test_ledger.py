@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.config.settings import Settings
+from stampede.lookup import ledger_cache
 from stampede.read.app import make_app
 from stampede.read.plots.ledger_bars import CELLS, bar_svg
-from stampede.read.summaries import ledger_cache, maintenance_state
+from stampede.read.summaries import maintenance_state
 from stampede.store.compaction.compact import compact
 from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.ledger import expect

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import DETECTION, KINDS
 from stampede.config.settings import Settings
+from stampede.lookup.points import BANDS
 from stampede.read.app import make_app
-from stampede.read.lookup.points import BANDS
 from stampede.read.pages.object import Part, render
 from stampede.read.pages.object_choices import Choices
 from stampede.read.plots import light_curve as plot

@@ -4,8 +4,8 @@ from itertools import chain
 import pytest
 
 from stampede.config.settings import Settings
+from stampede.lookup.packs.pack_alerts import PackAlerts
 from stampede.read.app import make_app
-from stampede.read.packs.pack_alerts import PackAlerts
 from stampede.read.pages import nights as night_page
 from stampede.read.summaries import night_counts, nights
 from stampede.store.objects.memory import MemoryObjects

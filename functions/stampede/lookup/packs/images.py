@@ -16,8 +16,8 @@ from isal import isal_zlib
 from stampede.alerts.bounds import MOST_IMAGE_BYTES
 from stampede.alerts.columns import KINDS
 from stampede.errors import NotFound
-from stampede.read.errors import DamagedImage, Gone
-from stampede.read.packs.locations import (
+from stampede.lookup.errors import DamagedImage, Gone
+from stampede.lookup.packs.locations import (
     CutoutLocation,
     ThumbnailLocation,
     grouped_by_request,

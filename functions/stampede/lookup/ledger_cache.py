@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.read.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import Readings
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.integrity.ledger import Account, Entry, accounts, entries, expected, quarantined
 from stampede.store.objects.object_store import Objects

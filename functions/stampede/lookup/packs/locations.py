@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from stampede.alerts.columns import KINDS
-from stampede.read.errors import AmbiguousAlert, NoSuchCutout, UnknownAlert
+from stampede.lookup.errors import AmbiguousAlert, NoSuchCutout, UnknownAlert
 from stampede.store.packs.alert_versions import numbers_shown
 from stampede.store.parquet.writer import Range
 

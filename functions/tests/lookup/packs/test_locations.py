@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.read.packs.locations import GAP, SPAN, grouped_by_request
+from stampede.lookup.packs.locations import GAP, SPAN, grouped_by_request
 from stampede.store.parquet.writer import Range
 
 ranges = st.builds(Range, st.integers(0, 3 * SPAN), st.integers(1, 2 * GAP))

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.errors import StoreDown
-from stampede.read.lookup.refreshing_table import RefreshingTable
+from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
@@ -40,7 +40,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock; a test sets it."""
     time = [1000.0]
     clock = SimpleNamespace(monotonic=lambda: time[0])
-    monkeypatch.setattr("stampede.read.lookup.refreshing_table.time", clock)
+    monkeypatch.setattr("stampede.lookup.refreshing_table.time", clock)
     return time
 
 

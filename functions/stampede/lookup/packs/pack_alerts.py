@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.read.http import notes
-from stampede.read.packs.locations import CutoutLocation
+from stampede.lookup import notes
+from stampede.lookup.packs.locations import CutoutLocation
 from stampede.store.integrity.verification import twice
 from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.lru_cache import Cache

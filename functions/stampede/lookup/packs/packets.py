@@ -9,9 +9,9 @@ from isal import isal_zlib
 from stampede.alerts.columns import KINDS, cut_columns
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Damaged, NotFound
-from stampede.read.errors import DamagedPacket, Gone, NoPacket
-from stampede.read.packs.images import Images
-from stampede.read.packs.locations import CutoutLocation, of_message
+from stampede.lookup.errors import DamagedPacket, Gone, NoPacket
+from stampede.lookup.packs.images import Images
+from stampede.lookup.packs.locations import CutoutLocation, of_message
 from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import night_of
 from stampede.store.packs.retention import Retention

@@ -1,9 +1,11 @@
-"""From ids and positions to rows, with caches."""
+"""From ids and positions to rows, images and packets of the store, with caches."""
 
 __all__ = [
-    "chunks",
     "cone_search",
+    "errors",
+    "ledger_cache",
     "lookup",
+    "notes",
     "object_alerts",
     "points",
     "refreshing_table",

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.errors import StoreDown
-from stampede.read.http import notes
+from stampede.lookup import notes
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.tables.prefix_lookup import keys_with_prefix
 from stampede.store.tables.range_lookup import Ranges, damaged_between, lacking, rows_in

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from stampede.read.http.notes import noted
+from stampede.lookup.notes import noted
 from stampede.store.objects.lru_cache import Cache
 
 T = TypeVar("T")

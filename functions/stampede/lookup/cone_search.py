@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from stampede.alerts.columns import POSITION
 from stampede.alerts.positions import object_codes
-from stampede.read.lookup.refreshing_table import RefreshingTable
-from stampede.read.lookup.sky import ARCSEC, Place, cells_around, separation
+from stampede.lookup.refreshing_table import RefreshingTable
+from stampede.lookup.sky import ARCSEC, Place, cells_around, separation
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.store.parquet.xxhash64 import hash_keys
 

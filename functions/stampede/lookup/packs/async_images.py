@@ -7,8 +7,8 @@ out more, in a thread.
 import asyncio
 from typing import Protocol
 
-from stampede.read.packs.images import PREFIX, Location, parts_of, verified
-from stampede.read.packs.locations import CutoutLocation, ThumbnailLocation
+from stampede.lookup.packs.images import PREFIX, Location, parts_of, verified
+from stampede.lookup.packs.locations import CutoutLocation, ThumbnailLocation
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.parquet.writer import Range
 from stampede.store.parquet.zstd import decompress

@@ -11,12 +11,10 @@ import pyarrow as pa
 
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
-from stampede.read.errors import Gone, NoPacket, NoThumbnail, UnknownObject
-from stampede.read.http import notes
-from stampede.read.lookup.points import in_time
-from stampede.read.lookup.refreshing_table import RefreshingTable
-from stampede.read.packs.images import Absent, Images, Parts
-from stampede.read.packs.locations import (
+from stampede.lookup import notes
+from stampede.lookup.errors import Gone, NoPacket, NoThumbnail, UnknownObject
+from stampede.lookup.packs.images import Absent, Images, Parts
+from stampede.lookup.packs.locations import (
     CutoutLocation,
     ThumbnailLocation,
     cutout_locations,
@@ -26,7 +24,9 @@ from stampede.read.packs.locations import (
     shown,
     thumbnail_locations,
 )
-from stampede.read.packs.packets import PacketLocation, Packets, packet_locations
+from stampede.lookup.packs.packets import PacketLocation, Packets, packet_locations
+from stampede.lookup.points import in_time
+from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import night_of
 from stampede.store.packs.retention import Retention
@@ -41,7 +41,7 @@ from stampede.store.runs.schema import (
 from stampede.store.tables.table import Table
 
 if TYPE_CHECKING:
-    from stampede.read.lookup.alert_fields import AlertFields
+    from stampede.lookup.alert_fields import AlertFields
 
 PACKET_MISS_AGE = 0.1
 """Seconds between two listings for alerts whose packet is not there: it is stored about as late as
@@ -181,7 +181,7 @@ class Lookup:
 
     @cached_property
     def _alert_fields(self) -> "AlertFields":
-        from stampede.read.lookup.alert_fields import AlertFields  # few requests need fastavro
+        from stampede.lookup.alert_fields import AlertFields  # few requests need fastavro
 
         return AlertFields(self._settings)
 

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from stampede.read.lookup.lookup import Lookup
-from stampede.read.lookup.points import measured
-from stampede.read.packs.locations import CutoutLocation, by_kind
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import CutoutLocation, by_kind
+from stampede.lookup.points import measured
 
 MOST_FRAMES = 100
 """Most pictures of a strip. To draw 100 of 252 x 252 pixels takes 0.2 s."""

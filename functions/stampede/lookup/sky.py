@@ -7,7 +7,7 @@ import numpy as np
 
 from stampede.alerts import healpix
 from stampede.alerts.positions import CELLS, ORDER
-from stampede.read.errors import BadParameter
+from stampede.lookup.errors import BadParameter
 from stampede.store.tables.range_lookup import Ranges
 
 ARCSEC = 3600.0
