@@ -22,7 +22,7 @@ help: ## show this
 demo: $(VENV)/stampede ## run everything here with 2,000 simulated alerts, or yours with ALERTS=PATH
 	@$(BIN)/stampede demo $(if $(ALERTS),--alerts-from "$(ALERTS)",) $(OPTIONS)
 
-check: lint units ## quick checks: format, lint, types, unit tests, the chart
+check: lint units ## quick checks: format, lint, types, spelling, unit tests, the chart
 
 test: units checked servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
 
@@ -30,6 +30,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e eventing tools charts client
 	$(BIN)/ruff check functions e2e eventing tools charts client
 	$(BIN)/mypy
+	$(BIN)/typos
 
 units: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
