@@ -40,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="package")
 def release(cluster: Cluster, pytestconfig: pytest.Config) -> Iterator[Release]:
-    """The chart with two sites, installed by the README's commands."""
+    """The chart with two sites, installed by the commands of docs/cluster.md."""
     release = Release(cluster, "stampede", "values.yaml")
 
     def install() -> CommandResult:

@@ -1,4 +1,4 @@
-"""The commands in the README's section about a cluster."""
+"""The commands of docs/cluster.md, the page about a cluster."""
 
 import re
 import shlex
@@ -7,14 +7,13 @@ from e2e.commands import CommandResult
 from e2e.on_cluster.kubernetes import Cluster, retry_if_silent
 from e2e.places import ROOT
 
-_SECTION = re.search(r"## On a cluster\n.*?\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
-assert _SECTION
-COMMANDS = re.findall(r"^\$ (.+)$", _SECTION[0], re.MULTILINE)
+COMMANDS = re.findall(r"^\$ (.+)$", (ROOT / "docs" / "cluster.md").read_text(), re.MULTILINE)
+assert COMMANDS
 ran: set[str] = set()
 
 
 def run(cluster: Cluster, begins: str, seconds: float = 300) -> CommandResult:
-    """Run the one command of the README that begins with this text."""
+    """Run the one command of the page that begins with this text."""
     (line,) = [command for command in COMMANDS if command.startswith(begins)]
     ran.add(line)
     program, *words = shlex.split(line)

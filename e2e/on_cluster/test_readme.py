@@ -1,4 +1,4 @@
-"""Run the README's commands for a cluster. The fixture of all tests runs its installation.
+"""Run the commands of docs/cluster.md. The fixture of all tests runs its installation.
 
 `cutouts` has no pod when the simulated alerts come: it scales from zero, and to zero after them.
 """

@@ -1,4 +1,4 @@
-"""Run every command of the README, unchanged, in a reader's order."""
+"""Run every command of the README and of the pages for one machine, in a reader's order."""
 
 import json
 import os
@@ -16,6 +16,7 @@ import pytest
 from astropy.io import fits, votable
 from PIL import Image
 
+from e2e.on_machine.test_tutorial import COMMANDS as TUTORIAL
 from stampede.simulator.simulator import Simulator
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
@@ -23,17 +24,28 @@ from stampede_local.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-# `e2e/on_cluster/test_readme.py` runs the commands for a cluster.
-COMMANDS = re.findall(
-    r"^\$ (.+)$", re.sub(r"## On a cluster\n.*?\n## ", "", README, flags=re.DOTALL), re.MULTILINE
-)
+ONE_MACHINE = (ROOT / "docs" / "how-to" / "one-machine.md").read_text()
+ROUTES = (ROOT / "docs" / "routes.md").read_text()
+
+
+def commands(page: str) -> list[str]:
+    return re.findall(r"^\$ (.+)$", page, re.MULTILINE)
+
+
+# `test_tutorial.py` runs the commands that the README has from the tutorial, and
+# `e2e/on_cluster/test_readme.py` those of docs/cluster.md.
+COMMANDS = [
+    *(command for command in commands(README) if command not in TUTORIAL),
+    *commands(ONE_MACHINE),
+    *commands(ROUTES),
+]
 # CI, `test_demo.py` and the tests of the benchmarks run these.
 ELSEWHERE = {"make test", "make demo", "make demo ALERTS=path/to/alerts", "make bench"}
 pytestmark = pytest.mark.timeout(1800)
 
 
 class Reader:
-    """A reader who follows the README in a directory of their own."""
+    """A reader who follows the pages in a directory of their own."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -46,7 +58,7 @@ class Reader:
         }
 
     def command(self, begins: str) -> list[str]:
-        """The README's command that equals or begins with this text; placeholders are replaced."""
+        """The command that equals or begins with this text; placeholders are replaced."""
         (line,) = [c for c in COMMANDS if c == begins] or [
             c for c in COMMANDS if c.startswith(begins)
         ]
@@ -177,8 +189,8 @@ def run_curl_commands(reader: Reader) -> None:
 
 
 def run_notebook(reader: Reader) -> None:
-    """Run the README's Python code."""
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    """Run the code that reads the bucket with Polars."""
+    (code,) = re.findall(r"```python\n(.*?)```", ONE_MACHINE, re.DOTALL)
     data = Path(reader.env["XDG_DATA_HOME"])
     running = json.loads((data / "stampede" / "up.json").read_text())
     endpoint = running["store"].removeprefix("http://").partition("/")[0]

@@ -1,8 +1,13 @@
-"""Run every command of the tutorial, unchanged but for the port, in a reader's order."""
+"""Run every command of the tutorial, unchanged but for the port, in a reader's order.
 
+The README begins with some of them, and with four lines of Python, which run here too.
+"""
+
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +19,10 @@ from stampede_local.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial" / "first-light.md").read_text()
+README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ (.+)$", PAGE, re.MULTILINE)
+# The README's commands between these headings are the tutorial's, in the same order.
+FIRST_SECTIONS = ("Python alone, in 60 seconds", "Two commands")
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -72,6 +80,8 @@ def test_tutorial(tmp_path: Path) -> None:
             printed[command] = reader.run(command)
         (address,) = re.findall(r"<(http://127.0.0.1:8080/objects/\w+)>", PAGE)
         assert "<svg" in reader.run(f"curl --fail --silent {address}")
+        assert f"<{address}>" in README
+        assert "nJy" in run_python_of_the_readme(reader)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(120) == 0
@@ -83,3 +93,24 @@ def test_tutorial(tmp_path: Path) -> None:
     assert "ZTF25aaaaaab" in (tmp_path / "cone.csv").read_text()
     assert Image.open(tmp_path / "science.png").size == (63, 63)
     assert (tmp_path / "science.fits").read_bytes()[:6] == b"SIMPLE"
+
+
+def run_python_of_the_readme(reader: Reader) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("8080", reader.port)],
+        cwd=reader.folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "client")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_begins_with_commands_of_the_tutorial() -> None:
+    begin, end = (README.index(f"\n## {title}\n") for title in FIRST_SECTIONS)
+    first = re.findall(r"^\$ (stampede .+|curl .+)$", README[begin:end], re.MULTILINE)
+    assert len(first) > 4
+    assert first == [command for command in COMMANDS if command in first]

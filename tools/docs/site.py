@@ -34,6 +34,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 REFERENCE = (
     "reference/commands.md",
     "reference/settings.md",
+    "routes.md",
     "reference/http.md",
     "reference/client.md",
     "reference/client-api.md",
@@ -128,7 +129,12 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
     return [
         *entries("index.md"),
         {"Tutorial": entries("tutorial/*")},
-        {"How to": [*entries("operate.md", "how-to/*"), {"Runbooks": entries("runbooks/*")}]},
+        {
+            "How to": [
+                *entries("cluster.md", "operate.md", "how-to/*"),
+                {"Runbooks": entries("runbooks/*")},
+            ]
+        },
         {"Reference": entries(*REFERENCE)},
         {
             "Explanation": [

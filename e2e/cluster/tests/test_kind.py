@@ -21,9 +21,9 @@ def test_the_ingress_port_is_mapped_to_this_machine() -> None:
     assert Kind.ingress.endswith(f":{INGRESS_PORT}")
 
 
-def test_the_readme_names_the_kubeconfig() -> None:
+def test_the_page_about_a_cluster_names_the_kubeconfig() -> None:
     path = f"~/.cache/stampede/cluster/{Kind.kubeconfig.name}"
-    assert f"$ export KUBECONFIG={path}\n" in (ROOT / "README.md").read_text()
+    assert f"$ export KUBECONFIG={path}\n" in (ROOT / "docs" / "cluster.md").read_text()
 
 
 def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None:
