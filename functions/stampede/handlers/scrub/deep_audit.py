@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import NamedTuple
 
 from stampede.config.settings import Settings
@@ -11,7 +10,7 @@ from stampede.errors import Damaged
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Finding, Findings
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.reconcile.restore import ORPHANED, Restorer
-from stampede.handlers.scrub.scrubber import Fault, Scrub, Totals
+from stampede.handlers.scrub.scrubber import Fault, Scrub, Site, Totals
 from stampede.handlers.thumbnails.check import STALE
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.store.open import open_objects, open_replica
@@ -71,16 +70,8 @@ def _scrub(
         def count(objects: int, size: int, name: str = name) -> None:
             progress(name, objects, size)
 
-        totals[name] = Scrub(
-            name,
-            sites[name](settings),
-            Retention.of(settings).expired,
-            report,
-            count,
-            draw=name == "store",  # the second site has copies of these thumbnails
-            alone=not settings.replica,
-            grace=timedelta(seconds=settings.grace_seconds),
-        ).run()
+        site = Site.of(settings, name, sites[name](settings))
+        totals[name] = Scrub(site, report, count).run()
     in_flight = None
     if len(names) == 2:
         in_flight = 0

@@ -9,18 +9,18 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.handlers.scrub.deep_audit import mend
 from stampede.handlers.scrub.delete_orphans import delete_orphans
-from stampede.handlers.scrub.scrubber import Fault, Scrub, Totals
+from stampede.handlers.scrub.scrubber import Fault, Scrub, Site, Totals
 from stampede.store.integrity import scrub_state
 from stampede.store.integrity.scrub_state import MOST_LEFT, ScrubState
 from stampede.store.integrity.verification import table_of
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs.retention import Retention
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
 
@@ -37,16 +37,50 @@ def scrub_sites(settings: Settings) -> None:
     if settings.replica:
         sites["replica"] = open_replica(settings)
     try:
-        for name, site in sites.items():
-            _pass(settings, name, home, site, settings.scrub_seconds / len(sites))
+        for name, objects in sites.items():
+            # `reconcile` counts what was not copied yet
+            site = Site.of(settings, name, objects, behind=name != "store")
+            _pass(settings, home, site, settings.scrub_seconds / len(sites))
     except StampedeError as error:
         metrics.SCRUB_PASSES.labels(error.name).inc()
         raise
     metrics.SCRUB_PASSES.labels("done").inc()
 
 
-def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: float) -> None:
+class _Seen(NamedTuple):
+    """What a pass read and found.
+
+    `last` is the key of the last object that it read, empty at the end of the site; `ended` is
+    whether the round ended with it; `unseen` is as of `ScrubState`; `orphans` are keys.
+    """
+
+    totals: Totals
+    last: str
+    ended: bool
+    faults: list[Fault]
+    unseen: set[str]
+    orphans: set[str]
+
+
+def _pass(settings: Settings, home: Objects, site: Site, seconds: float) -> None:
+    """Make one pass over a site, and save at `home` how far it came.
+
+    Raises the error of the last step that failed, after all of them.
+    """
     now, interval = home.now(), timedelta(days=settings.scrub_days)
+    state = _open_round(home, site.name, now, interval)
+    seen = _read(site, state, time.monotonic() + seconds)
+    left, failed = _repair(settings, site, seen, seconds)
+    new = _advance(home, state, seen, left)
+    scrub_state.save(home, site.name, new)
+    _report(site.name, seen, state, new, mended=_keys(seen.faults) - _keys(left))
+    _show_age(site.name, new, now, interval)
+    if failed:
+        raise failed
+
+
+def _open_round(home: Objects, name: str, now: datetime, interval: timedelta) -> ScrubState:
+    """Load the round of a site, or begin one: the first, or the next if it is due."""
     state = scrub_state.load(home, name)
     if state is None:
         state = ScrubState(began=now, complete=now)
@@ -56,56 +90,74 @@ def _pass(settings: Settings, name: str, home: Objects, site: Objects, seconds: 
     if state.due(now, interval):
         carried = tuple(key for key, _ in state.left)
         state = replace(state, began=now, after="", done=False, unseen=carried)
-    deadline, known = time.monotonic() + seconds, {key for key, _ in state.left}
+    return state
+
+
+def _read(site: Site, state: ScrubState, deadline: float) -> _Seen:
+    """Read on in the round until the deadline, and look again at what was left before."""
     totals, last, found = Totals(), None, list[Fault]()
-    with _scrub(settings, name, site, found) as scrub:
+    with Scrub(site, found.append) as scrub:
         if not state.done:
             totals, last = scrub.read_on(state.after, deadline)
         ended, unseen = not state.done and last is None, _unseen(state, found)
-        scrub.look_again(known - _keys(found), unseen if ended else ())
-    left, failed = found, None
-    if found:
+        left_before = {key for key, _ in state.left}
+        scrub.look_again(left_before - _keys(found), unseen if ended else ())
+    orphans = scrub.orphans.keys() - _keys(found)
+    return _Seen(totals, last or "", ended, found, unseen, orphans)
+
+
+def _repair(
+    settings: Settings, site: Site, seen: _Seen, seconds: float
+) -> tuple[list[Fault], StampedeError | None]:
+    """Mend the faults and delete the orphans; return what is left, and the last error."""
+    left, failed = seen.faults, None
+    if seen.faults:
         try:
-            left = _mend(settings, name, site, found)
+            left = _mend(settings, site, seen.faults)
         except StampedeError as error:
-            log.error("mending failed", site=name, outcome=error.name, why=error.message)
+            log.error("mending failed", site=site.name, outcome=error.name, why=error.message)
             failed = error
-    if name == "store":  # `reconcile` deletes them at the second site, after the first
+    if site.name == "store":  # `reconcile` deletes them at the second site, after the first
         try:
-            delete_orphans(settings, site, scrub.orphans.keys() - _keys(found), seconds)
+            delete_orphans(settings, site.objects, seen.orphans, seconds)
         except StampedeError as error:
-            log.error("orphans not deleted", site=name, outcome=error.name, why=error.message)
+            log.error("orphans not deleted", site=site.name, outcome=error.name, why=error.message)
             failed = error
-    state = replace(
+    return left, failed
+
+
+def _advance(home: Objects, state: ScrubState, seen: _Seen, left: list[Fault]) -> ScrubState:
+    """The state of the round after a pass."""
+    return replace(
         state,
-        complete=home.now() if ended else state.complete,
-        after=last or "",
-        done=state.done or ended,
+        complete=home.now() if seen.ended else state.complete,
+        after=seen.last,
+        done=state.done or seen.ended,
         left=tuple(sorted({fault.key: fault.why for fault in left}.items()))[:MOST_LEFT],
-        unseen=tuple(sorted(unseen)),
+        unseen=tuple(sorted(seen.unseen)),
     )
-    scrub_state.save(home, name, state)
-    mended = _keys(found) - _keys(left)
+
+
+def _report(name: str, seen: _Seen, old: ScrubState, new: ScrubState, mended: set[str]) -> None:
+    """Count and log what a pass read, found and mended."""
+    totals, known = seen.totals, {key for key, _ in old.left}
     metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
     metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
     metrics.SCRUB_ORPHANS.labels(name, "found").inc(totals.orphans)
     metrics.SCRUB_ORPHAN_BYTES.labels(name, "found").inc(totals.orphan_bytes)
-    metrics.SCRUB_FOUND.labels(name).inc(len(_keys(found) - known))
+    metrics.SCRUB_FOUND.labels(name).inc(len(_keys(seen.faults) - known))
     metrics.SCRUB_MENDED.labels(name).inc(len(mended))
-    metrics.SCRUB_DAMAGED.labels(name).set(len(state.left))
-    _show_age(name, state, now, interval)
+    metrics.SCRUB_DAMAGED.labels(name).set(len(new.left))
     log.info(
         "scrubbed",
         site=name,
         objects=totals.objects,
         bytes=totals.bytes,
         mended=sorted(mended),
-        left=len(state.left),
+        left=len(new.left),
         orphans=totals.orphans,
-        round_ended=state.done,
+        round_ended=new.done,
     )
-    if failed:
-        raise failed
 
 
 def _unseen(state: ScrubState, found: Iterable[Fault]) -> set[str]:
@@ -117,11 +169,11 @@ def _unseen(state: ScrubState, found: Iterable[Fault]) -> set[str]:
     return set() if any(map(table_of, keys)) else set(state.unseen) - keys
 
 
-def _mend(settings: Settings, name: str, site: Objects, found: list[Fault]) -> list[Fault]:
+def _mend(settings: Settings, site: Site, found: list[Fault]) -> list[Fault]:
     """Mend a site; what is left."""
     mend(settings, found)
     left: list[Fault] = []
-    with _scrub(settings, name, site, left) as scrub:
+    with Scrub(site, left.append) as scrub:
         scrub.look_again(_keys(found))
     return left
 
@@ -129,19 +181,6 @@ def _mend(settings: Settings, name: str, site: Objects, found: list[Fault]) -> l
 def _show_age(name: str, state: ScrubState, now: datetime, interval: timedelta) -> None:
     metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
     metrics.SCRUB_INTERVAL.set(interval.total_seconds())
-
-
-def _scrub(settings: Settings, name: str, site: Objects, found: list[Fault]) -> Scrub:
-    return Scrub(
-        name,
-        site,
-        Retention.of(settings).expired,
-        found.append,
-        draw=name == "store",  # the second site has copies of these thumbnails
-        alone=not settings.replica,
-        grace=timedelta(seconds=settings.grace_seconds),
-        behind=name != "store",  # `reconcile` counts what was not copied yet
-    )
 
 
 def _keys(faults: Iterable[Fault]) -> set[str]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple, Self
@@ -17,6 +18,7 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.handlers.scrub.dangling_rows import LOST, lost_packs
 from stampede.handlers.thumbnails.check import STALE, stale
@@ -27,6 +29,7 @@ from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.kinds import read_named, spec_of
 from stampede.store.packs.pack import Pack, night_of
+from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables.table import Table
 from stampede.telemetry.logs import get_logger
@@ -55,29 +58,59 @@ class Totals(NamedTuple):
     orphan_bytes: int = 0
 
 
-class Scrub:
-    """Reads one site: `run`, or the others as a context manager.
+@dataclass(frozen=True)
+class Site:
+    """A site to read, and what its objects are held to.
 
-    Parameters
+    Attributes
     ----------
-    site
+    name
         Its name in faults.
     expired
         Whether an object of that key is past its retention.
-    report
-        Called with each fault, in any thread.
     draw
         Whether to compare thumbnails with what the cutouts show: half a second of CPU for each
         thousand alerts.
     alone
         Whether there is no other site that lost or damaged thumbnails are restored from.
-    progress
-        Called with the number of objects and bytes read so far.
     grace
         How long the run of a pack may come after the pack.
     behind
         Whether a run may come however late: at the second site, where it is copied after its packs.
         Without a Broker that takes until a pass of `reconcile` comes to it.
+    """
+
+    name: str
+    objects: Objects
+    expired: Callable[[str], bool]
+    draw: bool = False
+    alone: bool = False
+    grace: timedelta = timedelta()
+    behind: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, name: str, objects: Objects, behind: bool = False) -> Self:
+        """The site `store` or `replica`, as the settings describe it."""
+        return cls(
+            name,
+            objects,
+            Retention.of(settings).expired,
+            draw=name == "store",  # the second site has copies of these thumbnails
+            alone=not settings.replica,
+            grace=timedelta(seconds=settings.grace_seconds),
+            behind=behind,
+        )
+
+
+class Scrub:
+    """Reads one site: `run`, or the others as a context manager.
+
+    Parameters
+    ----------
+    report
+        Called with each fault, in any thread.
+    progress
+        Called with the number of objects and bytes read so far.
 
     Attributes
     ----------
@@ -87,19 +120,12 @@ class Scrub:
 
     def __init__(
         self,
-        site: str,
-        objects: Objects,
-        expired: Callable[[str], bool],
+        site: Site,
         report: Callable[[Fault], None],
         progress: Callable[[int, int], None] = lambda objects, size: None,
-        draw: bool = False,
-        alone: bool = False,
-        grace: timedelta = timedelta(),
-        behind: bool = False,
     ) -> None:
-        self._site, self._objects, self._expired = site, objects, expired
-        self._report, self._progress, self._draw = report, progress, draw
-        self._alone, self._grace, self._behind = alone, grace, behind
+        self._site, self._objects = site, site.objects
+        self._report, self._progress = report, progress
         self._tables: Mapping[str, Table] = {}
         self._listed: dict[str, datetime] = {}  # when each table was, by the store's clock
         self.orphans: dict[str, ObjectInfo] = {}
@@ -129,7 +155,7 @@ class Scrub:
         if parts:
             packs = NamedPacks(self._objects)
             for table in self._tables.values():
-                for key, why in lost_packs(table, parts, packs, self._expired):
+                for key, why in lost_packs(table, parts, packs, self._site.expired):
                     self._fault(key, why)
         for key, why in self._quarantined().items():
             self._fault(key, why)
@@ -151,7 +177,7 @@ class Scrub:
                 continue
             if info:
                 self._read(info)
-            elif night_of(key) is not None and not self._expired(key):
+            elif night_of(key) is not None and not self._site.expired(key):
                 if key not in unneeded:
                     self._fault(key, LOST)
             elif key in left_out:
@@ -190,7 +216,7 @@ class Scrub:
     def _read(self, info: ObjectInfo) -> bool:
         """Verify one object; False if it is none of the store's."""
         if foreign(info.key):
-            log.warning("foreign object", site=self._site, key=info.key)
+            log.warning("foreign object", site=self._site.name, key=info.key)
             return False
         try:
             try:
@@ -217,7 +243,7 @@ class Scrub:
         except StoreDown as error:
             # The store gave the pack, so it is up. A run that it does not give is a fault of its
             # own; if the store has just gone down, the next object tells.
-            log.warning("rows not compared", site=self._site, key=info.key, why=error.message)
+            log.warning("rows not compared", site=self._site.name, key=info.key, why=error.message)
 
     def _compare_rows(
         self, info: ObjectInfo, spec: PackSpec, pack: Pack, coverage: Coverage
@@ -229,12 +255,14 @@ class Scrub:
         for place, row in by_place(rows.filter(pc.equal(rows["pack"], info.key)), spec).items():
             if place not in images or not agree(images[place], row):
                 raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
-        if self._expired(info.key):
+        if self._site.expired(info.key):
             return
         if packs_instead(pack, spec, rows) and not coverage - table.coverage():
             self.orphans[info.key] = info
-        draw = self._draw and spec is CUTOUT_PACKS
-        if draw and stale(pack.data, info.key, rows, self._tables[THUMBNAILS.name], self._alone):
+        draw = self._site.draw and spec is CUTOUT_PACKS
+        if draw and stale(
+            pack.data, info.key, rows, self._tables[THUMBNAILS.name], self._site.alone
+        ):
             self._fault(info.key, STALE)
 
     def _lookup(self, info: ObjectInfo, table: Table, ids: list) -> pa.Table:
@@ -247,12 +275,12 @@ class Scrub:
             return not set(ids) <= set(rows["alert_id"].to_pylist())
 
         rows = table.lookup(ids)
-        if lacking() and info.modified >= self._listed[table.spec.name] - self._grace:
+        if lacking() and info.modified >= self._listed[table.spec.name] - self._site.grace:
             self._refresh(table)
             rows = table.lookup(ids)
-        if self._behind or not lacking():
+        if self._site.behind or not lacking():
             return rows
-        if info.modified <= self._objects.now() - self._grace:
+        if info.modified <= self._objects.now() - self._site.grace:
             raise Damaged(f"{info.key}: the table {table.spec.name} lacks alerts of this pack")
         return rows
 
@@ -262,5 +290,5 @@ class Scrub:
         self._listed[table.spec.name] = now
 
     def _fault(self, key: str, why: str) -> None:
-        log.error("damaged", site=self._site, key=key, why=why)
-        self._report(Fault(self._site, key, why))
+        log.error("damaged", site=self._site.name, key=key, why=why)
+        self._report(Fault(self._site.name, key, why))
