@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,9 +13,19 @@ from stampede.cli.options import Data, results_console
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stampede.config.settings import Settings
     from stampede.handlers.audit.audit import MissingObjects
     from stampede.store.integrity.ledger import Entry
+
+
+class ReplicaLedger(NamedTuple):
+    """The ledger of the second site, the objects that it lacks, and what limits both."""
+
+    entries: list[Entry]
+    missing: list[MissingObjects]
+    warnings: list[str]
 
 
 class AuditedStore(StrEnum):
@@ -114,6 +124,18 @@ def _audit_store(settings: Settings, topics: list[str], everything: bool, as_jso
 def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_json: bool) -> int:
     """Print the ledger of the second site and the objects it lacks; return the exit status."""
     from stampede.cli.audit_json import audit_json
+
+    ledger = compare_sites(settings, topics, everything)
+    status = max(status_of(ledger.entries), 1 if ledger.missing else 0)
+    if as_json:
+        print(audit_json("replica", status, ledger.entries, None, ledger.missing, ledger.warnings))
+    else:
+        report_replica(ledger, results_console())
+    return status
+
+
+def compare_sites(settings: Settings, topics: list[str], everything: bool) -> ReplicaLedger:
+    """Compare the second site with the first, or with Kafka alone if the first one is down."""
     from stampede.handlers.audit.alert_check import alert_check
     from stampede.handlers.audit.audit import audit as audit_topics
     from stampede.handlers.audit.audit import missing_by_kind
@@ -137,15 +159,15 @@ def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_j
                 ]
     finally:
         replica.close()
-    status = max(status_of(entries), 1 if missing else 0)
-    if as_json:
-        print(audit_json("replica", status, entries, None, missing, warnings))
-        return status
-    console = results_console()
-    for warning in warnings:
+    return ReplicaLedger(entries, missing, warnings)
+
+
+def report_replica(ledger: ReplicaLedger, console: Console) -> None:
+    """Print the ledger of the second site, and which objects it lacks."""
+    for warning in ledger.warnings:
         console.print(warning, style="yellow", highlight=False, soft_wrap=True)
-    report(entries, console, ends=True)
-    for each in missing:
+    report(ledger.entries, console, ends=True)
+    for each in ledger.missing:
         more = ", …" if each.objects > len(each.examples) else ""
         console.print(
             f"not there yet: {each.objects:,} of {each.kind}/, {each.bytes / 1e6:,.1f} MB: "
@@ -154,7 +176,6 @@ def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_j
             highlight=False,
             soft_wrap=True,
         )
-    return status
 
 
 def entries_of(

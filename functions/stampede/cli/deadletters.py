@@ -210,17 +210,36 @@ def purge(
         reader = DeadLetterReader(objects, DeadLetterFilter(table))
         if (everything or undecodable) and not yes:
             confirm(reader, stored, goes)
-        doubtful = 0
+        choice = Removable(stored, goes)
+        done = purge_letters(objects, reader, choice)
+    report_purge(done.removed, done.kept, choice.doubtful)
+    reader.check()
 
-        def removable(of_table: str, events: Sequence[Event]) -> list[bool]:
-            nonlocal doubtful
-            found = stored.of_events(of_table, events)
-            doubtful += sum(each.doubt is not None and not goes(each) for each in found)
-            return [goes(each) for each in found]
 
-        done = purge_letters(objects, reader, removable)
+class Removable:
+    """Chooses the letters to remove, and counts the `doubtful` ones among those that stay.
+
+    The offset of a doubtful letter is stored, but not its alert, as far as it can be decoded here.
+    """
+
+    def __init__(self, stored: StoredAlerts, goes: Callable[[Whether], bool]) -> None:
+        self._stored, self._goes = stored, goes
+        self.doubtful = 0
+
+    def __call__(self, table: str, events: Sequence[Event]) -> list[bool]:
+        """Whether to remove the letter of each event of a table."""
+        found = self._stored.of_events(table, events)
+        going = [self._goes(each) for each in found]
+        self.doubtful += sum(
+            each.doubt is not None and not goes for each, goes in zip(found, going, strict=True)
+        )
+        return going
+
+
+def report_purge(removed: int, kept: int, doubtful: int) -> None:
+    """Print how many letters were removed and how many were kept, and why some look stored."""
     console = results_console()
-    console.print(f"{done.removed:,} dead letters removed, {done.kept:,} kept")
+    console.print(f"{removed:,} dead letters removed, {kept:,} kept")
     if doubtful:
         console.print(
             f"the offsets of {doubtful:,} kept ones are stored, but not these alerts, as far as "
@@ -229,7 +248,6 @@ def purge(
             style="yellow",
             soft_wrap=True,
         )
-    reader.check()
 
 
 def confirm(

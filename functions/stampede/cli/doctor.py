@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stampede.cli.options import Data
+
+if TYPE_CHECKING:
+    from stampede.doctor.examination import Result
 
 
 def doctor(
@@ -40,26 +43,31 @@ def doctor(
     results = []
     for result in examine(patient):
         results.append(result)
-        if as_json:
-            continue
-        if result.skipped:
-            typer.echo(f"-  {result.check}: not examined: {result.skipped}")
-        elif not result.findings:
-            typer.echo(f"ok {result.check}: {result.well}")
-        for finding in result.findings:
-            typer.echo(f"{finding.level.upper()} {result.check}: {finding.fault}")
-            if finding.mend:
-                typer.echo(f"   to mend it: {finding.mend}")
+        if not as_json:
+            print_result(result)
     if as_json:
-        document = [
-            {
-                "check": result.check,
-                "level": result.level or ("skipped" if result.skipped else "ok"),
-                "skipped": result.skipped,
-                "findings": [finding._asdict() for finding in result.findings],
-            }
-            for result in results
-        ]
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(json.dumps([as_dict(result) for result in results], indent=1))
     levels = {result.level for result in results}
     sys.exit(2 if Level.ERROR in levels else 1 if Level.WARNING in levels else 0)
+
+
+def print_result(result: Result) -> None:
+    """Print what a check found, as soon as it is known."""
+    if result.skipped:
+        typer.echo(f"-  {result.check}: not examined: {result.skipped}")
+    elif not result.findings:
+        typer.echo(f"ok {result.check}: {result.well}")
+    for finding in result.findings:
+        typer.echo(f"{finding.level.upper()} {result.check}: {finding.fault}")
+        if finding.mend:
+            typer.echo(f"   to mend it: {finding.mend}")
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """What a check found, for `--json`."""
+    return {
+        "check": result.check,
+        "level": result.level or ("skipped" if result.skipped else "ok"),
+        "skipped": result.skipped,
+        "findings": [finding._asdict() for finding in result.findings],
+    }

@@ -20,6 +20,21 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
     """
     console.print(_table(entries, ends))
     named = list(zip(_names(entries), entries, strict=True))
+    _print_missing(named, console)
+    _print_faults(named, console)
+    for note in dict.fromkeys(f"{name}: {n}" for name, entry in named for n in entry.notes):
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
+    _print_summary(entries, console)
+    return status_of(entries)
+
+
+def status_of(entries: list[Entry]) -> int:
+    """The exit status: 1 if anything is missing, or is not what Kafka has."""
+    return 1 if any(entry.missing or entry.faults for entry in entries) else 0
+
+
+def _print_missing(named: list[tuple[str, Entry]], console: Console) -> None:
+    """Print the first spans of offsets that are missing from each partition."""
     for name, entry in named:
         for low, high in entry.missing[:20]:
             console.print(
@@ -28,6 +43,10 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
                 style="bold red",
                 highlight=False,
             )
+
+
+def _print_faults(named: list[tuple[str, Entry]], console: Console) -> None:
+    """Print the first faults, and how many more there are."""
     faulty = [(name, entry, fault) for name, entry in named for fault in entry.faults]
     for name, entry, fault in faulty[:MOST_FAULTS]:
         console.print(
@@ -38,8 +57,10 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
         )
     if len(faulty) > MOST_FAULTS:
         console.print(f"… and {len(faulty) - MOST_FAULTS:,} more", style="bold red")
-    for note in dict.fromkeys(f"{name}: {n}" for name, entry in named for n in entry.notes):
-        console.print(note, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _print_summary(entries: list[Entry], console: Console) -> None:
+    """Print how many offsets are missing or in flight, or that none is missing."""
     missing = sum(entry.missing_count for entry in entries)
     in_flight = sum(entry.in_flight_count for entry in entries)
     if missing:
@@ -49,21 +70,14 @@ def report(entries: list[Entry], console: Console, ends: bool = False) -> int:
             f"{in_flight:,} offsets are in flight: Kafka has them, and the source has not yet "
             "delivered them"
         )
-    status = status_of(entries)
-    if status:
-        return status
+    if status_of(entries):
+        return
     if in_flight:
         console.print("none before them is missing", style="green")
     elif not any(entry.high > entry.low for entry in entries):
         console.print("nothing was received yet, so nothing is missing")
     else:
         console.print("nothing is missing", style="green")
-    return status
-
-
-def status_of(entries: list[Entry]) -> int:
-    """The exit status: 1 if anything is missing, or is not what Kafka has."""
-    return 1 if any(entry.missing or entry.faults for entry in entries) else 0
 
 
 def _table(entries: list[Entry], ends: bool) -> Table:

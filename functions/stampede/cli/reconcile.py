@@ -13,7 +13,9 @@ from stampede.cli.options import Data, results_console
 from stampede.errors import BrokerDown, StampedeError, StoreDown, StoreRefused
 
 if TYPE_CHECKING:
-    from stampede.handlers.reconcile.findings import Finding
+    from rich.console import Console
+
+    from stampede.handlers.reconcile.findings import Copies, Finding
 
 PAUSES = (5.0, 15.0, 30.0)  # seconds before each retry of a failed pass
 
@@ -43,36 +45,53 @@ def reconcile(
     settings = settings_of(system)
     if system and not settings.sink:
         settings = settings.model_copy(update={"sink": system.urls.get("broker", "")})
-    console, left, begin = results_console(), 0, time.monotonic()
-
-    def report(finding: Finding) -> None:
-        nonlocal left
-        left += not finding.repaired
-        note = "" if finding.repaired else " (not repaired)"
-        console.print(f"{finding.kind}: {finding.key}{note}", highlight=False, soft_wrap=True)
-
-    def report_retry(error: StampedeError, pause: float) -> None:
-        line = f"{error.message}: once more in {pause:.0f} s"
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-    reconciler = Reconciler(settings, report)
+    printer = Printer(results_console())
+    reconciler = Reconciler(settings, printer.print_finding)
 
     def one_pass() -> None:
-        nonlocal left
-        left = 0
+        printer.left = 0
         reconciler.run(not dry_run, everything)
 
-    retry_while_down(one_pass, report_retry)
-    if reconciler.copies.objects:
-        objects, size = reconciler.copies
-        seconds = time.monotonic() - begin
+    retry_while_down(one_pass, printer.print_retry)
+    printer.print_copies(reconciler.copies)
+    if not printer.left:
+        printer.print_nothing_left(reconciler.looked_at_all)
+    sys.exit(1 if printer.left else 0)
+
+
+class Printer:
+    """Prints what a command does, and counts in `left` the findings that are not repaired."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._begin = console, time.monotonic()
+        self.left = 0
+
+    def print_finding(self, finding: Finding) -> None:
+        """Print a finding, and count it if it is not repaired."""
+        self.left += not finding.repaired
+        note = "" if finding.repaired else " (not repaired)"
+        line = f"{finding.kind}: {finding.key}{note}"
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+    def print_retry(self, error: StampedeError, pause: float) -> None:
+        """Print why a pass failed, and in how many seconds the next one begins."""
+        line = f"{error.message}: once more in {pause:.0f} s"
+        self._console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+    def print_copies(self, copies: Copies) -> None:
+        """Print how much was copied since the start, and how fast; nothing if nothing was."""
+        objects, size = copies
+        if not objects:
+            return
+        seconds = time.monotonic() - self._begin
         rate = size / 1e6 / seconds
         line = f"copied {objects:,} objects, {size:,} bytes, in {seconds:,.1f} s: {rate:,.1f} MB/s"
-        console.print(line, highlight=False, soft_wrap=True)
-    if not left:
-        where = "" if reconciler.looked_at_all else " in these nights; --all looks at all of them"
-        console.print(f"nothing is left to repair{where}", style="green")
-    sys.exit(1 if left else 0)
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+    def print_nothing_left(self, looked_at_all: bool) -> None:
+        """Print that nothing is left to repair, and where."""
+        where = "" if looked_at_all else " in these nights; --all looks at all of them"
+        self._console.print(f"nothing is left to repair{where}", style="green")
 
 
 def retry_while_down(

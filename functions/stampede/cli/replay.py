@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -58,59 +58,91 @@ def replay(
     headers are lost is named and sent without them. The exit status is then 1. Alerts that came
     through Knative's own KafkaSource are named too: it gives keys and headers as text alone.
     """
-    from stampede.alerts.surveys import names
     from stampede.cli.running import running, settings_of
     from stampede.events.kafka.login import KafkaLogin
-    from stampede.handlers.replay.kafka_sender import check_retention, parse_topic, send
+    from stampede.handlers.replay.kafka_sender import check_retention
     from stampede.handlers.replay.night import Night
     from stampede.telemetry.logs import configure_logs
 
     configure_logs()
-    if survey not in (None, *names()):
-        raise SetupError(f"no survey {survey!r}: there are {', '.join(names())}")
-    if not dry_run:
-        if to is None:
-            raise SetupError("say where to send the alerts: --to kafka://HOST:PORT/TOPIC")
-        parse_topic(to)
+    check_options(survey, to, dry_run)
     settings = settings_of(running(data))
     with interruptible() as going:
         alerts = Night(settings, night, survey)
         describe(alerts, night)
         if dry_run or to is None:
             return
-        surveys = sorted({name for name, _ in alerts.plan.counts})
-        if len(surveys) > 1:
-            many = " and ".join(surveys)
-            raise SetupError(f"the night has alerts of {many}: choose one with --survey")
-        options = KafkaLogin(settings).options
+        check_one_survey(alerts)
+        options, flaws = KafkaLogin(settings).options, Flaws(Counter(), Counter())
         if not ignore_retention:
             check_retention(to, options, alerts.plan.timestamps)
-        tally, refused = Tally[int](lambda size: size), Counter[str]()
-        lacking = Counter[str]()
-        unstopped = takewhile(lambda _: going(), named(whole(alerts, refused), lacking))
-        try:
-            with progress_to_stderr(len(alerts), tally) as progress:
-                sent = send(unstopped, to, options, progress)
-        finally:
-            typer.echo(f"{tally} to {to}")
-        stopped = not going()
-    if count := refused["alerts"]:
+        sent = send_unstopped(alerts, to, options, flaws, going)
+        stopped = not going() and sent < len(alerts)
+    report_flaws(flaws)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+    if flaws.refused or flaws.lacking["lost"]:
+        raise typer.Exit(1)
+
+
+class Flaws(NamedTuple):
+    """What is not as it came: counts of what `whole` refuses, and of what `named` lacks."""
+
+    refused: Counter[str]
+    lacking: Counter[str]
+
+
+def check_options(survey: str | None, to: str | None, dry_run: bool) -> None:
+    """Raise `SetupError` if there is no such survey, or no topic to send to."""
+    from stampede.alerts.surveys import names
+    from stampede.handlers.replay.kafka_sender import parse_topic
+
+    if survey not in (None, *names()):
+        raise SetupError(f"no survey {survey!r}: there are {', '.join(names())}")
+    if not dry_run:
+        if to is None:
+            raise SetupError("say where to send the alerts: --to kafka://HOST:PORT/TOPIC")
+        parse_topic(to)
+
+
+def check_one_survey(alerts: Night) -> None:
+    """Raise `SetupError` if the alerts are of several surveys."""
+    surveys = sorted({name for name, _ in alerts.plan.counts})
+    if len(surveys) > 1:
+        many = " and ".join(surveys)
+        raise SetupError(f"the night has alerts of {many}: choose one with --survey")
+
+
+def send_unstopped(
+    alerts: Night, to: str, options: dict[str, str], flaws: Flaws, going: Callable[[], bool]
+) -> int:
+    """Send the alerts while `going`, count their flaws, and print the progress; return how many."""
+    from stampede.handlers.replay.kafka_sender import send
+
+    tally = Tally[int](lambda size: size)
+    sendable = named(whole(alerts, flaws.refused), flaws.lacking)
+    try:
+        with progress_to_stderr(len(alerts), tally) as progress:
+            return send(takewhile(lambda _: going(), sendable), to, options, progress)
+    finally:
+        typer.echo(f"{tally} to {to}")
+
+
+def report_flaws(flaws: Flaws) -> None:
+    """Print how many alerts were not sent, and how many without all that they came with."""
+    if count := flaws.refused["alerts"]:
         typer.echo(f"{count:,} alerts are not whole and were not sent", err=True)
-    if count := refused["packs"]:
+    if count := flaws.refused["packs"]:
         typer.echo(f"{count:,} packs cannot be read: their alerts were not sent", err=True)
-    if count := lacking["lost"]:
+    if count := flaws.lacking["lost"]:
         typer.echo(f"{count:,} alerts were sent without a part of their keys or headers", err=True)
-    if count := lacking["unknown"]:
+    if count := flaws.lacking["unknown"]:
         typer.echo(
             f"{count:,} alerts were sent with the keys and headers of their events, which did not "
             "come from Stampede's source: an empty key, a null or repeated header, the case and "
             "punctuation of names and the order are lost, if they had any",
             err=True,
         )
-    if stopped and sent < len(alerts):
-        raise typer.Exit(INTERRUPTED)
-    if refused or lacking["lost"]:
-        raise typer.Exit(1)
 
 
 def describe(alerts: Night, night: int) -> None:

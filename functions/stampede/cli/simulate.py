@@ -25,39 +25,45 @@ FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not im
 )
 
 
+To = Annotated[
+    str | None,
+    typer.Option(
+        help="kafka://HOST:PORT (?lsst=TOPIC&ztf=TOPIC), FILE.tar, or a folder; without it, "
+        "the Kafka of the `stampede up` that runs here"
+    ),
+]
+Alerts = Annotated[int, typer.Option(min=1, help="how many messages")]
+Seed = Annotated[int, typer.Option(min=0, help="another seed, another sky")]
+LsstShare = Annotated[float, typer.Option(min=0, max=1, help="the rest is ZTF's")]
+FieldObjects = Annotated[int, typer.Option(min=1, help="objects in a field, on one detector")]
+Nights = Annotated[int, typer.Option(min=1, max=340, help="nights that a field is observed")]
+SolarSystem = Annotated[
+    float, typer.Option(min=0, max=1, help="share of Rubin's alerts that show a small body")
+]
+NullCutouts = Annotated[
+    float, typer.Option(min=0, max=1, help="share that lacks one cutout or more")
+]
+Duplicates = Annotated[
+    float, typer.Option(min=0, max=1, help="share that repeats an earlier message")
+]
+Corrupt = Annotated[float, typer.Option(min=0, max=1, help=f"share that is corrupt: {FAULTS}")]
+Codec = Annotated[str, typer.Option(help="of ZTF's containers: null, deflate or snappy")]
+Rate = Annotated[float, typer.Option(min=0, help="alerts per second; 0: as fast as possible")]
+
+
 def simulate(
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="kafka://HOST:PORT (?lsst=TOPIC&ztf=TOPIC), FILE.tar, or a folder; without it, "
-            "the Kafka of the `stampede up` that runs here"
-        ),
-    ] = None,
-    alerts: Annotated[int, typer.Option(min=1, help="how many messages")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="another seed, another sky")] = 1,
-    lsst_share: Annotated[float, typer.Option(min=0, max=1, help="the rest is ZTF's")] = 0.5,
-    objects: Annotated[int, typer.Option(min=1, help="objects in a field, on one detector")] = 100,
-    nights: Annotated[
-        int, typer.Option(min=1, max=340, help="nights that a field is observed")
-    ] = 60,
-    solar_system: Annotated[
-        float, typer.Option(min=0, max=1, help="share of Rubin's alerts that show a small body")
-    ] = 0.05,
-    null_cutouts: Annotated[
-        float, typer.Option(min=0, max=1, help="share that lacks one cutout or more")
-    ] = 0.01,
-    duplicates: Annotated[
-        float, typer.Option(min=0, max=1, help="share that repeats an earlier message")
-    ] = 0.0,
-    corrupt: Annotated[
-        float, typer.Option(min=0, max=1, help=f"share that is corrupt: {FAULTS}")
-    ] = 0.0,
-    codec: Annotated[
-        str, typer.Option(help="of ZTF's containers: null, deflate or snappy")
-    ] = "null",
-    rate: Annotated[
-        float, typer.Option(min=0, help="alerts per second; 0: as fast as possible")
-    ] = 0.0,
+    to: To = None,
+    alerts: Alerts = 10_000,
+    seed: Seed = 1,
+    lsst_share: LsstShare = 0.5,
+    objects: FieldObjects = 100,
+    nights: Nights = 60,
+    solar_system: SolarSystem = 0.05,
+    null_cutouts: NullCutouts = 0.01,
+    duplicates: Duplicates = 0.0,
+    corrupt: Corrupt = 0.0,
+    codec: Codec = "null",
+    rate: Rate = 0.0,
     data: Data = None,
 ) -> None:
     """Make alerts of an invented sky, the same for the same options, and write them.
@@ -85,8 +91,8 @@ def simulate(
     to = to or local_kafka(data)
     tally = SimulatedTally()
     with interruptible() as running, progress_to_stderr(alerts, tally) as progress:
-        stream = takewhile(lambda _: running(), paced(simulator.alerts(alerts), rate))
-        written = write(stream, to, progress)
+        stream = paced(simulator.alerts(alerts), rate)
+        written = write(takewhile(lambda _: running(), stream), to, progress)
     typer.echo(f"{tally} to {to}")
     if written < alerts:
         raise typer.Exit(INTERRUPTED)

@@ -1,10 +1,15 @@
 """`stampede users`: users of the S3 endpoint with no more rights than one function needs."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stampede.cli.options import Data
+
+if TYPE_CHECKING:
+    from stampede.store.ceph.users import Keys
 
 
 def users(
@@ -53,13 +58,15 @@ def users(
     if remove:
         made.remove(progress)
         return
-    documents = [
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": f"{secrets}-{role}"},
-            "stringData": {"access-key": keys.access_key, "secret-key": keys.secret_key},
-        }
-        for role, keys in made.make(progress).items()
-    ]
+    documents = [as_secret(f"{secrets}-{role}", keys) for role, keys in made.make(progress).items()]
     typer.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
+
+
+def as_secret(name: str, keys: Keys) -> dict[str, Any]:
+    """The manifest of a Secret with a user's keys."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": {"access-key": keys.access_key, "secret-key": keys.secret_key},
+    }

@@ -57,27 +57,44 @@ def lag(patient: Patient) -> Iterator[Finding]:
                         f"start the source of {function}; or STAMPEDE_GROUP is another one",
                     )
                 continue
-            for (topic, partition), offset in committed.items():
-                low, high = marks[topic, partition]
-                if offset is None and low < high:
-                    yield warning(
-                        f"no source of {function} has begun to read {topic}/{partition}, which has "
-                        f"{high - low:,} messages",
-                        f"it does within seconds if one of the group {group} is running",
-                    )
-                elif offset is not None and offset < low:
-                    yield error(
-                        f"Kafka has deleted {low - offset:,} messages of {topic}/{partition} that "
-                        f"{function} had not read",
-                        "`stampede audit` names what is missing; keep messages longer "
-                        "(retention.ms of the topic)",
-                    )
-                elif offset is not None and high - offset > (1 - SOON) * (high - low) > 1000:
-                    yield warning(
-                        f"{function} has {high - offset:,} messages of {topic}/{partition} to "
-                        "read, and Kafka deletes the oldest",
-                        "runbooks/StampedeFallsBehind.md",
-                    )
+            for partition, offset in committed.items():
+                yield from _partition_lag(function, group, partition, offset, marks[partition])
+
+
+def _partition_lag(
+    function: str,
+    group: str,
+    partition: tuple[str, int],
+    offset: int | None,
+    marks: tuple[int, int],
+) -> Iterator[Finding]:
+    """Judge how far a group has read a partition.
+
+    `offset` is the next that it reads, None if it has not begun. `marks` are the first offset that
+    Kafka keeps and the one after the last.
+    """
+    topic, number = partition
+    low, high = marks
+    if offset is None:
+        if low < high:
+            yield warning(
+                f"no source of {function} has begun to read {topic}/{number}, which has "
+                f"{high - low:,} messages",
+                f"it does within seconds if one of the group {group} is running",
+            )
+    elif offset < low:
+        yield error(
+            f"Kafka has deleted {low - offset:,} messages of {topic}/{number} that "
+            f"{function} had not read",
+            "`stampede audit` names what is missing; keep messages longer "
+            "(retention.ms of the topic)",
+        )
+    elif high - offset > (1 - SOON) * (high - low) > 1000:
+        yield warning(
+            f"{function} has {high - offset:,} messages of {topic}/{number} to "
+            "read, and Kafka deletes the oldest",
+            "runbooks/StampedeFallsBehind.md",
+        )
 
 
 def _topics(settings: Settings) -> list[str]:
