@@ -12,7 +12,7 @@ import pytest
 
 import stampede_client
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
@@ -43,9 +43,7 @@ def fill(root: Path, spec: TableSpec, batches: list[pa.Table]) -> None:
                 compact(
                     table,
                     NOW + timedelta(hours=hours),
-                    fanout=8,
-                    run_rows=batches[0].num_rows * 5,
-                    slice_rows=60,
+                    Policy(fanout=8, run_rows=batches[0].num_rows * 5, slice_rows=60),
                 )
     table.close()
 
@@ -277,7 +275,7 @@ def unswept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table = Table(DirectoryObjects(tmp_path), DETECTIONS, threads=1)
     for number in range(8):
         table.append(points(number), Coverage.of({("t", 0): [number]}))
-    compact(table, NOW, fanout=8, run_rows=200, slice_rows=60)
+    compact(table, NOW, Policy(fanout=8, run_rows=200, slice_rows=60))
     table.close()
     for path in tmp_path.rglob("*.parquet"):
         path.chmod(0o600)
@@ -353,7 +351,7 @@ def test_what_is_read_and_what_is_lacking_is_as_the_server_says(
         if number in (3, 7):  # each time with the inputs of the last merges, of which some are gone
             grace = timedelta(hours=1 if number == 7 else 9)
             now = NOW + timedelta(hours=number)
-            compact(table, now, fanout=4, run_rows=150, slice_rows=60, grace=grace)
+            compact(table, now, Policy(fanout=4, run_rows=150, slice_rows=60, grace=grace))
     table.close()
     paths = sorted((root / "tables" / "detections").iterdir())
     assert {path.name[:4] for path in paths} == {"0000", "0001"}

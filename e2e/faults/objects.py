@@ -7,7 +7,7 @@ from datetime import timedelta
 from e2e.faults.proxy import FAULTS, Proxy
 from stampede.errors import StampedeError
 from stampede.runtime import clock
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
@@ -71,7 +71,7 @@ class Stores:
         spec = self._chance.choice(list(ALL_TABLES.values()))
         table = Table(self._sites[0], spec)
         try:
-            compact(table, now, fanout=4, grace=timedelta(seconds=20))
+            compact(table, now, Policy(fanout=4, grace=timedelta(seconds=20)))
         except StampedeError:
             return None
         finally:

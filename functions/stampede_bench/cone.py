@@ -20,7 +20,7 @@ from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.lookup.sky import ARCSEC, Place
 from stampede.read.formats.cone_writers import JsonWriter
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
@@ -111,9 +111,10 @@ def fill(objects: Objects, count: int) -> tuple[float, float]:
             spent += process_time() - begin
             stored += rows.num_rows
         if pieces > 1:
-            compact(table, datetime.now(UTC), fanout=FANOUT, grace=timedelta(0))
+            compact(table, datetime.now(UTC), Policy(fanout=FANOUT, grace=timedelta(0)))
     if stored > RUN_ROWS:
-        compact(table, datetime.now(UTC), fanout=FANOUT, grace=timedelta(0))  # deletes what it read
+        # Deletes what it read.
+        compact(table, datetime.now(UTC), Policy(fanout=FANOUT, grace=timedelta(0)))
     size = sum(run.object.size for run in table.runs())
     table.close()
     return 1e6 * spent / stored, size / stored

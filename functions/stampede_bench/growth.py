@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.run import prefix
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
@@ -211,7 +211,7 @@ def rewritten(context: Context) -> Iterator[Figure]:
         table.append(rows, coverage)
         appended += objects.bytes["put"] - before
         if flush % fanout == 0:
-            report = compact(table, now, fanout=fanout, grace=timedelta(0))
+            report = compact(table, now, Policy(fanout=fanout, grace=timedelta(0)))
             compacted += report.bytes_written
         level = math.log(flush, fanout)
         if level and round(level, 6).is_integer():

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from stampede.config.settings import Settings
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
@@ -52,7 +52,7 @@ def merge(place: Path, run_rows: int, turn: int) -> int:
     """Compact the table in a directory; the number of parts that this compactor wrote."""
     table = table_in(place)
     report = compact(
-        table, datetime.now(UTC), run_rows=run_rows, slice_rows=run_rows // 2, turn=turn
+        table, datetime.now(UTC), Policy(run_rows=run_rows, slice_rows=run_rows // 2, turn=turn)
     )
     return len(report.written)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.s3.bucket import S3Objects
@@ -110,7 +110,7 @@ def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
     table = Table(counted, DETECTIONS, threads=4)
     for first in range(0, curves, batch):  # the points so far, as one run
         table.append(points(range(first, first + batch), 0, CURVE_POINTS), Coverage())
-    compact(table, datetime.now(UTC), major=True, grace=timedelta(0))
+    compact(table, datetime.now(UTC), Policy(major=True, grace=timedelta(0)))
     updates = [points_at(number, batch, curves, rows) for number in range(batches)]
     counted.clear()
     merged = 0.0
@@ -121,7 +121,9 @@ def table_of(bucket: S3Objects, batch: int, rows: int) -> Cost:
         if number == fanout:
             appended = counted.bytes["put"]
         if number % fanout == 0:
-            report = compact(table, datetime.now(UTC), fanout=fanout, grace=timedelta(hours=1))
+            report = compact(
+                table, datetime.now(UTC), Policy(fanout=fanout, grace=timedelta(hours=1))
+            )
             merged = merged or report.bytes_written
     spent = perf_counter() - begin
     check(table, curves, batches * batch // curves, rows)

@@ -13,7 +13,7 @@ from functools import partial
 from stampede.config.settings import Settings
 from stampede.deadletters.merge import merge_letters
 from stampede.errors import StampedeError
-from stampede.store.compaction.compact import Report, compact
+from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 from stampede.store.programmes.rights import Rights
@@ -52,14 +52,13 @@ def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
     begin = time.perf_counter()
     table = Table(objects, spec, rights=Rights.of(settings))
     try:
-        report = compact(
-            table,
-            datetime.now(UTC),
+        policy = Policy(
             fanout=settings.fanout,
             run_rows=settings.run_rows,
             grace=timedelta(seconds=settings.grace_seconds),
             turn=random.randrange(1 << 16),  # other pods may compact the same table
         )
+        report = compact(table, datetime.now(UTC), policy)
         set_metrics(table, report)
         for key, why in report.damaged.items():
             log.error("damaged", table=spec.name, key=key, why=why)

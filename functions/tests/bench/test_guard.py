@@ -21,7 +21,7 @@ from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import gzip_file
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import of_kind
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
@@ -133,7 +133,7 @@ def test_compaction_writes_each_byte_once_a_level(alerts, objects, flush) -> Non
         inputs = {info.key for info in objects.inner.list(prefix)}
         stored, before = bytes_of(objects, prefix), len(objects.calls)
         table = Table(objects, spec)
-        compact(table, datetime.now(UTC), fanout=8, grace=timedelta(days=1))
+        compact(table, datetime.now(UTC), Policy(fanout=8, grace=timedelta(days=1)))
         table.close()
         merged = [info for info in objects.inner.list(prefix) if info.key not in inputs]
         assert len(merged) == 1

@@ -24,7 +24,7 @@ from stampede.handlers.replay.night import Night
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.read.app import make_app
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
@@ -399,7 +399,7 @@ def test_a_compaction_before_the_purge_changes_nothing(partners: Settings) -> No
     store(partners, [mixed_alert(CANDID + 7)], 10)
     for spec in ALL_TABLES.values():
         table = Table(open_objects(partners), spec)
-        compact(table, datetime.now(UTC) + timedelta(days=1), major=True)
+        compact(table, datetime.now(UTC) + timedelta(days=1), Policy(major=True))
         table.close()
     public = purged(partners)
     assert sources(public) == points_of(1)
@@ -438,7 +438,7 @@ def merged_twice(settings: Settings) -> None:
         table = Table(open_objects(settings), spec)
         for days in (1, 2):
             later = datetime.now(UTC) + timedelta(days=days)
-            compact(table, later, grace=timedelta(), major=True)
+            compact(table, later, Policy(grace=timedelta(), major=True))
         table.close()
 
 

@@ -16,7 +16,7 @@ from stampede.events.cloudevents.s3_events import headers_of, stored_event
 from stampede.handlers.apps import make_app
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.read.app import make_app as make_read
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
@@ -113,12 +113,12 @@ def test_compaction_beside_it_loses_nothing(serve, sites: Settings) -> None:
             for info in list(objects.list("")):
                 pool.submit(lambda key=info.key: statuses.append(send_event(served, key)))
             for table in tables:
-                compact(table, datetime.now(UTC), fanout=2, grace=timedelta())
+                compact(table, datetime.now(UTC), Policy(fanout=2, grace=timedelta()))
             if number % 4 == 3:
                 Reconciler(sites.model_copy(update={"reconcile": "replica"})).run()
     assert set(statuses) == {204}
     for spec in TABLES.values():
-        compact(Table(objects, spec), datetime.now(UTC), fanout=2, grace=timedelta())
+        compact(Table(objects, spec), datetime.now(UTC), Policy(fanout=2, grace=timedelta()))
     one = sites.model_copy(update={"reconcile": "replica,leftovers", "grace_seconds": 0})
     Reconciler(one).run()
     Reconciler(one).run()

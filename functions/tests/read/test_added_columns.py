@@ -18,7 +18,7 @@ from stampede.alerts.columns import KINDS
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.runtime.clock import now
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.unindexed_packs import index
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.memory import MemoryObjects
@@ -94,7 +94,7 @@ def test_it_is_merged_with_a_run_of_today(objects: MemoryObjects) -> None:
             other.set_column(at, other.schema.field(at), flags),
             Coverage.of({("alerts", 0): [number]}),
         )
-    assert compact(table, now() + timedelta(hours=9), fanout=4).merged
+    assert compact(table, now() + timedelta(hours=9), Policy(fanout=4)).merged
     table.refresh()
     (run,) = [one for one in table.runs() if one.name.level == 1]
     assert run.rows == 4 * old.num_rows
@@ -155,7 +155,7 @@ def test_versions_of_both_kinds_are_merged(with_alert: MemoryObjects, read: Read
         column = pa.array([number] * 3, pa.uint32())
         rows = old.set_column(at, old.schema.field(at), column)
         table.append(rows, Coverage.of({("alerts", 0): [number]}))
-    assert compact(table, now() + timedelta(hours=9), fanout=4).merged
+    assert compact(table, now() + timedelta(hours=9), Policy(fanout=4)).merged
     merged = Table(with_alert, CUTOUTS, threads=1).lookup([1])
     assert merged["message_crc32"].to_pylist() == [None, 0, 7, 2**32 - 1] * 3
     assert shown(merged)["message_crc32"].to_pylist() == [2**32 - 1] * 3

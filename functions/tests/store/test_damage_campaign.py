@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
@@ -29,7 +29,7 @@ def stores() -> list[MemoryObjects]:
     for version in range(2):
         one.append(many(2 * GROUP_ROWS + 500, 30, version), coverage(version))
     before = copy(objects)
-    compact(one, NOW, fanout=2, run_rows=GROUP_ROWS * 3 // 2, slice_rows=GROUP_ROWS)
+    compact(one, NOW, Policy(fanout=2, run_rows=GROUP_ROWS * 3 // 2, slice_rows=GROUP_ROWS))
     assert len(one.runs()) > 2
     merged = copy(objects)
     for part in one.listed():

@@ -8,7 +8,7 @@ from stampede.config.settings import Settings
 from stampede.errors import Damaged
 from stampede.handlers.reconcile.checkpoints import rebuild
 from stampede.read.app import make_app
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
@@ -38,7 +38,7 @@ def fill(objects: Objects, topic: str, count: int = 8, first: int = 0) -> None:
 
 def one_pass(objects: Objects) -> None:
     now = datetime.now(UTC) + timedelta(hours=1)
-    compact(Table(objects, DETECTIONS), now, fanout=100, grace=timedelta(0))
+    compact(Table(objects, DETECTIONS), now, Policy(fanout=100, grace=timedelta(0)))
 
 
 def checkpoints(objects: Objects) -> list[str]:

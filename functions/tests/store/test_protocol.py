@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stampede.errors import StoreDown
-from stampede.store.compaction.compact import Report, compact
+from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -194,12 +194,9 @@ class Protocol(RuleBasedStateMachine):
         return compact(
             Table(objects, DETECTIONS, threads=1),
             self.now,
-            fanout=2,
-            run_rows=run_rows,
-            slice_rows=3,
-            grace=grace,
-            major=major,
-            turn=self.turn,
+            Policy(
+                fanout=2, run_rows=run_rows, slice_rows=3, grace=grace, major=major, turn=self.turn
+            ),
         )
 
     def _check(self, one: Table) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.store.compaction import compact as compaction
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import Sweep
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import find
@@ -31,7 +31,9 @@ def rows_after_an_interruption(number: int) -> tuple[int, int]:
     """
     merged = MemoryObjects(lambda: START)
     inputs = [appended(merged, range(0, 100, 2)), appended(merged, range(1, 100, 2))]
-    compact(Table(merged, DETECTIONS, threads=1), START, run_rows=50, slice_rows=50, fanout=2)
+    compact(
+        Table(merged, DETECTIONS, threads=1), START, Policy(run_rows=50, slice_rows=50, fanout=2)
+    )
     parts = Table(merged, DETECTIONS, threads=1).listed()
     (first, rows), (second, _) = [(part.key, part.rows) for part in parts if part.inputs]
     store = MemoryObjects(lambda: START)
@@ -46,7 +48,7 @@ def rows_after_an_interruption(number: int) -> tuple[int, int]:
                 store.delete(key)
 
     watched = Watched(Omitting(store, *inputs), complete)
-    compact(Table(watched, DETECTIONS, threads=1), START, fanout=1000, grace=timedelta(0))
+    compact(Table(watched, DETECTIONS, threads=1), START, Policy(fanout=1000, grace=timedelta(0)))
     found = Table(store, DETECTIONS, threads=1).lookup(object_ids(ROWS))
     return found.num_rows, len(watched.calls)
 

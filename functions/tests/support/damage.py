@@ -21,7 +21,7 @@ from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.lookup.notes import INCOMPLETE
 from stampede.read.app import make_app
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
@@ -66,7 +66,7 @@ def fill(settings: Settings) -> None:
         drawing.make(pack.key)
     for _ in range(2):
         for spec in (CUTOUTS, DETECTIONS, THUMBNAILS):
-            compact(Table(objects, spec), datetime.now(UTC), fanout=4, grace=timedelta())
+            compact(Table(objects, spec), datetime.now(UTC), Policy(fanout=4, grace=timedelta()))
     data = b"PAR1 the survey's own columns"
     objects.put(f"{PREFIX}lsst/0/60000/{digest(data)}.parquet", data)
     ledger.expect(objects, "files-1", 7)

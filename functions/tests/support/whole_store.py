@@ -9,7 +9,7 @@ from stampede.deadletters.dead_letter import write_letters
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.simulator.simulator import Simulator
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
@@ -55,5 +55,5 @@ def _merge(objects: Objects) -> None:
     for spec in ALL_TABLES.values():
         table = Table(objects, spec)
         for _ in range(2):
-            compact(table, datetime.now(UTC), fanout=4, grace=timedelta())
+            compact(table, datetime.now(UTC), Policy(fanout=4, grace=timedelta()))
         table.keep_checkpoint(timedelta())

@@ -6,7 +6,7 @@ explains why that is harmless.
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.compaction.garbage_collection import Sweep
-from stampede.store.compaction.plan import plan
+from stampede.store.compaction.plan import MergePlan, plan
 from stampede.store.compaction.run_iterator import DamagedPart, RunStream, check_digest, read_part
 from stampede.store.integrity.verification import unreadable
 from stampede.store.objects.object_store import find
@@ -66,16 +66,43 @@ class UnreadableOutput(StoreDown):
         self.key = key
 
 
+@dataclass(frozen=True)
+class Policy:
+    """How to compact.
+
+    Attributes
+    ----------
+    fanout
+        Runs of one level that are merged into one of the next.
+    run_rows
+        Approximate number of rows of each part of a merged run.
+    slice_rows
+        Rows merged at once.
+    grace
+        How long what was merged stays before it is deleted.
+    major
+        Merge all live runs into one.
+    turn
+        A number that differs between compactors that run at once: it decides which of several full
+        groups of runs comes first, and the order of a merge's parts. Any is right; different ones
+        share work.
+    """
+
+    fanout: int = 8
+    run_rows: int = 4_000_000
+    slice_rows: int = SLICE_ROWS
+    grace: timedelta = timedelta(minutes=5)
+    major: bool = False
+    turn: int = 0
+
+
+DEFAULTS = Policy()
+
+
 def compact(
     table: Table,
     now: datetime,
-    *,
-    fanout: int = 8,
-    run_rows: int = 4_000_000,
-    grace: timedelta = timedelta(minutes=5),
-    major: bool = False,
-    turn: int = 0,
-    slice_rows: int = SLICE_ROWS,
+    policy: Policy = DEFAULTS,
     progress: Progress = lambda report: None,
 ) -> Report:
     """Delete what was merged at least `grace` ago, then merge until no level is full.
@@ -88,16 +115,6 @@ def compact(
     ----------
     now
         The present time; `grace` counts from it. A wrong clock loses nothing.
-    fanout
-        Runs of one level that are merged into one of the next.
-    run_rows
-        Approximate number of rows of each part of a merged run.
-    major
-        Merge all live runs into one.
-    turn
-        A number that differs between compactors that run at once: it decides which of several full
-        groups of runs comes first, and the order of a merge's parts. Any is right; different ones
-        share work.
     progress
         Called after every part written and every key deleted.
 
@@ -105,119 +122,182 @@ def compact(
     is, and the other runs are merged without it. Raises `StoreDown`; merges and deletions done
     before it are kept.
     """
-    report = Report()
-    table.refresh()
-    sweep = Sweep(table, now, grace)
-    # Those in quarantine first: a run that names one of them may itself be an input.
-    for key in chain(sweep.unreadable(), (part.key for part in sweep.unneeded())):
-        table.objects.delete(key)
-        report.deleted.append(key)
-        progress(report)
-    report.damaged |= sweep.holders.damaged
-    table.refresh()
-    left_out: set[str] = set()  # damaged inputs: they stay out even if they are read again
-    failed: set[str] = set()
-    given_up: set[str] = set()  # what is merged no more in this pass: it was damaged twice
-    while picked := _pick(live(_without(table, left_out)), fanout, run_rows, major, turn):
-        runs, level = picked
+    return _Compaction(table, policy, progress).run(now)
+
+
+class _Compaction:
+    """One pass over a table: its report, and the parts that its merges leave out."""
+
+    def __init__(self, table: Table, policy: Policy, progress: Progress) -> None:
+        self._table, self._policy, self._progress = table, policy, progress
+        self._report = Report()
+        self._left_out: set[str] = set()  # damaged inputs: they stay out even if read again
+        self._failed: set[str] = set()
+        self._given_up: set[str] = set()  # what is merged no more in this pass: damaged twice
+
+    def run(self, now: datetime) -> Report:
+        """Make the pass. Raises `StoreDown`."""
+        table, report = self._table, self._report
+        table.refresh()
+        self._delete_merged(now)
+        table.refresh()
+        while picked := self._pick():
+            self._merge(*picked)
+        report.damaged |= {part.key: VANISHED for part in table.vanished()}
+        table.keep_checkpoint(self._policy.grace)
+        return report
+
+    def _delete_merged(self, now: datetime) -> None:
+        """Delete what was merged at least `grace` ago."""
+        sweep = Sweep(self._table, now, self._policy.grace)
+        # Those in quarantine first: a run that names one of them may itself be an input.
+        for key in chain(sweep.unreadable(), (part.key for part in sweep.unneeded())):
+            self._table.objects.delete(key)
+            self._report.deleted.append(key)
+            self._progress(self._report)
+        self._report.damaged |= sweep.holders.damaged
+
+    def _pick(self) -> tuple[list[Run], int] | None:
+        """The runs to merge next, and the level of the result; None if no level is full."""
+        listed = [part for part in self._table.listed() if part.key not in self._left_out]
+        return _pick(live(listed), self._policy)
+
+    def _merge(self, runs: list[Run], level: int) -> None:
+        """Merge these runs, or leave out what cannot be merged. Raises `StoreDown`."""
+        table, report = self._table, self._report
         inputs = {part.key for run in runs for part in run}
         try:
-            parts = merge(table, runs, level, run_rows, slice_rows, report, progress, turn)
+            parts = merge(table, runs, level, self._policy, report, self._progress)
             table.include(parts)
-            written = {part.key for part in parts}
-            left_out -= written - given_up
-            if written & given_up:
-                # Nor can what they were merged into be read: do not merge these for ever.
-                given_up |= inputs
-                left_out |= inputs
-            elif runs[0][0].name.run in {run[0].name.run for run in live(table.runs())}:
-                # Something else keeps the new run from being read.
-                left_out |= inputs
+            self._judge_output(runs, inputs, {part.key for part in parts})
         except DamagedPart as error:
-            # Its run stays as it is: no merged run claims its rows or its coverage.
-            table.put_into_quarantine(error.part, error.message)
-            report.damaged[error.part.key] = error.message
-            if error.part.key in failed:
-                given_up.add(error.part.key)
-            failed.add(error.part.key)
-            left_out.add(error.part.key)
+            self._leave_out(error)
         except UnreadableOutput as error:
             # The inputs stay: nothing is deleted for a run that cannot be read.
             report.damaged[error.key] = error.message
-            given_up |= inputs
-            left_out |= inputs
+            self._given_up |= inputs
+            self._left_out |= inputs
         except NotFound as error:
             report.overtaken += 1
             if report.overtaken == _TRIES:
                 raise StoreDown(f"{table.spec.name}: inputs vanish: {error}") from error
             table.refresh()
-    report.damaged |= {part.key: VANISHED for part in table.vanished()}
-    table.keep_checkpoint(grace)
-    return report
+
+    def _judge_output(self, runs: list[Run], inputs: set[str], written: set[str]) -> None:
+        """Take up the merged run again if it was left out; leave out its inputs if it is no use."""
+        self._left_out -= written - self._given_up
+        if written & self._given_up:
+            # Nor can what they were merged into be read: do not merge these for ever.
+            self._given_up |= inputs
+            self._left_out |= inputs
+        elif runs[0][0].name.run in {run[0].name.run for run in live(self._table.runs())}:
+            # Something else keeps the new run from being read.
+            self._left_out |= inputs
+
+    def _leave_out(self, error: DamagedPart) -> None:
+        """Leave out a damaged input; give it up if it was damaged before.
+
+        Its run stays as it is: no merged run claims its rows or its coverage.
+        """
+        key = error.part.key
+        self._table.put_into_quarantine(error.part, error.message)
+        self._report.damaged[key] = error.message
+        if key in self._failed:
+            self._given_up.add(key)
+        self._failed.add(key)
+        self._left_out.add(key)
 
 
 def merge(
     table: Table,
     runs: Sequence[Run],
     level: int,
-    run_rows: int,
-    slice_rows: int,
+    policy: Policy,
     report: Report,
     progress: Progress,
-    turn: int = 0,
     rights: Rights = EVERYTHING,
 ) -> list[RunInfo]:
     """Merge `runs` into one of `level`, part by part, in memory that does not grow with the runs.
 
     Returns its parts. Those that are there already are not written again, so compactors that go by
-    different orders (`turn`) share a merge, and each ends with all parts. Rows of programmes that
-    are not among `rights` are left out. Every byte of an input that is read is verified.
+    different orders (`Policy.turn`) share a merge, and each ends with all parts. Rows of programmes
+    that are not among `rights` are left out. Every byte of an input that is read is verified.
 
     Raises `NotFound` if an input is gone, and `DamagedPart` if one is not what was written or
     cannot be read: nothing is merged without its rows, or with wrong ones.
     """
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
-    planned = plan(runs, [stream.groups for stream in streams], level, run_rows, slice_rows, rights)
+    groups = [stream.groups for stream in streams]
+    planned = plan(runs, groups, level, policy.run_rows, policy.slice_rows, rights)
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
-    count = len(planned.parts)
+    merger = _PartWriter(table, streams, planned, coverage, report)
     merged = []
-    at = 0  # the part that the streams have come to
-    for number in _order_of_parts(count, turn):
-        key = planned.name(number).key(table.spec.name)
-        if part := _find(table, key):
+    for number in _order_of_parts(len(planned.parts), policy.turn):
+        if part := _find(table, merger.key(number)):
             merged.append(part)
             report.parts_found += 1
             continue
-        if number < at:
-            for stream in streams:
-                stream.rewind()
-        if number not in (0, at):
-            for stream in streams:
-                stream.skip(planned.parts[number - 1][-1])
-        at = number + 1
-        bounds = planned.parts[number]
+        merged.append(merger.write(number))
+        progress(report)
+    _count_inputs(report, runs, level)
+    return merged
+
+
+class _PartWriter:
+    """Writes parts of a merge, in any order, from streams over its inputs."""
+
+    def __init__(
+        self,
+        table: Table,
+        streams: Sequence[RunStream],
+        planned: MergePlan,
+        coverage: Coverage,
+        report: Report,
+    ) -> None:
+        self._table, self._streams, self._plan = table, streams, planned
+        self._coverage, self._report = coverage, report
+        self._at = 0  # the part that the streams have come to
+
+    def key(self, number: int) -> str:
+        """The key of a part."""
+        return self._plan.name(number).key(self._table.spec.name)
+
+    def write(self, number: int) -> RunInfo:
+        """Merge the rows of a part, slice by slice, and write it. Raises as `merge`."""
+        self._move_to(number)
+        table, planned, report = self._table, self._plan, self._report
         writer = RunWriter(table.spec)
-        for bound in bounds:
-            rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), streams))
+        for bound in planned.parts[number]:
+            rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), self._streams))
             report.rows_read += rows.num_rows
-            writer.add(rights.rows(sort_unique(rows, table.spec)))
-        data = writer.close(level, planned.inputs, coverage, planned.cuts, (number, count))
-        merged.append(_put_checked(table, key, data, writer.rows))
+            writer.add(planned.rights.rows(sort_unique(rows, table.spec)))
+        place = number, len(planned.parts)
+        data = writer.close(planned.level, planned.inputs, self._coverage, planned.cuts, place)
+        part = _put_checked(table, self.key(number), data, writer.rows)
         report.rows_written += writer.rows
         report.bytes_written += data.size
-        report.written.append(key)
-        progress(report)
+        report.written.append(part.key)
+        return part
+
+    def _move_to(self, number: int) -> None:
+        """Move the streams to the first row of a part."""
+        if number < self._at:
+            for stream in self._streams:
+                stream.rewind()
+        if number not in (0, self._at):
+            for stream in self._streams:
+                stream.skip(self._plan.parts[number - 1][-1])
+        self._at = number + 1
+
+
+def _count_inputs(report: Report, runs: Sequence[Run], level: int) -> None:
+    """Count a merge of these runs into one of `level`."""
     sizes = {run[0].name: sum(part.object.size for part in run) for run in runs}
     report.bytes_read += sum(sizes.values())
     report.bytes_new += sum(size for name, size in sizes.items() if name.level == 0)
     report.merged.append((len(runs), min(run[0].name.level for run in runs), level))
-    return merged
-
-
-def _without(table: Table, left_out: Collection[str]) -> list[RunInfo]:
-    return [part for part in table.listed() if part.key not in left_out]
 
 
 def _coverage(table: Table, part: RunInfo) -> Coverage:
@@ -252,9 +332,7 @@ def _put_checked(table: Table, key: str, data: pa.Buffer, rows: int) -> RunInfo:
     return written
 
 
-def _pick(
-    runs: list[Run], fanout: int, run_rows: int, major: bool, turn: int
-) -> tuple[list[Run], int] | None:
+def _pick(runs: list[Run], policy: Policy) -> tuple[list[Run], int] | None:
     """The runs to merge next, and the level of the result; None if no level is full.
 
     A group of runs of the lowest full level, the oldest if `turn` is 0. If a backlog of fanout²
@@ -264,12 +342,12 @@ def _pick(
     for run in sorted(runs, key=_order):
         levels[run[0].name.level].append(run)
     for level, of_level in sorted(levels.items()):
-        backlog = _group(of_level, fanout**2, turn)
-        if backlog and sum(part.rows for run in backlog for part in run) <= run_rows:
+        backlog = _group(of_level, policy.fanout**2, policy.turn)
+        if backlog and sum(part.rows for run in backlog for part in run) <= policy.run_rows:
             return backlog, level + 2
-        if group := _group(of_level, fanout, turn):
+        if group := _group(of_level, policy.fanout, policy.turn):
             return group, level + 1
-    if major and len(runs) > 1:
+    if policy.major and len(runs) > 1:
         return [run for _, of_level in sorted(levels.items()) for run in of_level], max(levels) + 1
     return None
 

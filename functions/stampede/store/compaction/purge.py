@@ -12,7 +12,7 @@ from itertools import chain
 import pyarrow as pa
 
 from stampede.errors import NotFound
-from stampede.store.compaction.compact import SLICE_ROWS, Report, merge
+from stampede.store.compaction.compact import Policy, Report, merge
 from stampede.store.compaction.garbage_collection import Sweep
 from stampede.store.integrity.verified_objects import footer_of, read_column
 from stampede.store.objects.object_store import ObjectInfo, Objects
@@ -54,16 +54,14 @@ def purge_table(table: Table, run_rows: int, show: Callable[[str], None]) -> int
     StoreDown
         The store does not answer.
     """
-    rewritten = 0
+    policy, rewritten = Policy(run_rows=run_rows), 0
     table.refresh()
     while runs := _found(table):
         for run in runs:
             show(run[0].name.run)
             level = run[0].name.level + 1
             try:
-                parts = merge(
-                    table, [run], level, run_rows, SLICE_ROWS, Report(), _ignore, 0, table.rights
-                )
+                parts = merge(table, [run], level, policy, Report(), _ignore, table.rights)
             except NotFound:  # a compactor was faster: what it wrote is found next
                 continue
             table.include(parts)

@@ -11,7 +11,7 @@ from stampede.config.settings import Settings
 from stampede.handlers.reconcile import positions
 from stampede.handlers.reconcile.positions import derive_positions
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
@@ -68,7 +68,7 @@ def test_a_merged_run_is_read_in_chunks_and_counts_each_object_once(monkeypatch)
     objects = points(batches=2)
     table = Table(objects, DETECTIONS)
     later = datetime.now(UTC) + timedelta(days=1)
-    compact(table, later, fanout=2, run_rows=3000, grace=timedelta(0))
+    compact(table, later, Policy(fanout=2, run_rows=3000, grace=timedelta(0)))
     assert all(derived for _, derived in derive_positions(objects, repair=True))
     assert Table(objects, POSITIONS).coverage() == Coverage.of({("t", 0): [0, 1]})
     expected = {

@@ -16,7 +16,7 @@ from stampede.handlers.reconcile.findings import Finding
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.reconcile.restore import quarantined
 from stampede.handlers.thumbnails.handler import Thumbnails
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
@@ -130,7 +130,7 @@ def test_a_site_whose_key_only_reads_does_not_stop_the_sweep(
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
     one_pass(settings, "replica")
-    compact(Table(objects, DETECTIONS), datetime.now(UTC), fanout=4, grace=timedelta())
+    compact(Table(objects, DETECTIONS), datetime.now(UTC), Policy(fanout=4, grace=timedelta()))
     one_pass(settings, "replica")
     name = ("open_objects", "open_replica")[site]
     inner = (open_objects, open_replica)[site](settings)
@@ -306,8 +306,8 @@ def merged_at_first(settings: Settings) -> tuple[Objects, Objects]:
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
     one_pass(settings, "replica")
-    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
-    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=timedelta())
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), Policy(fanout=4))
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), Policy(fanout=4, grace=timedelta()))
     return objects, second
 
 
@@ -402,8 +402,8 @@ def test_a_damaged_copy_goes_once_the_first_site_has_merged_it_twice(
         if number == 3:
             one_pass(settings, "replica")
         if number % 4 == 3:
-            compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=at_once)
-            compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4, grace=at_once)
+            compact(Table(objects, CUTOUTS), datetime.now(UTC), Policy(fanout=4, grace=at_once))
+            compact(Table(objects, CUTOUTS), datetime.now(UTC), Policy(fanout=4, grace=at_once))
     [bad, *_] = keys(second, "tables/cutouts/")
     data = bytearray(second.get(bad))
     data[{"cut": 40, "page": 40, "footer": len(data) - 40}[damage]] ^= 8
@@ -434,7 +434,7 @@ def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: P
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
     one_pass(settings, "replica")
-    compact(Table(objects, CUTOUTS), datetime.now(UTC), fanout=4)
+    compact(Table(objects, CUTOUTS), datetime.now(UTC), Policy(fanout=4))
     one_pass(settings, "replica")
     put_pack(objects, range(100, 103))
     put_pack(objects, range(200, 203), TODAY - 50)
@@ -509,7 +509,7 @@ def two_good_sites(settings: Settings) -> tuple[Objects, Objects]:
     for number in range(4):
         put_all(objects, range(3 * number, 3 * number + 3))
     for _ in range(2):  # the second deletes the inputs
-        compact(Table(objects, DETECTIONS), datetime.now(UTC), fanout=4, grace=timedelta())
+        compact(Table(objects, DETECTIONS), datetime.now(UTC), Policy(fanout=4, grace=timedelta()))
     one_pass(settings, "replica")
     return objects, second
 

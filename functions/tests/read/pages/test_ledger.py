@@ -15,7 +15,7 @@ from stampede.lookup import ledger_cache
 from stampede.read.app import make_app
 from stampede.read.plots.ledger_bars import CELLS, bar_svg
 from stampede.read.summaries import maintenance_state
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.ledger import expect
 from stampede.store.objects.filesystem import DirectoryObjects
@@ -110,7 +110,7 @@ def test_the_page_shows_merges_rounds_and_a_second_site_that_lacks_runs(tmp_path
     objects = filled([0, 1])
     fill(objects, sample_cutouts(), sample_points(), Coverage.of({TOPIC: [2]}))
     now = datetime.now(UTC)
-    compact(Table(objects, DETECTIONS), now, fanout=2, run_rows=1000, grace=timedelta(0))
+    compact(Table(objects, DETECTIONS), now, Policy(fanout=2, run_rows=1000, grace=timedelta(0)))
     reconcile_state.save(objects, "all", reconcile_state.RoundState(now, now))
     second = DirectoryObjects(tmp_path)
     settings = Settings(replica=f"file://{tmp_path}")

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from stampede.errors import NotFound, StoreDown
 from stampede.store.compaction import compact as compaction
-from stampede.store.compaction.compact import Progress, Report, compact
+from stampede.store.compaction.compact import Policy, Progress, Report, compact
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo, Objects
@@ -67,18 +68,18 @@ def levels(one: Table) -> list[int]:
 def test_full_levels_move_up(count: int, expected: list) -> None:
     one = Table(store_at(), DETECTIONS)
     rows = fill(one, count)
-    report = compact(one, START, fanout=4)
+    report = compact(one, START, Policy(fanout=4))
     assert levels(one) == expected
     assert one.lookup(object_ids(rows)).equals(rows)
     assert len(one.coverage()) == count
     assert bool(report.merged) == (count >= 4)
-    assert not compact(one, START, fanout=4).merged
+    assert not compact(one, START, Policy(fanout=4)).merged
 
 
 def test_a_backlog_of_large_runs_is_not_merged_all_at_once() -> None:
     one = Table(store_at(), DETECTIONS)
     fill(one, 16, 30)
-    report = compact(one, START, fanout=4, run_rows=100)
+    report = compact(one, START, Policy(fanout=4, run_rows=100))
     assert {count for count, _, _ in report.merged} == {4}
 
 
@@ -86,14 +87,14 @@ def test_a_backlog_of_large_runs_is_not_merged_all_at_once() -> None:
 def test_major_merges_everything(count: int) -> None:
     one = Table(store_at(), DETECTIONS)
     rows = fill(one, count)
-    compact(one, START, fanout=4)
+    compact(one, START, Policy(fanout=4))
     before = levels(one)
-    report = compact(one, START, fanout=4, major=True)
+    report = compact(one, START, Policy(fanout=4, major=True))
     # Above all inputs; otherwise a concurrent listing could miss the rows.
     assert levels(one) == [max(before) + 1]
     assert len(report.merged) == 1
     assert one.lookup(object_ids(rows)).equals(rows)
-    assert compact(one, START, fanout=4, major=True) == Report()
+    assert compact(one, START, Policy(fanout=4, major=True)) == Report()
 
 
 class Listings(Forwarding):
@@ -113,7 +114,7 @@ def test_all_merges_follow_from_one_listing() -> None:
         objects = Listings(store_at())
         one = Table(objects, DETECTIONS)
         rows = fill(one, runs, 60)
-        report = compact(one, START, fanout=4, run_rows=100)
+        report = compact(one, START, Policy(fanout=4, run_rows=100))
         assert len(report.merged) == {4: 1, 28: 8}[runs]
         counts.append(objects.count)
         assert one.lookup(object_ids(rows)).equals(rows)
@@ -127,8 +128,8 @@ def test_a_merge_that_another_compactor_made_is_not_made_again() -> None:
     fill(first, 8)
     second.refresh()
     second.refresh = lambda: None  # its listing is older than the other's merges
-    assert len(compact(first, START, fanout=4).merged) == 2
-    report = compact(second, START, fanout=4)
+    assert len(compact(first, START, Policy(fanout=4)).merged) == 2
+    report = compact(second, START, Policy(fanout=4))
     assert (report.parts_found, report.written) == (2, [])
     assert [part.key for part in second.runs()] == [part.key for part in first.runs()]
 
@@ -142,7 +143,7 @@ def test_nothing_to_do() -> None:
     objects = Watched(store_at())
     one = Table(objects, DETECTIONS)
     assert compact(one, START) == Report()
-    assert compact(one, START, major=True) == Report()
+    assert compact(one, START, Policy(major=True)) == Report()
     fill(one, 7)
     there = contents(objects)
     assert compact(one, START) == Report()
@@ -153,10 +154,10 @@ def test_inputs_are_deleted_after_the_grace() -> None:
     store = store_at()
     one = Table(store, DETECTIONS)
     rows = fill(one, 8)
-    compact(one, START, grace=HOUR)
+    compact(one, START, Policy(grace=HOUR))
     assert len(list(store.list("tables/"))) == 9
-    assert not compact(one, START + HOUR - timedelta(seconds=1), grace=HOUR).deleted
-    report = compact(one, START + HOUR, grace=HOUR)
+    assert not compact(one, START + HOUR - timedelta(seconds=1), Policy(grace=HOUR)).deleted
+    report = compact(one, START + HOUR, Policy(grace=HOUR))
     assert len(report.deleted) == 8
     assert all("/0000-" in key for key in report.deleted)
     assert len(list(store.list("tables/"))) == 1
@@ -167,7 +168,7 @@ def test_inputs_are_deleted_after_the_grace() -> None:
 def test_parts_are_cut_between_objects() -> None:
     one = Table(store_at(), DETECTIONS)
     rows = fill(one, 8, 30_000)
-    report = compact(one, START, run_rows=60_000, slice_rows=20_000)
+    report = compact(one, START, Policy(run_rows=60_000, slice_rows=20_000))
     one.refresh()
     parts = one.runs()
     assert len(parts) == len(report.written) == 5
@@ -231,7 +232,7 @@ def test_compactors_that_go_by_different_orders_share_a_merge(
     for one in (store, other):
         rows = fill(Table(one, DETECTIONS), 8, 600)
     watched = Watched(store)
-    merging = {"run_rows": 500, "slice_rows": 250, "grace": HOUR}
+    merging = Policy(run_rows=500, slice_rows=250, grace=HOUR)
 
     def second(report: Report) -> None:
         if len(report.written) == 1:
@@ -239,12 +240,11 @@ def test_compactors_that_go_by_different_orders_share_a_merge(
                 compact(
                     Table(watched, DETECTIONS),
                     START,
-                    turn=turns[1],
-                    progress=stop_after(3),
-                    **merging,
+                    replace(merging, turn=turns[1]),
+                    stop_after(3),
                 )
 
-    report = compact(Table(watched, DETECTIONS), START, turn=turns[0], progress=second, **merging)
+    report = compact(Table(watched, DETECTIONS), START, replace(merging, turn=turns[0]), second)
     written = [key for operation, key in watched.calls if operation == "put" and "/0001-" in key]
     assert len(written) == len(set(written)) == len(report.written) + 3
     numbers = [RunName.parse(key).part for key in written]
@@ -252,7 +252,7 @@ def test_compactors_that_go_by_different_orders_share_a_merge(
     assert numbers != sorted(numbers)
     assert report.parts_found == 3
     assert len(written) > 7
-    compact(Table(other, DETECTIONS), START, **merging)
+    compact(Table(other, DETECTIONS), START, merging)
     assert contents(store) == contents(other)
     assert Table(store, DETECTIONS).lookup(object_ids(rows)).equals(rows)
 
@@ -265,11 +265,11 @@ def test_compactors_begin_with_different_groups_of_runs(runs: int) -> None:
         one = Table(store_at(), DETECTIONS)
         fill(one, runs, 40)
         with pytest.raises(Enough):
-            compact(one, START, fanout=4, turn=turn, progress=stop_after(1))
+            compact(one, START, Policy(fanout=4, turn=turn), progress=stop_after(1))
         one.refresh()
         inputs.append({name for part in one.runs() for name in part.inputs})
         for other in (5, 1):
-            compact(one, START, fanout=4, turn=other)
+            compact(one, START, Policy(fanout=4, turn=other))
         assert len(one.coverage()) == runs
     assert inputs[0]
     assert not inputs[0] & inputs[1]
@@ -281,11 +281,11 @@ def test_an_abandoned_half_written_run_is_deleted() -> None:
     one = Table(store, DETECTIONS)
     rows = fill(one, 8, 30_000)
     with pytest.raises(StoreDown, match="crashed"):
-        compact(Table(Watched(store, crash_at=2), DETECTIONS), START, run_rows=60_000)
-    compact(one, START, run_rows=90_000)  # another cut, so another run
+        compact(Table(Watched(store, crash_at=2), DETECTIONS), START, Policy(run_rows=60_000))
+    compact(one, START, Policy(run_rows=90_000))  # another cut, so another run
     left = {run.key for run in one.listed()} - {run.key for run in one.runs()}
     assert len([key for key in left if "/0001-" in key]) == 1
-    compact(one, START + HOUR, grace=HOUR)
+    compact(one, START + HOUR, Policy(grace=HOUR))
     one.refresh()
     assert {run.key for run in one.listed()} == {run.key for run in one.runs()}
     assert one.lookup(object_ids(rows)).equals(rows)
@@ -323,12 +323,14 @@ def test_a_half_written_run_whose_inputs_remain_stays(
     fill(Table(store, DETECTIONS), 8, 300)
     with pytest.raises(StoreDown, match="crashed"):
         run(Watched(store, crash_at=2))
-    assert not compact(Table(store, DETECTIONS), START, fanout=99, grace=timedelta(0)).deleted
+    assert not compact(
+        Table(store, DETECTIONS), START, Policy(fanout=99, grace=timedelta(0))
+    ).deleted
 
 
 def run(objects: Objects, grace: timedelta = timedelta(0)) -> Report:
     one = Table(objects, DETECTIONS, threads=1)
-    return compact(one, START, run_rows=800, slice_rows=400, grace=grace)
+    return compact(one, START, Policy(run_rows=800, slice_rows=400, grace=grace))
 
 
 @pytest.mark.long
@@ -338,7 +340,9 @@ def test_merges_with_different_settings_do_not_mix() -> None:
     for run_rows in (60_000, 90_000):
         one = Table(store_at(), DETECTIONS)
         fill(one, 8, 30_000)
-        names |= {key.rpartition("-")[0] for key in compact(one, START, run_rows=run_rows).written}
+        names |= {
+            key.rpartition("-")[0] for key in compact(one, START, Policy(run_rows=run_rows)).written
+        }
     assert len(names) == 2
 
 
@@ -369,7 +373,7 @@ def test_an_output_that_reads_back_differently_stops_the_merge() -> None:
 
     lossy = Changed(store, write=lambda data: data[:-9])
     with pytest.raises(StoreDown, match="0001-"):
-        compact(Table(lossy, DETECTIONS), START, grace=timedelta(0))
+        compact(Table(lossy, DETECTIONS), START, Policy(grace=timedelta(0)))
     assert sum("/0000-" in info.key for info in store.list("tables/")) == 8
 
 
@@ -381,7 +385,7 @@ def test_progress_is_reported() -> None:
     compact(
         one,
         START,
-        run_rows=60_000,
+        Policy(run_rows=60_000),
         progress=lambda report: reported.append((len(report.written), report.rows_written)),
     )
     assert [count for count, _ in reported] == [1, 2, 3, 4, 5][: len(reported)]
@@ -398,7 +402,7 @@ def test_memory_does_not_grow_with_the_runs() -> None:
         before = pa.default_memory_pool()
         pa.set_memory_pool(pool)
         try:
-            compact(one, START, fanout=4, run_rows=20_000, slice_rows=10_000)
+            compact(one, START, Policy(fanout=4, run_rows=20_000, slice_rows=10_000))
         finally:
             pa.set_memory_pool(before)
         return pool.max_memory()
@@ -449,7 +453,7 @@ def test_compactors_race_while_others_append_and_read(
         one = Table(store, DETECTIONS, cache_bytes=1 << 20)
         while not done.is_set():
             now = datetime.now(UTC) + timedelta(seconds=2)
-            compact(one, now, fanout=3, run_rows=200, slice_rows=100, grace=timedelta(0))
+            compact(one, now, Policy(fanout=3, run_rows=200, slice_rows=100, grace=timedelta(0)))
 
     def keep_reading() -> None:
         one = Table(store, DETECTIONS, cache_bytes=1 << 20)
@@ -482,7 +486,7 @@ def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> 
     objects = store_at()
     fill(Table(objects, DETECTIONS), 8)
     if level:
-        compact(Table(objects, DETECTIONS), START, fanout=4, grace=HOUR)
+        compact(Table(objects, DETECTIONS), START, Policy(fanout=4, grace=HOUR))
     bad = next(info.key for info in objects.list(f"tables/detections/000{level}-"))
     [inputs] = [part.inputs for part in Table(objects, DETECTIONS).listed() if part.key == bad]
     Table(objects, DETECTIONS).append(many(30, 3, 9), Coverage.of({("alerts", 0): [20]}))
@@ -494,7 +498,7 @@ def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> 
     asked = many(30, 3, 27)
     reached = Failing(objects, StoreDown, lambda key, _: key == bad)
     for _ in range(2):
-        report = compact(Table(reached, DETECTIONS), START, fanout=4, grace=timedelta())
+        report = compact(Table(reached, DETECTIONS), START, Policy(fanout=4, grace=timedelta()))
         assert bad in report.damaged
     assert objects.get(bad) == good
     assert {f"tables/detections/{name}.parquet" for name in inputs} <= {
@@ -502,7 +506,7 @@ def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> 
     }
     assert levels(Table(objects, DETECTIONS)) == ([0, 0, 0, 0, 1, 1, 1] if not level else [1] * 4)
     assert Table(objects, DETECTIONS).coverage() == before
-    compact(Table(objects, DETECTIONS), START, fanout=4, grace=timedelta())  # it is back
+    compact(Table(objects, DETECTIONS), START, Policy(fanout=4, grace=timedelta()))  # it is back
     assert len(levels(Table(objects, DETECTIONS))) == 1
     assert Table(objects, DETECTIONS).coverage() == before
     assert Table(objects, DETECTIONS).lookup(object_ids(asked)).equals(asked)
@@ -513,7 +517,7 @@ def test_a_damaged_merged_run_is_written_again_once(damage: str) -> None:
     """While its inputs are there. The pass ends, and the next one finds nothing to do."""
     objects = store_at()
     rows = fill(Table(objects, DETECTIONS), 4)
-    compact(Table(objects, DETECTIONS), START, fanout=4, grace=HOUR)
+    compact(Table(objects, DETECTIONS), START, Policy(fanout=4, grace=HOUR))
     [merged] = [info.key for info in objects.list("tables/detections/0001-")]
     for info in list(objects.list(CHECKPOINTS)):  # it would say what the footer says
         objects.delete(info.key)
@@ -528,10 +532,10 @@ def test_a_damaged_merged_run_is_written_again_once(damage: str) -> None:
         one.refresh()
         [part] = [part for part in one.listed() if part.key == merged]
         one.put_into_quarantine(part, "its body is damaged")
-    report = compact(one, START, fanout=4, grace=HOUR)
+    report = compact(one, START, Policy(fanout=4, grace=HOUR))
     assert len(report.merged) <= 1
     assert objects.get(merged) == good
     assert levels(one) == [1]
     assert one.quarantined() == {}
     assert one.lookup(object_ids(rows)).equals(rows)
-    assert not compact(one, START, fanout=4, grace=HOUR).merged
+    assert not compact(one, START, Policy(fanout=4, grace=HOUR)).merged

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.errors import StoreDown
-from stampede.store.compaction.compact import Report, compact, merge
+from stampede.store.compaction.compact import Policy, Report, compact, merge
 from stampede.store.compaction.deletion_proof import Holders
 from stampede.store.compaction.garbage_collection import Sweep, unneeded_at_second_site
 from stampede.store.objects.memory import MemoryObjects
@@ -58,7 +58,7 @@ def damage(store: MemoryObjects, key: str, at: int = -60) -> None:
 
 def merged(store: Objects) -> None:
     for _ in range(2):
-        compact(Table(store, DETECTIONS, threads=1), START, grace=timedelta(), major=True)
+        compact(Table(store, DETECTIONS, threads=1), START, Policy(grace=timedelta(), major=True))
 
 
 def half_written(store: Objects, inputs: list[str]) -> str:
@@ -73,7 +73,7 @@ def half_written(store: Objects, inputs: list[str]) -> str:
     report, table = Report(), listed(store)
     picked = [run for run in live(table.listed()) if run[0].key in inputs]
     with pytest.raises(Stopped):
-        merge(table, picked, 1, 50, 25, report, stop)
+        merge(table, picked, 1, Policy(run_rows=50, slice_rows=25), report, stop)
     [key] = report.written
     return key
 
@@ -84,7 +84,7 @@ def abandoned(store: Objects) -> str:
     part = half_written(store, inputs[:2])
     table = listed(store)
     picked = [run for run in live(table.listed()) if run[0].key in inputs]
-    merge(table, picked, 1, 4_000_000, 1000, Report(), lambda report: None)
+    merge(table, picked, 1, Policy(slice_rows=1000), Report(), lambda report: None)
     for key in inputs:
         store.delete(key)
     return part
@@ -131,7 +131,7 @@ def test_a_holder_that_is_merged_meanwhile_makes_no_run_lost() -> None:
     unrelated = append(store, range(1000, 1100))
     sweep = Sweep(listed(store), LATER, GRACE)
     # Another compactor merges all runs, after this one has listed them.
-    compact(Table(store, DETECTIONS, threads=1), LATER, grace=timedelta(days=1), major=True)
+    compact(Table(store, DETECTIONS, threads=1), LATER, Policy(grace=timedelta(days=1), major=True))
     store.delete(unrelated)
     assert swept(sweep) == []
     assert sweep.holders.damaged == {}

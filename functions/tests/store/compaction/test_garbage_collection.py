@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.errors import StoreDown
-from stampede.store.compaction.compact import Report, compact
+from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -39,7 +39,7 @@ def filled(runs: int = 8, kafka: bool = True) -> MemoryObjects:
 
 def swept(store: Objects, grace: timedelta = NOW, fanout: int = 8) -> Report:
     table = Table(store, DETECTIONS, threads=1)
-    return compact(table, START, run_rows=50, slice_rows=50, grace=grace, fanout=fanout)
+    return compact(table, START, Policy(run_rows=50, slice_rows=50, grace=grace, fanout=fanout))
 
 
 def parts_of_merged(store: Objects) -> list[str]:
@@ -162,7 +162,9 @@ def test_a_half_written_run_is_deleted_once_others_hold_its_rows() -> None:
     half_written = set(parts_of_merged(store))
     assert len(half_written) == 3
     other = Table(store, DETECTIONS, threads=1)
-    compact(other, START, run_rows=100, slice_rows=50, grace=NOW)  # another cut, another run
+    compact(
+        other, START, Policy(run_rows=100, slice_rows=50, grace=NOW)
+    )  # another cut, another run
     reports = [swept(store), swept(store)]  # the second finds the inputs deleted
     assert half_written <= {key for report in reports for key in report.deleted}
     assert not any(report.damaged for report in reports)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.errors import StoreDown
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.compaction.superseded_copies import superseded_copies
 from stampede.store.objects.memory import MemoryObjects
@@ -37,7 +37,7 @@ def store(*numbers: int) -> MemoryObjects:
 def merged(site: MemoryObjects) -> MemoryObjects:
     """The site after its runs were merged into one, and deleted."""
     for _ in range(2):
-        compact(Table(site, DETECTIONS, threads=1), START, grace=timedelta(), major=True)
+        compact(Table(site, DETECTIONS, threads=1), START, Policy(grace=timedelta(), major=True))
     return site
 
 

@@ -11,7 +11,7 @@ from stampede.alerts.columns import CUTOUT
 from stampede.alerts.groups import RawAlerts
 from stampede.deadletters.dead_letter import write_letters
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.ledger import expect
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.memory import MemoryObjects
@@ -37,7 +37,7 @@ def store() -> MemoryObjects:
     one = Table(objects, DETECTIONS, threads=1)
     one.append(many(2 * GROUP_ROWS), COVERAGE)
     one.append(many(2 * GROUP_ROWS, version=1), COVERAGE)
-    compact(one, NOW, fanout=2, run_rows=2 * GROUP_ROWS, slice_rows=GROUP_ROWS)
+    compact(one, NOW, Policy(fanout=2, run_rows=2 * GROUP_ROWS, slice_rows=GROUP_ROWS))
     one.append(DETECTIONS.schema.empty_table(), COVERAGE)
     pack = write_pack(table([cutout(n, "science", b"image") for n in range(9)], CUTOUT), COVERAGE)
     objects.put(pack.key, pack.data.to_pybytes())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.digests import same
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
@@ -260,7 +260,7 @@ def stored_run(merged: bool) -> tuple[str, bytes]:
     table = Table(store, DETECTIONS, threads=1)
     for number in range(2):
         table.append(many(100, 3, number), Coverage.of({("alerts", 0): [number]}))
-    compact(table, datetime.now(UTC), fanout=2)
+    compact(table, datetime.now(UTC), Policy(fanout=2))
     [info] = store.list(f"tables/detections/{merged:04}") if merged else [table.listed()[0].object]
     return info.key, store.get(info.key)
 

@@ -8,7 +8,7 @@ import pytest
 
 from stampede.alerts.columns import CUTOUT
 from stampede.errors import Damaged, StoreDown
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
@@ -79,7 +79,7 @@ def test_a_merged_run_is_copied_with_all_packs_and_no_input() -> None:
     source, target = store(), store()
     for number in range(4):
         flush(source, number)
-    compact(Table(source, CUTOUTS), NOW, fanout=4)
+    compact(Table(source, CUTOUTS), NOW, Policy(fanout=4))
     [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
     Replica(source, target, 1).copy(merged)
     assert check(target) == everything(4)
@@ -94,7 +94,7 @@ def test_a_merged_run_whose_packs_are_there_takes_few_requests() -> None:
     packs = [flush(source, number)[0] for number in range(runs)]
     for pack in packs[: -FEW_PACKS - 3]:
         Replica(source, target, 1).copy(pack)
-    compact(Table(source, CUTOUTS), NOW, fanout=4, major=True)
+    compact(Table(source, CUTOUTS), NOW, Policy(fanout=4, major=True))
     [merged] = [run.key for run in Table(source, CUTOUTS).runs()]
     watched = Watched(source)
     Replica(watched, target, 4).copy(merged)
@@ -124,8 +124,8 @@ def test_inputs_of_a_merged_run_are_not_copied() -> None:
     for number in range(4):
         flush(source, number)
     Replica(source, target, 2).catch_up()
-    compact(Table(target, CUTOUTS), LATER, fanout=4)
-    compact(Table(target, CUTOUTS), LATER, fanout=4, grace=timedelta())
+    compact(Table(target, CUTOUTS), LATER, Policy(fanout=4))
+    compact(Table(target, CUTOUTS), LATER, Policy(fanout=4, grace=timedelta()))
     assert keys(target, "tables/cutouts/0000") == []
     assert list(Replica(source, target, 2).missing()) == []
     assert check(target) == everything(4)
@@ -137,7 +137,7 @@ def test_merged_runs_are_deleted_after_the_grace() -> None:
         flush(source, number)
     Replica(source, target, 2).catch_up()
     inputs = keys(target, "tables/cutouts/")
-    compact(Table(source, CUTOUTS), NOW, fanout=4)
+    compact(Table(source, CUTOUTS), NOW, Policy(fanout=4))
     Replica(source, target, 2).catch_up()
     assert list(unneeded_at_second_site(source, target, NOW, GRACE)) == []
     assert list(unneeded_at_second_site(source, target, LATER, GRACE)) == inputs
@@ -147,8 +147,8 @@ def test_a_half_copied_run_stays_while_the_first_site_has_it() -> None:
     source, target = store(), store()
     for number in range(4):
         flush(source, number)
-    compact(Table(source, DETECTIONS), NOW, fanout=4, run_rows=2, slice_rows=2)
-    compact(Table(source, CUTOUTS), NOW, fanout=4, run_rows=8, slice_rows=8)
+    compact(Table(source, DETECTIONS), NOW, Policy(fanout=4, run_rows=2, slice_rows=2))
+    compact(Table(source, CUTOUTS), NOW, Policy(fanout=4, run_rows=8, slice_rows=8))
     first, *rest = keys(source, "tables/cutouts/0001")
     assert rest
     Replica(source, target, 1).copy(first)
@@ -236,7 +236,7 @@ def test_nothing_is_written_to_the_first_site() -> None:
     """So a second site can pull with a key that only allows reading."""
     source, target = Watched(store()), store()
     _, run = flush(source, 0)
-    compact(Table(source, CUTOUTS), NOW, major=True)
+    compact(Table(source, CUTOUTS), NOW, Policy(major=True))
     source.calls.clear()
     replica = Replica(source, target, 2)
     replica.copy(run)
@@ -304,7 +304,7 @@ def test_the_second_site_is_always_consistent(seed: int) -> None:
             grace = dice.choice([timedelta(), timedelta(days=1)])
             cut = dice.choice([8, 1000])
             table = Table(source, spec, threads=1)
-            compact(table, NOW, fanout=3, run_rows=cut, slice_rows=cut, grace=grace)
+            compact(table, NOW, Policy(fanout=3, run_rows=cut, slice_rows=cut, grace=grace))
         busy = False
 
     def look(number: int) -> None:
@@ -353,7 +353,7 @@ def test_a_site_that_only_pulls_keeps_no_runs_that_the_first_merged_long_ago() -
         number += 1
         if minute % 10 == 0:
             for spec in (CUTOUTS, DETECTIONS):
-                compact(Table(source, spec, threads=1), now, fanout=2, grace=GRACE)
+                compact(Table(source, spec, threads=1), now, Policy(fanout=2, grace=GRACE))
         if minute % 50 == 0:
             Replica(source, target, 1).catch_up()
             for key in unneeded_at_second_site(source, target, now, GRACE):
@@ -362,7 +362,7 @@ def test_a_site_that_only_pulls_keeps_no_runs_that_the_first_merged_long_ago() -
         Replica(source, target, 1).catch_up()
         now += GRACE
         for spec in (CUTOUTS, DETECTIONS):
-            compact(Table(source, spec, threads=1), now, fanout=2, grace=GRACE)
+            compact(Table(source, spec, threads=1), now, Policy(fanout=2, grace=GRACE))
         for key in unneeded_at_second_site(source, target, now, GRACE):
             target.delete(key)
     for spec in (CUTOUTS, DETECTIONS):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stampede.deadletters.dead_letter import write_letters
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
@@ -31,7 +31,7 @@ def append(store: Objects, number: int) -> None:
 
 def merge(store: Objects) -> None:
     for _ in range(2):
-        compact(Table(store, DETECTIONS, threads=1), START, grace=timedelta(), major=True)
+        compact(Table(store, DETECTIONS, threads=1), START, Policy(grace=timedelta(), major=True))
 
 
 def gone(first: Objects, second: Objects) -> list[ObjectInfo]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT_LOCATION
 from stampede.errors import Damaged
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.memory import MemoryObjects
@@ -168,7 +168,7 @@ def test_damage_in_a_section_hides_no_row_and_is_found(level: int) -> None:
     if level:
         one = Table(objects, DETECTIONS, threads=1)
         one.append(many(400, 2, version=1), COVERAGE)
-        compact(one, NOW, fanout=2)
+        compact(one, NOW, Policy(fanout=2))
         [run] = one.runs()
     assert run.name.level == level
     verify(objects, run.object)
@@ -323,11 +323,13 @@ def test_a_section_of_other_keys_is_found_before_its_inputs_go(
     inputs = {one.append(many(400, 1, version), COVERAGE) for version in range(2)}
     with monkeypatch.context() as patch:
         changed_key(patch)
-        [merged] = compact(one, NOW, fanout=2, grace=timedelta(0)).written
+        [merged] = compact(one, NOW, Policy(fanout=2, grace=timedelta(0))).written
     assert Table(objects, DETECTIONS, threads=1).lookup(["000083"]).num_rows == 0
     with pytest.raises(Damaged, match=f"{merged}: a section does not describe"):
         verify(objects, objects.head(merged))
-    report = compact(Table(objects, DETECTIONS), NOW + timedelta(days=40_000), grace=timedelta(0))
+    report = compact(
+        Table(objects, DETECTIONS), NOW + timedelta(days=40_000), Policy(grace=timedelta(0))
+    )
     assert list(report.damaged) == [merged]
     assert {info.key for info in objects.list("tables/")} >= inputs
 
@@ -430,7 +432,9 @@ def test_two_compactors_write_the_same_bytes() -> None:
         one = Table(objects, DETECTIONS, threads=threads)
         for version in range(3):
             one.append(many(400, 2, version).slice(50 * version), COVERAGE)
-        report = compact(one, NOW, fanout=3, run_rows=150, slice_rows=60, grace=timedelta(0))
+        report = compact(
+            one, NOW, Policy(fanout=3, run_rows=150, slice_rows=60, grace=timedelta(0))
+        )
         assert len(report.written) > 2
         assert sum(run.sections is not None for run in one.runs()) > 2
         stores.append({info.key: objects.get(info.key) for info in objects.list("tables/")})

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.errors import StoreDown
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs import quarantine
@@ -142,7 +142,7 @@ def merged_table(store: MemoryObjects, parts: int = 4) -> Table:
     one = Table(store, DETECTIONS, threads=1)
     one.append(many(4 * GROUP_ROWS), FIRST)
     one.append(many(4 * GROUP_ROWS, version=1), SECOND)
-    compact(one, NOW, fanout=2, run_rows=8 * GROUP_ROWS // parts, slice_rows=GROUP_ROWS)
+    compact(one, NOW, Policy(fanout=2, run_rows=8 * GROUP_ROWS // parts, slice_rows=GROUP_ROWS))
     assert len(one.runs()) == parts
     return one
 
@@ -322,7 +322,9 @@ def test_very_long_keys_hide_nothing(length: int) -> None:
     for _ in range(2):
         assert one.lookup(wanted)["object_id"].to_pylist() == wanted
         assert [one.lookup([name]).num_rows for name in wanted] == [1] * 6
-        compact(one, NOW + timedelta(days=1), major=True, run_rows=GROUP_ROWS, slice_rows=500)
+        compact(
+            one, NOW + timedelta(days=1), Policy(major=True, run_rows=GROUP_ROWS, slice_rows=500)
+        )
         sweep(one)
     assert one.quarantined() == {}
 
@@ -336,7 +338,7 @@ def test_a_damaged_input_is_not_merged_and_its_coverage_is_not_claimed() -> None
     bad = one.append(many(3 * GROUP_ROWS, version=7), third)
     data = store.get(bad)
     store.put(bad, flipped(data, 300))
-    report = compact(one, NOW, major=True)
+    report = compact(one, NOW, Policy(major=True))
     assert list(report.damaged) == [bad]
     [merged] = [part for part in Table(store, DETECTIONS).listed() if part.name.level]
     assert merged.coverage == FIRST | SECOND
@@ -344,11 +346,11 @@ def test_a_damaged_input_is_not_merged_and_its_coverage_is_not_claimed() -> None
     assert list(one.quarantined()) == [bad]
     assert one.lookup(["000003"])["flux"].to_pylist() == [1.0]
     for _ in range(2):  # nothing deletes what may be the last copy
-        compact(Table(store, DETECTIONS), NOW + timedelta(days=1), major=True)
+        compact(Table(store, DETECTIONS), NOW + timedelta(days=1), Policy(major=True))
         assert store.get(bad) != data
 
     store.put(bad, data)  # mended
-    assert compact(one, NOW + timedelta(days=2), major=True).damaged == {}
+    assert compact(one, NOW + timedelta(days=2), Policy(major=True)).damaged == {}
     assert one.coverage() == FIRST | SECOND | third
     assert one.lookup(["000003"])["flux"].to_pylist() == [7.0]
 
@@ -359,7 +361,7 @@ def test_a_run_under_another_name_is_not_merged() -> None:
     one = Table(store, DETECTIONS)
     first, second = (one.append(many(10, version=n), FIRST) for n in range(2))
     store.put(first, store.get(second))
-    assert list(compact(one, NOW, major=True).damaged) == [first]
+    assert list(compact(one, NOW, Policy(major=True)).damaged) == [first]
     assert [part.key for part in one.listed()] == [second]
 
 
@@ -371,10 +373,10 @@ def test_a_page_of_a_merged_run_is_verified_when_it_is_merged_again() -> None:
     data = store.get(run.key)
     store.put(run.key, flipped(data, 300))
     one.append(many(10, version=9), SECOND)
-    assert list(compact(one, NOW, major=True).damaged) == [run.key]
+    assert list(compact(one, NOW, Policy(major=True)).damaged) == [run.key]
     assert {part.name.level for part in one.listed()} == {0, 1}
     store.put(run.key, data)
-    compact(one, NOW, major=True)
+    compact(one, NOW, Policy(major=True))
     assert [part.name.level for part in one.runs()] == [2]
     assert one.lookup(["000003", "007999"])["flux"].to_pylist() == [9.0, 1.0]
 

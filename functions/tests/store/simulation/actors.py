@@ -14,7 +14,7 @@ from stampede.deadletters.stored import has_offset, stored_offsets
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.events.cloudevents.event import Event
 from stampede.handlers.scrub.delete_orphans import delete_orphans
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
 from stampede.store.objects.object_store import Objects
@@ -212,12 +212,14 @@ class Processes:
             compact(
                 one,
                 self.world.scheduler.now + actor.skew,
-                fanout=fanout,
-                run_rows=self.chance.choice((3, 6, 6, 100)),
-                slice_rows=3,
-                grace=self.chance.choice(self._graces),
-                major=major,
-                turn=self.chance.randrange(4),
+                Policy(
+                    fanout=fanout,
+                    run_rows=self.chance.choice((3, 6, 6, 100)),
+                    slice_rows=3,
+                    grace=self.chance.choice(self._graces),
+                    major=major,
+                    turn=self.chance.randrange(4),
+                ),
             )
 
     def _next_batch(self) -> list[int]:

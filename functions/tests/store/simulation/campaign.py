@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from stampede.errors import Damaged, StampedeError
 from stampede.handlers.reconcile.checkpoints import rebuild
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
 from stampede.store.replication.replica import Replica
@@ -184,7 +184,9 @@ def _settle(world: World) -> None:
             index(first, info.key)
         for _ in range(4):
             scheduler.now += timedelta(days=9000)
-            compact(Table(first, CUTOUTS, threads=1), scheduler.now, grace=grace, major=True)
+            compact(
+                Table(first, CUTOUTS, threads=1), scheduler.now, Policy(grace=grace, major=True)
+            )
             replica = Replica(first, second, 1)
             replica.catch_up()
             lacking = [info.key for info in replica.missing()]

@@ -9,7 +9,7 @@ import pytest
 
 from stampede.errors import Damaged, StoreDown
 from stampede.handlers.reconcile.checkpoints import rebuild
-from stampede.store.compaction.compact import compact
+from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
@@ -65,7 +65,7 @@ def filled(clock: Clock | None = None) -> MemoryObjects:
     """A store with runs of two levels, a merged run in parts, and a checkpoint."""
     objects = MemoryObjects(clock or Clock())
     fill(objects)
-    compact(Table(objects, DETECTIONS), NOW, fanout=8, run_rows=100, grace=GRACE)
+    compact(Table(objects, DETECTIONS), NOW, Policy(fanout=8, run_rows=100, grace=GRACE))
     return objects
 
 
@@ -107,7 +107,7 @@ def test_other_parts_are_read_as_always() -> None:
     table = Table(watched, DETECTIONS)
     assert len(table.coverage()) == RUNS + 2
     assert watched.count("get") == 1 + 2
-    compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=2, grace=GRACE, major=True)
+    compact(Table(objects, DETECTIONS), NOW + GRACE, Policy(fanout=2, grace=GRACE, major=True))
     assert Table(objects, DETECTIONS).coverage() == table.coverage()
 
 
@@ -221,7 +221,7 @@ def test_a_run_that_somebody_deleted_is_named(level: int, restart: bool) -> None
         assert set(table.lacking([run[0].first])) & set(kept)
         assert run[0].coverage - table.coverage() == run[0].coverage
     fill(objects, 8, first=100)
-    compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=2, grace=timedelta(0))
+    compact(Table(objects, DETECTIONS), NOW + GRACE, Policy(fanout=2, grace=timedelta(0)))
     assert len(checkpoints(objects)) == 2
     assert set(kept) <= set(Table(objects, DETECTIONS).quarantined())  # the new one remembers it
     for key, data in kept.items():
@@ -239,8 +239,8 @@ def test_a_run_that_was_merged_is_no_loss() -> None:
     for round_ in range(3):
         fill(objects, 3, first=100 + 10 * round_)
         later = NOW + (round_ + 1) * GRACE
-        compact(Table(objects, DETECTIONS), later, fanout=2, grace=timedelta(0), major=True)
-        compact(Table(objects, DETECTIONS), later, fanout=2, grace=timedelta(0))
+        compact(Table(objects, DETECTIONS), later, Policy(fanout=2, grace=timedelta(0), major=True))
+        compact(Table(objects, DETECTIONS), later, Policy(fanout=2, grace=timedelta(0)))
     for one in (table, Table(objects, DETECTIONS)):
         one.refresh()
         assert one.quarantined() == one.lacking(object_ids(many(30, 3))) == {}
@@ -280,7 +280,7 @@ def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
     monkeypatch.setattr(run_writer, "GROUP_ROWS", 20)
     for version in range(2):
         table.append(many(600, 3, version), holes)
-    compact(table, NOW, fanout=2, run_rows=50, slice_rows=50, grace=GRACE)
+    compact(table, NOW, Policy(fanout=2, run_rows=50, slice_rows=50, grace=GRACE))
     [key] = checkpoints(objects)
     parts = table.runs()
     assert len(parts) > 4
@@ -501,7 +501,7 @@ def test_a_foreign_number_does_not_end_the_numbers() -> None:
 def test_no_merge_claims_the_coverage_that_a_checkpoint_invented() -> None:
     objects = filled()
     forged(objects, coverage=Coverage.of({("alerts", 0): range(1000)}))
-    compact(Table(objects, DETECTIONS), NOW, fanout=2, major=True)
+    compact(Table(objects, DETECTIONS), NOW, Policy(fanout=2, major=True))
     for info in list(objects.list(CHECKPOINTS)):
         objects.delete(info.key)
     assert len(Table(objects, DETECTIONS).coverage()) == RUNS
@@ -511,7 +511,7 @@ def test_nothing_is_deleted_because_a_checkpoint_invented_an_input() -> None:
     objects = filled()
     others = [part for part in Table(objects, DETECTIONS).runs() if part.name.level == 0]
     chosen = forged(objects, inputs=tuple(part.name.run for part in others[1:]))
-    report = compact(Table(objects, DETECTIONS), NOW + GRACE, fanout=100, grace=timedelta())
+    report = compact(Table(objects, DETECTIONS), NOW + GRACE, Policy(fanout=100, grace=timedelta()))
     assert set(report.damaged) == {chosen.key}
     assert "stampede rebuild" in report.damaged[chosen.key]
     for info in list(objects.list(CHECKPOINTS)):
