@@ -90,12 +90,7 @@ def packet_rows(
     images: list[dict[str, Bytes]] = []
     mixed: dict[int, Mixed] = {}
     for group in groups:
-        given = {name: group.heads[name] for name in HEADS}
-        survey = pa.repeat(group.survey.NAME, len(group.messages))
-        night = pc.floor(given["mjd"])
-        number = pa.array(group.messages)
-        given["programids"] = _programids(group)
-        heads.append(pa.table({"number": number, "survey": survey, "night": night, **given}))
+        heads.append(_heads(group))
         images += _images(group)
         mixed |= group.mixed
     rows = pa.concat_tables(heads)
@@ -128,6 +123,16 @@ def packet_rows(
     for name, values in sent.items():
         rows = rows.append_column(name, pa.array(values, PACKET.field(name).type))
     return rows, packets
+
+
+def _heads(group: Group) -> pa.Table:
+    """What identifies each packet of a group, a row each, in the order of the group."""
+    given = {name: group.heads[name] for name in HEADS}
+    survey = pa.repeat(group.survey.NAME, len(group.messages))
+    night = pc.floor(given["mjd"])
+    number = pa.array(group.messages)
+    given["programids"] = _programids(group)
+    return pa.table({"number": number, "survey": survey, "night": night, **given})
 
 
 def _programids(group: Group) -> pa.Array:

@@ -44,10 +44,12 @@ def describe() -> dict[str, Any]:
 
     skeleton = yaml.safe_load(Path(__file__).with_name("openapi.yaml").read_text())
     del skeleton["x-shared"]
-    light_curve_content = _content(format.media_type for format in FORMATS.values())
-    light_curve_content["application/json"]["schema"] = {"$ref": "#/components/schemas/LightCurve"}
-    values = {
-        "version": __version__,
+    return _filled(skeleton, _choices() | _formats() | _limits())
+
+
+def _choices() -> dict[str, Any]:
+    """The values that parameters and members of answers have."""
+    return {
         "surveys": [*surveys.names()],
         "kinds": [*KINDS],
         "views": [*map(str, View)],
@@ -58,17 +60,20 @@ def describe() -> dict[str, Any]:
         "axes": [*map(str, Axis)],
         "bands": [*BANDS, NO_BAND],
         "point_kinds": [*map(str, PointKind)],
-        "max_size": MAX_SIZE,
-        "thumbnail_width": SHAPE[1],
-        "thumbnail_height": SHAPE[0],
+        "cone_columns": {field.name: _column(field) for field in FOUND},
+        "detection_columns": {field.name: _column(field) for field in COLUMNS},
+    }
+
+
+def _formats() -> dict[str, Any]:
+    """The formats of each answer: their names, and the member `content` of the response."""
+    light_curve_content = _content(format.media_type for format in FORMATS.values())
+    light_curve_content["application/json"]["schema"] = {"$ref": "#/components/schemas/LightCurve"}
+    return {
         "light_curve_formats": [*FORMATS],
         "light_curve_content": light_curve_content,
         "object_cutouts_formats": [*OBJECT_CUTOUTS],
         "object_cutouts_content": _content(OBJECT_CUTOUTS.values()),
-        "script": address("object.js").removeprefix("/static/"),
-        "most_frames": MOST_FRAMES,
-        "strip_size": SIZE,
-        "most_strip_size": MOST_SIZE,
         "many_cutouts_formats": [*CUTOUT_WRITERS],
         "many_cutouts_content": _written(CUTOUT_WRITERS),
         "many_light_curves_formats": [*LIGHT_CURVE_WRITERS],
@@ -78,10 +83,21 @@ def describe() -> dict[str, Any]:
         | {"application/json": {"schema": {"$ref": "#/components/schemas/Cone"}}},
         "match_formats": [*MATCH_WRITERS],
         "match_content": _written(MATCH_WRITERS),
-        "cone_columns": {field.name: _column(field) for field in FOUND},
-        "detection_columns": {field.name: _column(field) for field in COLUMNS},
     }
-    return _filled(skeleton, values)
+
+
+def _limits() -> dict[str, Any]:
+    """Sizes and other bounds, and names that change with each version."""
+    return {
+        "version": __version__,
+        "script": address("object.js").removeprefix("/static/"),
+        "max_size": MAX_SIZE,
+        "thumbnail_width": SHAPE[1],
+        "thumbnail_height": SHAPE[0],
+        "most_frames": MOST_FRAMES,
+        "strip_size": SIZE,
+        "most_strip_size": MOST_SIZE,
+    }
 
 
 def _filled(node: Any, values: dict[str, Any]) -> Any:

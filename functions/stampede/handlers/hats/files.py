@@ -5,7 +5,7 @@ The IVOA note HATS 1.0 (https://www.ivoa.net/documents/Notes/HATS/) describes al
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -114,16 +114,27 @@ def finish(
     `footers` are those of all its pixels.
     """
     numbers = sorted(state.pixels)
-    keys = [key_of(state.order, number) for number in numbers]
-    if numbers:
-        schema = footers[numbers[0]].schema.to_arrow_schema().remove_metadata()
-        of_pixels = [footers[number] for number in numbers]
-        for metadata, some in (("_common_metadata", None), ("_metadata", of_pixels)):
-            files.put(f"{DATASET}{metadata}", write_footers(schema, some))
-    text = "".join(f"{state.order},{number}\n" for number in numbers)
-    _put(files, "partition_info.csv", f"Norder,Npix\n{text}")
     objects = sum(pixel.objects for pixel in state.pixels.values())
     points = sum(pixel.points for pixel in state.pixels.values())
+    if numbers:
+        _put_metadata(files, [footers[number] for number in numbers])
+    text = "".join(f"{state.order},{number}\n" for number in numbers)
+    _put(files, "partition_info.csv", f"Norder,Npix\n{text}")
+    _put_properties(files, name, state.order, objects)
+    _delete_others(files, [key_of(state.order, number) for number in numbers])
+    _put_state(files, state)
+    return Published(state.order, len(numbers), written, objects, points)
+
+
+def _put_metadata(files: Objects, footers: Sequence[FileMetaData]) -> None:
+    """Write the schema of the catalogue, and the footers of all its pixels in order."""
+    schema = footers[0].schema.to_arrow_schema().remove_metadata()
+    for key, some in (("_common_metadata", None), ("_metadata", footers)):
+        files.put(f"{DATASET}{key}", write_footers(schema, some))
+
+
+def _put_properties(files: Objects, name: str, order: int, objects: int) -> None:
+    """Write the properties of the catalogue, under the new and the old name of their file."""
     properties = {
         "obs_collection": name,
         "dataproduct_type": "object",
@@ -133,7 +144,7 @@ def finish(
         "hats_col_healpix": INDEX,
         "hats_col_healpix_order": INDEX_ORDER,
         "hats_npix_suffix": ".parquet",
-        "hats_order": state.order,
+        "hats_order": order,
         "hats_frame": "icrs",
         "hats_version": "v1.0",
         "hats_builder": "stampede",
@@ -141,17 +152,19 @@ def finish(
     lines = "".join(f"{key}={value}\n" for key, value in properties.items())
     for key in ("hats.properties", "properties"):
         _put(files, key, lines)
-    _delete_others(files, keys)
+
+
+def _put_state(files: Objects, state: State) -> None:
+    """Write of what the catalogue was made, for `read_state`."""
     document = {
         "format": FORMAT,
         "order": state.order,
-        "pixels": {str(number): state.pixels[number] for number in numbers},
+        "pixels": {str(number): state.pixels[number] for number in sorted(state.pixels)},
         "runs": sorted(state.runs),
         "coverage": json.loads(state.coverage.to_json()),
         "programids": state.programids,
     }
     _put(files, STATE, json.dumps(document))
-    return Published(state.order, len(keys), written, objects, points)
 
 
 def read_state(files: Objects) -> State | None:

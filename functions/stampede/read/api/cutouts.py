@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import isal
 import numpy as np
@@ -67,6 +67,32 @@ class Hdus(StrEnum):
     FIRST = "first"
 
 
+class PngOptions(NamedTuple):
+    """How to draw a PNG. The etag depends on the values in this order.
+
+    Attributes
+    ----------
+    low, high
+        Percentiles of the pixels that are black and white.
+    black, white
+        Values that are black and white instead.
+    size
+        Pixels of a side; None: as many as the image has.
+    hdu
+        Number of the HDU; None: the first image.
+    """
+
+    kind: Stretch
+    low: float | None
+    high: float | None
+    black: float | None
+    white: float | None
+    size: int | None
+    orient: Orientation
+    hdu: int | None
+    limits: Limits
+
+
 async def get_cutout(request: Request) -> Response:
     """One cutout: the FITS file as the survey made it, or a view of it."""
     service, query = service_of(request), request.query_params
@@ -76,7 +102,7 @@ async def get_cutout(request: Request) -> Response:
     options = _png_options(query)
     found = await locations(request)
     location = of_kind(found, kind)
-    model = of_kind(found, "science") if options["limits"] == Limits.SCIENCE else None
+    model = of_kind(found, "science") if options.limits == Limits.SCIENCE else None
     read_model = None if model is None else partial(service.lookup.images.fits, model)
     cutout, convert = _representation(request, location, view, hdus, options, read_model)
     if not_modified := cutout.not_modified(request):
@@ -96,7 +122,7 @@ def _representation(
     location: CutoutLocation,
     view: View,
     hdus: Hdus,
-    options: dict[str, Any],
+    options: PngOptions,
     read_model: Callable[[], bytes] | None,
 ) -> tuple[Representation, Callable[[bytes], bytes]]:
     """What to send, and the function that makes it from the file as sent.
@@ -107,11 +133,11 @@ def _representation(
     headers = {"Content-Disposition": f'inline; filename="{name}"'}
     identity = (location.pack, location.page_offset, location.start, view)
     if view == View.PNG:
-        tag = etag(*identity, *options.values())
+        tag = etag(*identity, *options)
         image = Representation(tag, "image/png", headers)
-        return image, lambda file: _picture(file, location.survey, read_model, **options)
+        return image, lambda file: _picture(file, location.survey, read_model, options)
     if view == View.NPY:
-        number = options["hdu"]
+        number = options.hdu
         tag = etag(*identity) if number is None else etag(*identity, number)
         array = Representation(tag, "application/octet-stream", headers)
         return array, lambda file: npy(_image(file, number)[0])
@@ -137,27 +163,16 @@ def _converts_at_once(file: bytes) -> bool:
 
 
 def _picture(
-    file: bytes,
-    survey: str,
-    read_model: Callable[[], bytes] | None,
-    *,
-    kind: Stretch,
-    low: float | None,
-    high: float | None,
-    black: float | None,
-    white: float | None,
-    size: int | None,
-    orient: Orientation,
-    hdu: int | None,
-    limits: Limits,
+    file: bytes, survey: str, read_model: Callable[[], bytes] | None, options: PngOptions
 ) -> bytes:
     """The PNG of an image of a file."""
-    image, first = _image(file, hdu)
-    turn = turn_of(sky_axes(first, survey)) if orient == Orientation.NORTH else NO_TURN
-    model = image if read_model is None else _image(read_model(), hdu)[0]
-    lowest, highest = value_limits(model, low, high, kind)
-    within = lowest if black is None else black, highest if white is None else white
-    return png(image, kind, size=size, turn=turn, within=within)
+    image, first = _image(file, options.hdu)
+    turn = turn_of(sky_axes(first, survey)) if options.orient == Orientation.NORTH else NO_TURN
+    model = image if read_model is None else _image(read_model(), options.hdu)[0]
+    lowest, highest = value_limits(model, options.low, options.high, options.kind)
+    black = lowest if options.black is None else options.black
+    white = highest if options.white is None else options.white
+    return png(image, options.kind, size=options.size, turn=turn, within=(black, white))
 
 
 def _image(file: bytes, number: int | None) -> tuple[np.ndarray, Hdu]:
@@ -182,8 +197,8 @@ async def locations(request: Request) -> list[CutoutLocation]:
     return await service.run(service.lookup.alert, alert_id, survey)
 
 
-def _png_options(query: QueryParams) -> dict[str, Any]:
-    """The arguments of `_picture`."""
+def _png_options(query: QueryParams) -> PngOptions:
+    """What the query asks of a PNG. Raises `BadParameter`."""
     low = parameters.number(query, "min", 0, 100)
     high = parameters.number(query, "max", 0, 100)
     if low is not None and high is not None and low >= high:
@@ -193,14 +208,14 @@ def _png_options(query: QueryParams) -> dict[str, Any]:
         raise BadParameter("vmin", f"must be less than vmax: {black:g} is not less than {white:g}")
     size = parameters.number(query, "size", 1, MAX_SIZE)
     hdu = parameters.number(query, "hdu", 0, MOST_HDU)
-    return {
-        "kind": parameters.choice(query, "stretch", Stretch, Stretch.ASINH),
-        "low": low,
-        "high": high,
-        "black": black,
-        "white": white,
-        "size": None if size is None else int(size),
-        "orient": parameters.choice(query, "orient", Orientation, Orientation.NORTH),
-        "hdu": None if hdu is None else int(hdu),
-        "limits": parameters.choice(query, "limits", Limits, Limits.OWN),
-    }
+    return PngOptions(
+        kind=parameters.choice(query, "stretch", Stretch, Stretch.ASINH),
+        low=low,
+        high=high,
+        black=black,
+        white=white,
+        size=None if size is None else int(size),
+        orient=parameters.choice(query, "orient", Orientation, Orientation.NORTH),
+        hdu=None if hdu is None else int(hdu),
+        limits=parameters.choice(query, "limits", Limits, Limits.OWN),
+    )

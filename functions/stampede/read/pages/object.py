@@ -1,7 +1,7 @@
 """Route of the page of an object: its light curve, its alerts, its points."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -60,6 +60,48 @@ class ShownPoint(NamedTuple):
     href: str | None
 
 
+class Curve(NamedTuple):
+    """A light curve by time, and of its rows: kinds, bands, and the pages of stored alerts.
+
+    `kinds` and `bands` have the shape (rows,); `hrefs` are by row.
+    """
+
+    detections: pa.Table
+    kinds: np.ndarray
+    bands: np.ndarray
+    hrefs: dict[int, str]
+
+    @classmethod
+    def of(cls, detections: pa.Table, stored: set[Key]) -> Self:
+        """The curve of these detections, of which the alerts `stored` have a page."""
+        kinds = kinds_of(detections)
+        return cls(detections, kinds, bands_of(detections), _hrefs(detections, kinds, stored))
+
+    def chosen(self, choices: Choices) -> np.ndarray:
+        """Whether the choices show each row, shape (rows,)."""
+        of_bands = np.isin(self.bands, choices.bands) | (not choices.bands)
+        return of_bands & (np.isin(self.kinds, choices.kinds) | (not choices.kinds))
+
+    def shown(self, rows: np.ndarray, axis: Axis) -> list[ShownPoint]:
+        """The table of these rows."""
+        value, error = plot.values(self.detections, axis)
+        some = self.detections.take(pa.array(rows, pa.int64()))
+        columns = (some[name].to_pylist() for name in ("mjd", "reliability", "source_id"))
+        return [
+            ShownPoint(
+                mjd,
+                str(self.bands[row]),
+                str(self.kinds[row]),
+                value[row],
+                error[row],
+                reliability,
+                source_id,
+                self.hrefs.get(row),
+            )
+            for row, mjd, reliability, source_id in zip(rows.tolist(), *columns, strict=True)
+        ]
+
+
 async def object_page(request: Request) -> Response:
     """`/objects/{id}`: the light curve, the alerts and the points of one object."""
     service = service_of(request)
@@ -112,29 +154,23 @@ def render(
     strip_start
         MJD of the first alert that fits into a strip; None if all fit.
     """
-    kinds, bands = kinds_of(detections), bands_of(detections)
-    chosen = np.isin(bands, choices.bands) | (not choices.bands)
-    chosen &= np.isin(kinds, choices.kinds) | (not choices.kinds)
-    hrefs = _hrefs(detections, kinds, stored)
+    curve = Curve.of(detections, stored)
+    chosen, fold = curve.chosen(choices), _fold(detections, choices)
     latest_first = np.flatnonzero(chosen)[::-1]
     points, rows = _part(latest_first, choices.points, POINTS)
     survey = detections["survey"][0].as_py()
     name = quote(object_id, safe="")
-    fold = None
-    if choices.period is not None:
-        first = detections["mjd"][0].as_py()
-        fold = Fold(choices.period, first if choices.epoch is None else choices.epoch)
     return pages.page(
         "object.html",
         object_id=object_id,
         url=f"/objects/{name}",
         api=f"/v1/objects/{name}",
         survey=survey.upper(),
-        facts=_facts(detections, kinds),
-        bands=[band for band in (*BANDS, NO_BAND) if band in bands],
-        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in kinds},
+        facts=_facts(detections, curve.kinds),
+        bands=[band for band in (*BANDS, NO_BAND) if band in curve.bands],
+        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in curve.kinds},
         choices=choices,
-        plot=light_curve_svg(detections, choices.axis, hrefs, chosen, fold),
+        plot=light_curve_svg(detections, choices.axis, curve.hrefs, chosen, fold),
         fold=fold,
         unit=plot.UNITS[choices.axis],
         other_axis=OTHER_AXIS[choices.axis],
@@ -142,11 +178,19 @@ def render(
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
         strip_start=strip_start,
-        rows=_shown_points(detections, rows, choices.axis, bands, kinds, hrefs),
+        rows=curve.shown(rows, choices.axis),
         points=points,
         links=links(object_id, survey, detections),
         formats=FORMATS.values(),
     )
+
+
+def _fold(detections: pa.Table, choices: Choices) -> Fold | None:
+    """The chosen period, from the chosen epoch or the first point on."""
+    if choices.period is None:
+        return None
+    first = detections["mjd"][0].as_py()
+    return Fold(choices.period, first if choices.epoch is None else choices.epoch)
 
 
 def _part(items: Sequence[T] | np.ndarray, number: int, size: int) -> tuple[Part, Any]:
@@ -164,32 +208,6 @@ def _hrefs(detections: pa.Table, kinds: np.ndarray, stored: set[Key]) -> dict[in
         for row in np.flatnonzero(kinds == PointKind.DETECTION).tolist()
         if (ids[row], surveys[row]) in stored
     }
-
-
-def _shown_points(
-    detections: pa.Table,
-    rows: np.ndarray,
-    axis: Axis,
-    bands: np.ndarray,
-    kinds: np.ndarray,
-    hrefs: dict[int, str],
-) -> list[ShownPoint]:
-    value, error = plot.values(detections, axis)
-    some = detections.take(pa.array(rows, pa.int64()))
-    columns = (some[name].to_pylist() for name in ("mjd", "reliability", "source_id"))
-    return [
-        ShownPoint(
-            mjd,
-            str(bands[row]),
-            str(kinds[row]),
-            value[row],
-            error[row],
-            reliability,
-            source_id,
-            hrefs.get(row),
-        )
-        for row, mjd, reliability, source_id in zip(rows.tolist(), *columns, strict=True)
-    ]
 
 
 def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:

@@ -21,7 +21,7 @@ from stampede.store.objects.object_store import Folder, ObjectInfo
 from stampede.store.s3.async_gets import S3AsyncGets
 from stampede.store.s3.credentials import S3Keys
 from stampede.store.s3.faults import failure, refusal
-from stampede.store.s3.gets import ABSENT, S3Gets, SelfSigned, Unable, plain
+from stampede.store.s3.gets import ABSENT, Patience, S3Gets, SelfSigned, Unable, plain
 from stampede.store.s3.listings import S3Lists
 from stampede.store.s3.url import checked_url
 from stampede.telemetry import tracing
@@ -83,10 +83,7 @@ class S3Objects:
             self.bucket,
             address,
             self._keys,
-            CONNECT_SECONDS,
-            READ_SECONDS,
-            RETRIES,
-            FIRST_WAIT,
+            Patience(CONNECT_SECONDS, READ_SECONDS, RETRIES, FIRST_WAIT),
         )
 
     @cached_property

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obstore import get as get_object
 from obstore.exceptions import BaseError
@@ -46,6 +46,20 @@ class SelfSigned(Unable):
     """The store's certificate is that of an authority, which OpenSSL may trust and rustls never."""
 
 
+class Patience(NamedTuple):
+    """How long to wait for a store.
+
+    `connect_seconds` is how long a connection may take, `read_seconds` how long the store may send
+    nothing. After a failed connection, a timeout or a 5xx there are `retries` further tries, the
+    first one after `first_wait` seconds.
+    """
+
+    connect_seconds: float
+    read_seconds: float
+    retries: int
+    first_wait: float
+
+
 class S3Gets:
     """Ranges of the objects in one bucket. Safe to share between threads.
 
@@ -56,10 +70,8 @@ class S3Gets:
     ----------
     endpoint
         ``http(s)://HOST:PORT``.
-    connect_seconds, read_seconds
-        How long a connection may take, and how long the store may send nothing.
-    retries, first_wait
-        Further tries after a failed connection, a timeout or a 5xx; seconds before the first.
+    patience
+        When to give up.
 
     Raises
     ------
@@ -73,16 +85,13 @@ class S3Gets:
         bucket: str,
         address: StoreAddress,
         keys: S3Keys,
-        connect_seconds: float,
-        read_seconds: float,
-        retries: int,
-        first_wait: float,
+        patience: Patience,
     ) -> None:
         self._endpoint, self._keys = endpoint, keys
         client: ClientConfig = {
             "allow_http": True,
-            "connect_timeout": timedelta(seconds=connect_seconds),
-            "read_timeout": timedelta(seconds=read_seconds),
+            "connect_timeout": timedelta(seconds=patience.connect_seconds),
+            "read_timeout": timedelta(seconds=patience.read_seconds),
             "timeout": _LONGEST,
         }
         try:
@@ -98,8 +107,8 @@ class S3Gets:
                     **self._credentials(address),
                     client_options=client,
                     retry_config={
-                        "max_retries": retries,
-                        "backoff": {"init_backoff": timedelta(seconds=first_wait)},
+                        "max_retries": patience.retries,
+                        "backoff": {"init_backoff": timedelta(seconds=patience.first_wait)},
                         "retry_timeout": _LONGEST,
                     },
                 )
