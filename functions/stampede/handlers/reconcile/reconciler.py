@@ -10,8 +10,9 @@ a longer one, and its findings would not be counted.
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, islice, product
 
 from stampede.config.settings import Settings
@@ -49,6 +50,64 @@ class OutOfTime(Exception):
     """The time of a step is over."""
 
 
+class Pass:
+    """One pass: what it may do, what it found, and how far it came.
+
+    Attributes
+    ----------
+    repair
+        Whether it may change anything.
+    everything
+        Whether it looks at all nights, and at packs of any age.
+    now
+        When it began, by the clock here.
+    portion
+        The portion of the stores that it looks at; None until a step has asked for it.
+    goes_on
+        Whether the next pass goes on with other nights, and need not look at these again.
+    step_end
+        When the present step ends, by `time.monotonic`.
+    """
+
+    def __init__(self, rounds: NightRounds, report: Report, repair: bool, everything: bool) -> None:
+        self._rounds = rounds
+        self.repair, self.everything = repair, everything
+        self.now = datetime.now(UTC)
+        self.findings = Findings(repair, report, self._check_time)
+        self.portion: Portion | None = None
+        self.goes_on = repair
+        self.step_end = math.inf
+
+    @property
+    def keys(self) -> int:
+        """How many keys it has listed to choose its portion."""
+        return self.portion.folders.listed if self.portion else 0
+
+    def choose(self) -> Portion:
+        """The portion of the stores that it looks at; the same in all steps."""
+        self.portion = self.portion or self._rounds.choose(self.everything)
+        return self.portion
+
+    def delete(self, kind: str, site: Objects, key: str) -> None:
+        """Delete an object, if it may, and add the finding."""
+        if self.repair:
+            site.delete(key)
+        self.findings.add(kind, key)
+
+    def save(self) -> None:
+        """Save how far the round is, if the next pass goes on."""
+        if self.portion and self.goes_on:
+            self._rounds.save(self.portion)
+
+    def _check_time(self) -> None:
+        """Called after each repair, so that every pass makes at least one of each kind."""
+        if time.monotonic() > self.step_end:
+            raise OutOfTime
+
+
+Step = Callable[[Pass], None]
+
+
 class Reconciler:
     """Checks and repairs the store, and the second site if there is one.
 
@@ -73,11 +132,11 @@ class Reconciler:
         self._grace = timedelta(seconds=settings.grace_seconds)
         self._retention = Retention.of(settings)
         self._index_checks = [
-            (spec, PackIndexCheck(self._objects, spec.locations, self._add_damaged))
+            (spec, PackIndexCheck(self._objects, spec.locations))
             for spec in (CUTOUT_PACKS, PACKET_PACKS)
         ]
-        self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS, self._add_damaged)
-        steps = {
+        self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS)
+        steps: dict[str, Step] = {
             # First: even if a pass runs out of time, it has deleted what nothing needs.
             "retention": self._delete_expired,
             "restore": self._restore,
@@ -95,8 +154,7 @@ class Reconciler:
             )
         self._steps = {name: step for name, step in steps.items() if name in names}
         self._rounds = NightRounds.of_steps(settings, self._sites, self._steps)
-        self._portion: Portion | None = None
-        self._step_end = math.inf
+        self._last: Pass | None = None
 
     def run(
         self, repair: bool = True, everything: bool = False, seconds: float = math.inf
@@ -110,43 +168,21 @@ class Reconciler:
         of any age are checked. If a step fails, the other steps run first; then its error is
         raised.
         """
-        begin = time.perf_counter()
-        end = time.monotonic() + seconds
-        listing = [name for name in self._steps if name in LISTING]
-        self._repair, self._everything = repair, everything
-        self._now = datetime.now(UTC)
-        self._findings = Findings(repair, self._report, self._check_time)
-        # Whether the next pass goes on with other nights, and need not look at these again.
-        self._portion, self._goes_on = None, repair
-        failed: StampedeError | None = None
-        for name, step in [*self._steps.items(), ("state", self._save_state)]:
-            self._step_end = math.inf
-            if name in listing:
-                share = 1 / (len(listing) - listing.index(name))
-                self._step_end = time.monotonic() + (end - time.monotonic()) * share
-            try:
-                step()
-            except OutOfTime:
-                log.warning("a step goes on in the next pass", step=name)
-                self._goes_on = self._goes_on and name not in DECISIVE
-            except StampedeError as error:
-                log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
-                failed = error
-                if name in DECISIVE and not isinstance(error, Damaged):
-                    self._goes_on = False
-        self._findings.show()
-        listed = self._portion.folders.listed if self._portion else 0
-        metrics.RECONCILE_LISTED.set(listed)
+        begin, end = time.perf_counter(), time.monotonic() + seconds
+        self._last = current = Pass(self._rounds, self._report, repair, everything)
+        failed = self._take_steps(current, end)
+        current.findings.show()
+        metrics.RECONCILE_LISTED.set(current.keys)
         certificates.measure(self._settings)
         bucket_usage.measure(self._settings)
         metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
-        counts = self._findings.counts
+        counts = current.findings.counts
         log.info(
             "reconciled",
             repair=repair,
-            to_end=self._goes_on or not repair,
+            to_end=current.goes_on or not repair,
             found=dict(counts),
-            keys=listed,
+            keys=current.keys,
             milliseconds=round(1000 * (time.perf_counter() - begin)),
         )
         if failed:
@@ -156,40 +192,58 @@ class Reconciler:
     @property
     def looked_at_all(self) -> bool:
         """Whether the last pass looked at all nights."""
-        return self._portion is None or self._portion.whole
+        return not self._last or self._last.portion is None or self._last.portion.whole
 
     @property
     def copies(self) -> Copies:
         """What the last pass copied from one site to the other."""
-        return self._findings.copies
+        return self._last.findings.copies if self._last else Copies()
+
+    def _take_steps(self, current: Pass, end: float) -> StampedeError | None:
+        """Take all steps until `end`, then save how far the pass came; return the last error."""
+        failed: StampedeError | None = None
+        for name, step in [*self._steps.items(), ("state", Pass.save)]:
+            current.step_end = self._end_of_step(name, end)
+            failed = _take_step(name, step, current) or failed
+        return failed
+
+    def _end_of_step(self, name: str, end: float) -> float:
+        """When a step that begins now ends: if it lists, after an equal share of what is left."""
+        listing = [each for each in self._steps if each in LISTING]
+        if name not in listing:
+            return math.inf
+        share = 1 / (len(listing) - listing.index(name))
+        return time.monotonic() + (end - time.monotonic()) * share
 
     # -- the steps
 
-    def _index_packs(self) -> None:
+    def _index_packs(self, current: Pass) -> None:
         """Index packs that the table lacks: a function crashed between pack and run."""
+        damaged = partial(self._add_damaged, current)
         for info in chain.from_iterable(
-            check.lacking(self._packs(spec)) for spec, check in self._index_checks
+            check.lacking(self._packs(current, spec), damaged) for spec, check in self._index_checks
         ):
             try:
-                if self._repair:
+                if current.repair:
                     index(self._objects, info.key)
-                self._findings.add("unindexed", info.key)
+                current.findings.add("unindexed", info.key)
             except NotFound:
                 continue  # its retention ended meanwhile
             except Damaged:
-                self._add_damaged(info.key)
+                damaged(info.key)
 
-    def _request_thumbnails(self) -> None:
+    def _request_thumbnails(self, current: Pass) -> None:
         """Send the events of packs without thumbnails again: their event was lost.
 
         What is not sent, or does not help, is found again in the next round over the nights: the
         other steps must not wait for it.
         """
-        resender = Resender(self._settings) if self._repair and self._settings.sink else None
+        resender = Resender(self._settings) if current.repair and self._settings.sink else None
         refused = 0
-        for info in self._thumbnails_check.lacking(self._packs(CUTOUT_PACKS, twice=True)):
+        packs = self._packs(current, CUTOUT_PACKS, twice=True)
+        for info in self._thumbnails_check.lacking(packs, partial(self._add_damaged, current)):
             sent = False
-            if resender and self._findings.counts["without-thumbnails"] < MOST_RESENT:
+            if resender and current.findings.counts["without-thumbnails"] < MOST_RESENT:
                 try:
                     resender.send(info)
                     sent = True
@@ -197,27 +251,27 @@ class Reconciler:
                     refused += 1
                     if refused == MOST_REFUSED:
                         raise
-            self._findings.add("without-thumbnails", info.key, sent)
+            current.findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
 
-    def _derive_positions(self) -> None:
+    def _derive_positions(self, current: Pass) -> None:
         """Derive the positions of points that were stored without them."""
-        for key, derived in derive_positions(self._objects, self._repair):
-            self._findings.add("without-positions", key, derived)
+        for key, derived in derive_positions(self._objects, current.repair):
+            current.findings.add("without-positions", key, derived)
 
-    def _restore(self) -> None:
+    def _restore(self, current: Pass) -> None:
         """Restore what one site lost or has damaged from the other."""
-        for restorer in self._restorers():
-            restorer.restore(self._chosen().list)
+        for restorer in self._restorers(current):
+            restorer.restore(current.choose().list)
 
-    def _restorers(self) -> Iterator[Restorer]:
+    def _restorers(self, current: Pass) -> Iterator[Restorer]:
         for second in self._sites[1:]:
             restorer = Restorer(
                 self._objects,
                 second,
-                self._findings,
-                self._repair,
+                current.findings,
+                current.repair,
                 self._retention.expired,
                 follow=self._grace if self._settings.orphan_days else None,
                 rights=self._retention.rights,
@@ -227,7 +281,7 @@ class Reconciler:
             finally:
                 restorer.close()
 
-    def _copy_to_replica(self) -> None:
+    def _copy_to_replica(self, current: Pass) -> None:
         """Copy what the second site lacks."""
         if not self._settings.replica:
             return
@@ -237,24 +291,24 @@ class Reconciler:
 
         def found(info: ObjectInfo) -> None:
             young = info.modified > now - self._grace
-            self._findings.add(NOT_REPLICATED, info.key, young=young)
+            current.findings.add(NOT_REPLICATED, info.key, young=young)
 
         def copied(info: ObjectInfo, copy: Copied) -> None:
             count(info.key, copy)
             if copy.moved:
-                self._findings.add_copy(copy.bytes)
+                current.findings.add_copy(copy.bytes)
             found(info)
 
         try:
-            if self._repair:
-                replica.catch_up(copied, self._chosen().list)
+            if current.repair:
+                replica.catch_up(copied, current.choose().list)
             else:
-                for info in replica.missing(self._chosen().list):
+                for info in replica.missing(current.choose().list):
                     found(info)
         finally:
             replica.close()
 
-    def _delete_expired(self) -> None:
+    def _delete_expired(self, current: Pass) -> None:
         """Delete packs past their retention, at every site."""
         most = self._settings.retention_nights
         days = {name: self._retention.days(f"{name}/") for name in PACK_SPECS}
@@ -263,29 +317,29 @@ class Reconciler:
         times = [checked_time(site, name) for site, name in zip(self._sites, SITES, strict=False)]
         for site, (name, spec) in product(self._sites, PACK_SPECS.items()):
             due = nights_past(site, spec, days[name], mjd(min(times)))
-            for info in chain.from_iterable(islice(due, most if self._repair else None)):
-                self._delete("expired", site, info.key)
+            for info in chain.from_iterable(islice(due, most if current.repair else None)):
+                current.delete("expired", site, info.key)
             for later in islice(due, 1):
                 log.warning("more nights are past their retention: the next pass goes on", at=most)
-                self._findings.add("expired", later[0].key, repaired=False)
+                current.findings.add("expired", later[0].key, repaired=False)
 
-    def _delete_leftovers(self) -> None:
+    def _delete_leftovers(self, current: Pass) -> None:
         """Delete runs of the second site that a merge has replaced; abort interrupted uploads."""
         for site in self._sites[1:]:
             for key in unneeded_at_second_site(
                 self._objects,
                 site,
-                self._now,
+                current.now,
                 self._grace,
-                lambda key: self._findings.add("damaged", key, repaired=False),
+                lambda key: current.findings.add("damaged", key, repaired=False),
                 self._retention.rights,
             ):
-                self._delete("superseded", site, key)
-        if self._repair:
+                current.delete("superseded", site, key)
+        if current.repair:
             for site, name in zip(self._sites, SITES, strict=False):
-                self._forget_uploads(site, name)
+                self._forget_uploads(current, site, name)
 
-    def _forget_uploads(self, site: Objects, name: str) -> None:
+    def _forget_uploads(self, current: Pass, site: Objects, name: str) -> None:
         try:
             number = site.forget_uploads(site.now() - timedelta(hours=UPLOAD_HOURS))
         except StoreDown as error:
@@ -293,36 +347,22 @@ class Reconciler:
             log.warning("interrupted uploads not deleted", site=name, why=error.message)
             return
         for _ in range(number):
-            self._findings.add("cut-off", "an upload")
+            current.findings.add("cut-off", "an upload")
 
-    def _keep_checkpoints(self) -> None:
+    def _keep_checkpoints(self, current: Pass) -> None:
         """Write checkpoints of the second site, where `compact` need not run."""
-        for site in self._sites[1:] if self._repair else ():
+        for site in self._sites[1:] if current.repair else ():
             keep_checkpoints(site, self._grace)
 
     # -- what the steps share
 
-    def _chosen(self) -> Portion:
-        """The portion of the stores that this pass looks at; the same in all steps."""
-        self._portion = self._portion or self._rounds.choose(self._everything)
-        return self._portion
-
-    def _check_time(self) -> None:
-        """Called after each repair, so that every pass makes at least one of each kind."""
-        if time.monotonic() > self._step_end:
-            raise OutOfTime
-
-    def _save_state(self) -> None:
-        if self._portion and self._goes_on:
-            self._rounds.save(self._portion)
-
-    def _packs(self, spec: PackSpec, twice: bool = False) -> Iterator[ObjectInfo]:
+    def _packs(self, current: Pass, spec: PackSpec, twice: bool = False) -> Iterator[ObjectInfo]:
         """The packs of a kind to check: new ones, but not of batches that may be in progress.
 
         With `twice` those too that were new to the round before.
         """
-        portion, latest = self._chosen(), self._now - self._grace
-        earliest = self._now - timedelta(days=self._settings.reconcile_days)
+        portion, latest = current.choose(), current.now - self._grace
+        earliest = current.now - timedelta(days=self._settings.reconcile_days)
         if since := portion.since_before if twice else portion.since:
             # An earlier night may have waited for its turn longer than that.
             earliest = min(earliest, since - self._grace)
@@ -331,16 +371,29 @@ class Reconciler:
                 night_of(info.key) is not None
                 and not self._retention.expired(info.key)
                 and info.modified <= latest
-                and (self._everything or info.modified >= earliest)
+                and (current.everything or info.modified >= earliest)
             ):
                 yield info
 
-    def _add_damaged(self, key: str) -> None:
-        mended = [restorer.mend_key(key) for restorer in self._restorers()]
+    def _add_damaged(self, current: Pass, key: str) -> None:
+        mended = [restorer.mend_key(key) for restorer in self._restorers(current)]
         if not mended:
-            self._findings.add("damaged", key, repaired=False)
+            current.findings.add("damaged", key, repaired=False)
 
-    def _delete(self, kind: str, site: Objects, key: str) -> None:
-        if self._repair:
-            site.delete(key)
-        self._findings.add(kind, key)
+
+def _take_step(name: str, step: Step, current: Pass) -> StampedeError | None:
+    """Take one step of a pass; return its error.
+
+    If it does not come to its end, the next pass may have to look at the same nights.
+    """
+    try:
+        step(current)
+    except OutOfTime:
+        log.warning("a step goes on in the next pass", step=name)
+        current.goes_on = current.goes_on and name not in DECISIVE
+    except StampedeError as error:
+        log.error("reconciling failed", step=name, outcome=error.name, why=error.message)
+        if name in DECISIVE and not isinstance(error, Damaged):
+            current.goes_on = False
+        return error
+    return None

@@ -135,10 +135,11 @@ def test_a_pack_that_no_run_locates_is_found(coverage: Coverage) -> None:
     objects, damaged = MemoryObjects(), list[str]()
     pack = write([packet(n, b"x") for n in (1, 2)], coverage)
     objects.put(pack.key, pack.data.to_pybytes())
-    check = PackIndexCheck(objects, PACKETS, damaged.append)
-    assert [info.key for info in check.lacking(objects.list("packets/"))] == [pack.key]
+    check = PackIndexCheck(objects, PACKETS)
+    found = check.lacking(objects.list("packets/"), damaged.append)
+    assert [info.key for info in found] == [pack.key]
     index(objects, pack.key)
-    assert not list(check.lacking(objects.list("packets/")))
+    assert not list(check.lacking(objects.list("packets/"), damaged.append))
     assert not damaged
 
 

@@ -140,8 +140,8 @@ class Processes:
         second = self.connect(actor, self.world.second)
         while True:
             try:
-                check = PackIndexCheck(first, CUTOUTS, _failed_twice)
-                for info in check.lacking(first.list(PACKS)):
+                check = PackIndexCheck(first, CUTOUTS)
+                for info in check.lacking(first.list(PACKS), _failed_twice):
                     try:
                         index(first, info.key)
                     except Damaged:

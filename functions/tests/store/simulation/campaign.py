@@ -180,7 +180,8 @@ def _settle(world: World) -> None:
     try:
         # The alert of one more batch makes sure that there is a run in the end.
         world.acknowledge(store_batch(world, first, [0]), [0])
-        for info in list(PackIndexCheck(first, CUTOUTS, _unreadable).lacking(first.list(PACKS))):
+        check = PackIndexCheck(first, CUTOUTS)
+        for info in list(check.lacking(first.list(PACKS), _unreadable)):
             index(first, info.key)
         for _ in range(4):
             scheduler.now += timedelta(days=9000)
