@@ -11,7 +11,7 @@ import pytest
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
@@ -30,7 +30,9 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 2,400 alerts of 240 objects."""
     folder = tmp_path_factory.mktemp("notebooks")
     objects, decoder = DirectoryObjects(folder / "bucket"), make_batch_decoder(folder, 70_000.0)
-    messages = [alert.body for alert in Simulator(3, objects=240).alerts(2400) if not alert.fault]
+    messages = [
+        alert.body for alert in Simulator(3, Fields(objects=240)).alerts(2400) if not alert.fault
+    ]
     for first in range(0, len(messages), 300):
         batch = messages[first : first + 300]
         coverage = Coverage.of({("alerts", 0): range(first, first + len(batch))})

@@ -16,7 +16,7 @@ from stampede.alerts.positions import CELLS, positions_of
 from stampede.config.settings import Settings
 from stampede.handlers.hats import catalogue as hats
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
@@ -52,7 +52,9 @@ def test_light_curves_are_drawn_and_go_to_lightkurve(url: str) -> None:
 
 def test_spark_gives_the_points_of_the_server(tmp_path: Path) -> None:
     """As the how-to says."""
-    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    alerts = [
+        alert for alert in Simulator(3, Fields(objects=12)).alerts(120) if alert.fault is None
+    ]
     decoder = make_batch_decoder(tmp_path, 70_000.0)
     table = Table(DirectoryObjects(tmp_path / "bucket"), DETECTIONS)
     for begin in range(0, len(alerts), 20):
@@ -74,7 +76,9 @@ def single(value: float | None) -> float | None:
 
 
 def test_lsdb_opens_a_catalogue_with_the_points_of_the_server(tmp_path: Path) -> None:
-    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    alerts = [
+        alert for alert in Simulator(3, Fields(objects=12)).alerts(120) if alert.fault is None
+    ]
     decoder = make_batch_decoder(tmp_path, 70_000.0)
     objects, folder = MemoryObjects(), tmp_path / "catalogue"
     for begin, end in ((0, 100), (100, len(alerts))):

@@ -19,7 +19,7 @@ import stampede_client
 from stampede.alerts.columns import DETECTION
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.merge import sort_unique
@@ -74,7 +74,9 @@ def sorted_rows(table: pa.Table) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
-    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    alerts = [
+        alert for alert in Simulator(3, Fields(objects=12)).alerts(120) if alert.fault is None
+    ]
     messages = [alert.body for alert in alerts]
     root = bucket(tmp_path_factory.mktemp("simulated"), messages, 20)
     return root, served(root, sorted({alert.object_id for alert in alerts}))

@@ -11,7 +11,7 @@ from e2e.alert_rules.process_faults import Fault
 from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.simulator.write import TOPICS
 from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
@@ -89,7 +89,7 @@ def undecodable_messages(watched: Watched) -> Iterator[None]:
 @contextmanager
 def old_alerts(watched: Watched) -> Iterator[None]:
     """More alerts come than can be stored, sent an hour ago; then only new ones, and fewer."""
-    alerts = Simulator(SEED + 1, objects=OBJECTS).alerts(100_000)
+    alerts = Simulator(SEED + 1, Fields(objects=OBJECTS)).alerts(100_000)
     producer = Producer({"bootstrap.servers": watched.up.kafka})
     lag = "max(sum by (source) (stampede_source_lag_events))"
 

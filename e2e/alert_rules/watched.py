@@ -24,7 +24,7 @@ from stampede.cli.simulate import paced
 from stampede.config.settings import Settings
 from stampede.events.auth.access import key_header
 from stampede.events.http.probes import is_ready
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede_local import environment
 from stampede_local.cli import TOPICS
 from stampede_local.ports import free_port
@@ -94,7 +94,7 @@ class Watched:
         self.urls = system.urls | self.others
         for name, seconds in PASSES.items():
             stack.enter_context(repeatedly(lambda name=name: self._ping(name), seconds))
-        alerts = paced(Simulator(SEED, objects=OBJECTS).alerts(100_000), RATE)
+        alerts = paced(Simulator(SEED, Fields(objects=OBJECTS)).alerts(100_000), RATE)
         stack.enter_context(sending(alerts, self.up.kafka))
         stack.enter_context(repeatedly(self.read, 0.5))
         self.prometheus = stack.enter_context(

@@ -27,7 +27,7 @@ from e2e.stampede_up import StampedeUp
 from stampede.cli.running import Running, running
 from stampede.cli.simulate import paced
 from stampede.config.settings import Settings
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede_local.cli import TOPICS
@@ -91,7 +91,7 @@ class Campaign:
 
     def _run(self, stack: ExitStack, ports: dict[str, int]) -> dict[str, int]:
         plan = self._plan
-        simulator = Simulator(plan.seed, corrupt=0.01, duplicates=0.02)
+        simulator = Simulator(plan.seed, mix=Mix(corrupt=0.01, duplicates=0.02))
         chance, sent, later = random.Random(plan.seed), Sent(), Later()
         proxies = [
             stack.enter_context(Proxy(free_port(), ports[site], plan.seed + number))
@@ -175,7 +175,7 @@ class Campaign:
 
 def _unique(plan: Plan):  # type: ignore[no-untyped-def]
     """Alerts that the campaign sends nowhere else; only Rubin's have ids of their own."""
-    return Simulator(plan.seed + 1, lsst_share=1.0, solar_system=0.0).alerts(1 << 20)
+    return Simulator(plan.seed + 1, mix=Mix(lsst_share=1.0, solar_system=0.0)).alerts(1 << 20)
 
 
 def _counts(injector: Injector, sent: Sent, proxies: Sequence[Proxy]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from e2e.background import background, repeat
 from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.release import Release
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from tests.support import stored_alerts
 
 PART = 50  # alerts that are sent by one command
@@ -16,7 +16,7 @@ PART = 50  # alerts that are sent by one command
 
 def simulated_alerts(seed: int, count: int) -> tuple[Simulator, list]:
     """The simulator, with the light curves, and the alerts that `stampede simulate` sends."""
-    simulator = Simulator(seed, solar_system=0.05, null_cutouts=0.01)
+    simulator = Simulator(seed, mix=Mix(solar_system=0.05, null_cutouts=0.01))
     return simulator, list(simulator.alerts(count))
 
 

@@ -14,7 +14,7 @@ from e2e.places import CHROMIUM, REAL_ALERTS
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.ingest import files
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.oracle import digest, expected_alert
 from tests.support import stored_alerts
 
@@ -54,7 +54,7 @@ for prefix in ("packs/", "thumbnails/"):
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
     """The simulator with the options that are given to `stampede simulate`."""
-    return Simulator(SEED, solar_system=0.05, null_cutouts=0.01, corrupt=CORRUPT)
+    return Simulator(SEED, mix=Mix(solar_system=0.05, null_cutouts=0.01, corrupt=CORRUPT))
 
 
 @pytest.fixture(scope="module")

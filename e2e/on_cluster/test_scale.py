@@ -16,7 +16,7 @@ from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_bench.figures import percentile
 from tests.support import stored_alerts
 
@@ -122,7 +122,7 @@ def second(cluster: Cluster, release: Release) -> Iterator[Release]:
 
 @pytest.fixture(scope="module")
 def known(release: Release) -> list:
-    simulator = Simulator(SEED + 1, solar_system=0.05, null_cutouts=0.01)
+    simulator = Simulator(SEED + 1, mix=Mix(solar_system=0.05, null_cutouts=0.01))
     alerts = list(simulator.alerts(100))
     release.stampede("simulate", "--alerts", 100, "--seed", SEED + 1)
     release.wait_until_stored()

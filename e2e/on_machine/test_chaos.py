@@ -9,7 +9,7 @@ import pytest
 from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.events import ALERT_FUNCTIONS
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from tests.support import stored_alerts
 
 COUNT = 1500
@@ -25,7 +25,7 @@ def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
     killed = 0
     rounds = [*FUNCTIONS, *SERVERS, *ALERT_FUNCTIONS, *ALERT_FUNCTIONS]
     rng.shuffle(rounds)
-    simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
+    simulator = Simulator(SEED, mix=Mix(corrupt=0.004, duplicates=0.02))
     alerts = list(simulator.alerts(COUNT))
     with StampedeUp(tmp_path / "data") as up:
         simulate = BackgroundCommand(

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.commands import RUN_SECONDS, BackgroundCommand, run, until
 from e2e.stampede_up import StampedeUp, stored_counts
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
@@ -42,7 +42,9 @@ def test_ingest_without_up_and_again(tmp_path: Path, folder: Path, tarball: Path
             "cutouts": (COUNT, COUNT, 0),
             "detections": (COUNT,) * 2 + (0,),
         }
-    corrupt = sum(alert.fault is not None for alert in Simulator(7, corrupt=0.05).alerts(COUNT))
+    corrupt = sum(
+        alert.fault is not None for alert in Simulator(7, mix=Mix(corrupt=0.05)).alerts(COUNT)
+    )
     done = run("ingest", tarball, *options).assert_succeeded()
     received, stored, dead = stored_counts(done)["cutouts"]
     assert (received, stored, dead) == (COUNT, COUNT - corrupt, corrupt)

@@ -21,7 +21,7 @@ from stampede.cli.running import running
 from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
 from stampede.simulator.packets import SimulatedAlert
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import THUMBNAILS
@@ -78,7 +78,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.timeout(2400)
 def test_both_sites_are_complete_when_processes_are_killed(tmp_path: Path, data: Path) -> None:
     rng = random.Random(SEED)
-    simulator = Simulator(SEED, corrupt=0.004, duplicates=0.02)
+    simulator = Simulator(SEED, mix=Mix(corrupt=0.004, duplicates=0.02))
     sent, killed = Sent(), Counter[str]()
     with (
         StampedeUp(data, "--second-site", STAMPEDE_GRACE_SECONDS=GRACE) as up,

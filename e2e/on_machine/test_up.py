@@ -19,7 +19,7 @@ from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.simulator.packets import SimulatedAlert
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
 from tests.support import stored_alerts
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
     """The simulator with the options that are given to `stampede simulate`."""
-    return Simulator(SEED, solar_system=0.05, null_cutouts=0.01)
+    return Simulator(SEED, mix=Mix(solar_system=0.05, null_cutouts=0.01))
 
 
 @pytest.fixture(scope="module")

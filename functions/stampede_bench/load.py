@@ -16,16 +16,11 @@ from stampede.alerts.container import varint
 from stampede.errors import SetupError
 from stampede.ingest import files
 from stampede.simulator.packets import NULL, SOME, SimulatedAlert
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.oracle import read_record
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
-_LSST: dict = {
-    "lsst_share": 1.0,
-    "solar_system": 0.0,
-    "null_cutouts": 0.0,
-    "keep_light_curves": False,
-}
+_LSST = Mix(lsst_share=1.0, solar_system=0.0, null_cutouts=0.0)
 EXPOSURES = 0.8  # of a field per night in the simulator
 
 
@@ -64,7 +59,8 @@ def exposures(number: int, count: int) -> Load:
 
 def _exposed(seed: int, count: int) -> list[SimulatedAlert]:
     """The alerts of the first visit and detector that has enough."""
-    stream = Simulator(seed, objects=3 * count, nights=20, **_LSST).alerts(90 * count)
+    fields = Fields(objects=3 * count, nights=20)
+    stream = Simulator(seed, fields, _LSST, keep_light_curves=False).alerts(90 * count)
     for _, group in groupby(stream, _exposure):
         alerts = list(islice(group, count))
         if len(alerts) == count:
@@ -75,7 +71,8 @@ def _exposed(seed: int, count: int) -> list[SimulatedAlert]:
 def different_exposures(count: int) -> Load:
     """`count` LSST alerts, each of another visit or detector: no two share a PSF."""
     alerts: dict[tuple, SimulatedAlert] = {}
-    for alert in Simulator(objects=1, nights=5, **_LSST).alerts(9 * count):
+    simulator = Simulator(1, Fields(objects=1, nights=5), _LSST, keep_light_curves=False)
+    for alert in simulator.alerts(9 * count):
         alerts.setdefault(_exposure(alert), alert)
     first = [*alerts.values()][:count]
     return Load("lsst", "simulated, each of another visit or detector", *_parts(first))
@@ -132,12 +129,8 @@ def _late(survey: str, count: int, rows: int, objects: int) -> Iterator[Simulate
     # A detection adds a row, and forced photometry another. Bright objects have more.
     nights = min(340, round(rows / 2 / EXPOSURES * 2) + 10)
     simulator = Simulator(
-        objects=objects,
-        nights=nights,
-        first_night=first_night(rows, nights),
-        lsst_share=float(lsst),
-        solar_system=0.0,
-        null_cutouts=0.0,
+        fields=Fields(objects=objects, nights=nights, first_night=first_night(rows, nights)),
+        mix=Mix(lsst_share=float(lsst), solar_system=0.0, null_cutouts=0.0),
         keep_light_curves=False,
     )
     stream = simulator.alerts(nights * objects * 4)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stampede.alerts.container import varint
 from stampede.simulator.packets import SimulatedAlert
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_bench.load import first_night
 
 DETECTOR = 53  # alerts of one detector in a visit: 10,000 on 189 detectors
@@ -55,12 +55,8 @@ def simulate(detectors: int, rows: int, each: int = DETECTOR) -> Iterator[Simula
     for seed in range(1, detectors + 1):
         simulator = Simulator(
             seed,
-            objects=2 * each,
-            nights=NIGHTS,
-            first_night=first_night(rows, NIGHTS),
-            lsst_share=1.0,
-            solar_system=0.0,
-            null_cutouts=0.0,
+            Fields(objects=2 * each, nights=NIGHTS, first_night=first_night(rows, NIGHTS)),
+            Mix(lsst_share=1.0, solar_system=0.0, null_cutouts=0.0),
             keep_light_curves=False,
         )
         yield from _late(simulator.alerts(NIGHTS * 2 * each), rows, each)

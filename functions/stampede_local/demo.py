@@ -18,7 +18,7 @@ from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
 from stampede.handlers.audit.status import Status
 from stampede.ingest import files
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.demo_view import show_one
 from stampede_local.kafka import producer
 from stampede_local.oracle import ExpectedAlert, digest, expected_alert
@@ -89,7 +89,7 @@ def messages(
     """Topic and bytes of each alert, simulated or from files."""
     lsst, ztf = system.plan.topics
     if alerts_from is None:
-        simulator = Simulator(seed, solar_system=0.05, null_cutouts=0.01)
+        simulator = Simulator(seed, mix=Mix(solar_system=0.05, null_cutouts=0.01))
         for alert in simulator.alerts(count):
             yield (lsst if alert.survey == "lsst" else ztf), alert.body
         return

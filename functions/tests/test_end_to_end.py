@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from stampede.config.settings import Settings
 from stampede.handlers.audit.audit import audit
 from stampede.simulator.faults import FAULTS
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.store.open import open_objects
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.oracle import digest, expected_alert
@@ -97,7 +97,9 @@ def reasons(fault: str) -> tuple[str, ...]:
 
 def test_simulated_alerts(system: System, send) -> None:
     simulator = Simulator(
-        21, objects=20, solar_system=0.15, null_cutouts=0.1, duplicates=0.1, corrupt=0.15
+        21,
+        Fields(objects=20),
+        Mix(solar_system=0.15, null_cutouts=0.1, duplicates=0.1, corrupt=0.15),
     )
     alerts = list(simulator.alerts(600))
     by_body = {alert.body: alert for alert in alerts}

@@ -8,7 +8,7 @@ from stampede.alerts.care import Care
 from stampede.alerts.columns import KINDS
 from stampede.images.fits import unpack
 from stampede.simulator.faults import FAULTS
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from tests.support.batch_decoders import make_batch_decoder
 
 TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}
@@ -24,7 +24,9 @@ def status(fault):
 
 
 def test_light_curves_and_cutouts(reader):
-    simulator = Simulator(11, objects=8, null_cutouts=0.1, solar_system=0.1, duplicates=0.05)
+    simulator = Simulator(
+        11, Fields(objects=8), Mix(null_cutouts=0.1, solar_system=0.1, duplicates=0.05)
+    )
     alerts = list(simulator.alerts(300))
     messages = [alert.body for alert in alerts]
 
@@ -59,7 +61,9 @@ def test_light_curves_and_cutouts(reader):
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
 def test_every_fault_gets_its_status(reader, survey):
-    simulator = Simulator(12, objects=5, lsst_share=float(survey == "lsst"), corrupt=0.5)
+    simulator = Simulator(
+        12, Fields(objects=5), Mix(lsst_share=float(survey == "lsst"), corrupt=0.5)
+    )
     alerts = list(simulator.alerts(100))
     assert {alert.fault for alert in alerts} == {None, *FAULTS}
     messages = [alert.body for alert in alerts]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stampede.simulator.packets import SimulatedAlert
+    from stampede.simulator.simulator import Simulator
 
 FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import
     "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
@@ -70,31 +71,40 @@ def simulate(
 
     Ctrl-C stops after the current alert, so that every alert is written whole.
     """
-    from stampede.simulator.simulator import Simulator
-    from stampede.simulator.write import write
+    from stampede.simulator.simulator import Fields, Mix, Simulator
 
     try:
         simulator = Simulator(
             seed,
-            objects=objects,
-            nights=nights,
-            lsst_share=lsst_share,
-            solar_system=solar_system,
-            null_cutouts=null_cutouts,
-            duplicates=duplicates,
-            corrupt=corrupt,
+            Fields(objects=objects, nights=nights),
+            Mix(
+                lsst_share=lsst_share,
+                solar_system=solar_system,
+                null_cutouts=null_cutouts,
+                duplicates=duplicates,
+                corrupt=corrupt,
+            ),
             codec=codec,
             keep_light_curves=False,
         )
     except ValueError as error:
         raise SetupError(str(error)) from error
-    to = to or local_kafka(data)
+    write_paced(simulator, alerts, to or local_kafka(data), rate)
+
+
+def write_paced(simulator: Simulator, count: int, to: str, rate: float) -> None:
+    """Write `count` alerts, at most `rate` per second, and print the progress.
+
+    Raises `typer.Exit` if Ctrl-C stopped it before the last.
+    """
+    from stampede.simulator.write import write
+
     tally = SimulatedTally()
-    with interruptible() as running, progress_to_stderr(alerts, tally) as progress:
-        stream = paced(simulator.alerts(alerts), rate)
+    with interruptible() as running, progress_to_stderr(count, tally) as progress:
+        stream = paced(simulator.alerts(count), rate)
         written = write(takewhile(lambda _: running(), stream), to, progress)
     typer.echo(f"{tally} to {to}")
-    if written < alerts:
+    if written < count:
         raise typer.Exit(INTERRUPTED)
 
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -32,17 +32,12 @@ MakeObject = Callable[[int, int, Measurements, list[Exposure], np.random.Generat
 RECENT = 64  # a duplicate repeats one of the last RECENT alerts
 
 
-class Simulator:
-    """Alerts of an invented sky: the same arguments and libraries give the same alerts.
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a survey, of which one after the other is observed.
 
-    Each survey's alerts come field by field, and in order of time within a field: the next field
-    starts in the first night again. All times are between 2025-11-21 and 2026-10-27.
-
-    Parameters
+    Attributes
     ----------
-    seed
-        Another seed gives another sky. If two seeds differ modulo 800, so do their object ids and
-        Rubin's alert ids. ZTF's candids contain the time, so two seeds may share some of them.
     objects
         Number of objects in a field, all on one detector. 100 give 75 alerts a visit and detector;
         Rubin's mean is 53 (10,000 alerts a visit, 189 detectors).
@@ -50,6 +45,27 @@ class Simulator:
         Number of nights for which a field is observed; histories grow with it.
     first_night
         Night of a field's first alert, counted from 0. Earlier observations are only in histories.
+    """
+
+    objects: int = 100
+    nights: int = 60
+    first_night: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nights <= MOST_NIGHTS:
+            raise ValueError(f"nights must be 1 to {MOST_NIGHTS}, not {self.nights}")
+        if not 0 <= self.first_night < self.nights:
+            raise ValueError(f"first_night must be 0 to {self.nights - 1}, not {self.first_night}")
+        if self.objects < 1:
+            raise ValueError(f"objects must be 1 or more, not {self.objects}")
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Of what the messages are: shares from 0 to 1.
+
+    Attributes
+    ----------
     lsst_share
         Share of Rubin's messages; the rest are ZTF's.
     solar_system
@@ -62,6 +78,36 @@ class Simulator:
         Share of messages with a fault; `faults` are used in turn.
     faults
         Names of faults.
+    """
+
+    lsst_share: float = 0.5
+    solar_system: float = 0.05
+    null_cutouts: float = 0.01
+    duplicates: float = 0.0
+    corrupt: float = 0.0
+    faults: tuple[str, ...] = tuple(FAULTS)
+
+    def __post_init__(self) -> None:
+        for name in ("lsst_share", "solar_system", "null_cutouts", "duplicates", "corrupt"):
+            share = getattr(self, name)
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} must be a share from 0 to 1, not {share}")
+
+
+FIELDS, MIX = Fields(), Mix()
+
+
+class Simulator:
+    """Alerts of an invented sky: the same arguments and libraries give the same alerts.
+
+    Each survey's alerts come field by field, and in order of time within a field: the next field
+    starts in the first night again. All times are between 2025-11-21 and 2026-10-27.
+
+    Parameters
+    ----------
+    seed
+        Another seed gives another sky. If two seeds differ modulo 800, so do their object ids and
+        Rubin's alert ids. ZTF's candids contain the time, so two seeds may share some of them.
     codec
         Codec of ZTF's containers: null, deflate or snappy.
     keep_light_curves
@@ -71,46 +117,22 @@ class Simulator:
     def __init__(
         self,
         seed: int = 1,
+        fields: Fields = FIELDS,
+        mix: Mix = MIX,
         *,
-        objects: int = 100,
-        nights: int = 60,
-        first_night: int = 0,
-        lsst_share: float = 0.5,
-        solar_system: float = 0.05,
-        null_cutouts: float = 0.01,
-        duplicates: float = 0.0,
-        corrupt: float = 0.0,
-        faults: tuple[str, ...] = tuple(FAULTS),
         codec: str = "null",
         keep_light_curves: bool = True,
     ) -> None:
-        if not 1 <= nights <= MOST_NIGHTS:
-            raise ValueError(f"nights must be 1 to {MOST_NIGHTS}, not {nights}")
-        if not 0 <= first_night < nights:
-            raise ValueError(f"first_night must be 0 to {nights - 1}, not {first_night}")
-        if objects < 1:
-            raise ValueError(f"objects must be 1 or more, not {objects}")
         if codec not in ztf.CODECS:
             raise ValueError(f"codec must be one of {', '.join(ztf.CODECS)}, not {codec!r}")
-        shares = {
-            "lsst_share": lsst_share,
-            "solar_system": solar_system,
-            "null_cutouts": null_cutouts,
-            "duplicates": duplicates,
-            "corrupt": corrupt,
-        }
-        for name, share in shares.items():
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name} must be a share from 0 to 1, not {share}")
-        self.lsst_share, self.solar_system = lsst_share, solar_system
-        self.duplicates, self.corrupt, self.faults = duplicates, corrupt, faults
+        self._mix = mix
         self._rng = np.random.default_rng([seed, 0])
-        rubin = partial(lsst.RubinObject, null_cutouts=null_cutouts)
-        zwicky = partial(ztf.ZtfObject, null_cutouts=null_cutouts, codec=codec)
-        kinds, alerting = tuple(SHAPES), range(first_night, nights)
-        self._objects = stream(LSST, kinds, seed, objects, alerting, rubin)
-        self._movers = stream(LSST, ("mover",), seed, objects, alerting, rubin)
-        self._ztf = stream(ZTF, kinds, seed, objects, alerting, zwicky)
+        rubin = partial(lsst.RubinObject, null_cutouts=mix.null_cutouts)
+        zwicky = partial(ztf.ZtfObject, null_cutouts=mix.null_cutouts, codec=codec)
+        kinds = tuple(SHAPES)
+        self._objects = stream(LSST, kinds, seed, fields, rubin)
+        self._movers = stream(LSST, ("mover",), seed, fields, rubin)
+        self._ztf = stream(ZTF, kinds, seed, fields, zwicky)
         self._recent: deque[SimulatedAlert] = deque(maxlen=RECENT)
         self._faulty = 0
         self._curves: dict[str, dict[tuple, Point]] | None = {} if keep_light_curves else None
@@ -133,12 +155,13 @@ class Simulator:
         return list(self._curves or {})
 
     def _next(self) -> SimulatedAlert:
-        if self._recent and self._rng.random() < self.duplicates:
+        if self._recent and self._rng.random() < self._mix.duplicates:
             earlier = self._recent[self._rng.integers(len(self._recent))]
             return replace(earlier, duplicate=True)
         alert = self._new_alert()
-        if self.faults and self._rng.random() < self.corrupt:
-            fault = self.faults[self._faulty % len(self.faults)]
+        faults = self._mix.faults
+        if faults and self._rng.random() < self._mix.corrupt:
+            fault = faults[self._faulty % len(faults)]
             self._faulty += 1
             alert = with_fault(alert, fault)
         self._recent.append(alert)
@@ -156,9 +179,9 @@ class Simulator:
                 curve[point.key] = point
 
     def _new_alert(self) -> SimulatedAlert:
-        if self._rng.random() >= self.lsst_share:
+        if self._rng.random() >= self._mix.lsst_share:
             return next(self._ztf)
-        moves = self._rng.random() < self.solar_system
+        moves = self._rng.random() < self._mix.solar_system
         return next(self._movers if moves else self._objects)
 
 
@@ -166,15 +189,14 @@ def stream(
     survey: Survey,
     kinds: tuple[str, ...],
     seed: int,
-    objects: int,
-    alerting: range,
+    fields: Fields,
     make: MakeObject,
 ) -> Iterator[SimulatedAlert]:
     """An endless stream of a survey's alerts: field after field, each in order of time.
 
-    `alerting` are the nights of a field's alerts; it is observed from night 0 on.
+    A field is observed from night 0 on, and has alerts from its first night on.
     """
-    nights = alerting.stop
+    nights, objects = fields.nights, fields.objects
     for field in count():
         # The number of kinds is in the seed, so that fields of movers differ from other fields.
         rng = np.random.default_rng([seed, survey.number, len(kinds), field])
@@ -184,7 +206,7 @@ def stream(
             for i, kind in enumerate(rng.choice(kinds, objects).tolist())
         ]
         for i, visit in enumerate(visits):
-            sent = visit.mjd >= FIRST_NIGHT + alerting.start
+            sent = visit.mjd >= FIRST_NIGHT + fields.first_night
             for one in observed:
                 if (alert := one.alert(i, sent)) is not None:
                     yield alert

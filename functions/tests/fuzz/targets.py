@@ -29,7 +29,7 @@ from stampede.images import fits, thumbnail
 from stampede.lookup.alert_fields import AlertFields
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.http import id_list, parameters
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from tests.support.batch_decoders import make_batch_decoder
 from tests.support.fits_files import fits_of, lsst, source, ztf
 
@@ -176,10 +176,10 @@ def _decoder() -> BatchDecoder:
 
 
 def _alerts() -> Iterator[bytes]:
-    for alert in Simulator(1, corrupt=0.4).alerts(30):
+    for alert in Simulator(1, mix=Mix(corrupt=0.4)).alerts(30):
         yield alert.body
     for codec in ("deflate", "snappy"):
-        for alert in Simulator(1, lsst_share=0.0, codec=codec).alerts(3):
+        for alert in Simulator(1, mix=Mix(lsst_share=0.0), codec=codec).alerts(3):
             yield alert.body
 
 

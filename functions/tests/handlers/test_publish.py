@@ -15,7 +15,7 @@ from stampede.errors import SetupError
 from stampede.handlers.hats import points as hats_points
 from stampede.handlers.hats.catalogue import open_catalogue, publish
 from stampede.handlers.hats.points import points_of
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -33,7 +33,9 @@ ROOT = Path(__file__).parents[3]
 
 def batches(folder: Path) -> Iterator[tuple[Table, ...]]:
     """Points of twelve objects, and then more of the same."""
-    alerts = [alert for alert in Simulator(3, objects=12).alerts(120) if alert.fault is None]
+    alerts = [
+        alert for alert in Simulator(3, Fields(objects=12)).alerts(120) if alert.fault is None
+    ]
     decoder = make_batch_decoder(folder, 70_000.0)
     for begin, end in ((0, 100), (100, len(alerts))):
         rows = decoder.detections([alert.body for alert in alerts[begin:end]]).rows

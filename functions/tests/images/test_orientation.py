@@ -25,7 +25,7 @@ from stampede.images.orientation import (
 )
 from stampede.images.png import png
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.oracle import read_record
 from tests.support.fits_files import fits_of, lsst, with_sky_axes
 from tests.support.made_alerts import REAL
@@ -106,7 +106,7 @@ def test_a_file_that_does_not_say_where_north_is_is_not_turned() -> None:
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
 def test_simulated_alerts_lie_as_real_ones(survey: str) -> None:
     share = 1.0 if survey == "lsst" else 0.0
-    alert = next(iter(Simulator(7, lsst_share=share, null_cutouts=0).alerts(1)))
+    alert = next(iter(Simulator(7, mix=Mix(lsst_share=share, null_cutouts=0)).alerts(1)))
     for kind in KINDS:
         _, hdu = fits.first_image(alert.fits[kind])
         axes = sky_axes(hdu, survey)

@@ -14,7 +14,7 @@ import urllib3
 
 from stampede.alerts.columns import DETECTION
 from stampede.read.formats.light_curves import FORMATS
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
@@ -36,7 +36,9 @@ REQUESTS = [
 
 def curves(folder: Path) -> pa.Table:
     """Simulated light curves, each with one text of another length."""
-    alerts = [alert.body for alert in Simulator(1, objects=20, lsst_share=0.3).alerts(100)]
+    alerts = [
+        alert.body for alert in Simulator(1, Fields(objects=20), Mix(lsst_share=0.3)).alerts(100)
+    ]
     rows = make_batch_decoder(folder, 70_000.0).detections(alerts).rows.to_pylist()
     rows.sort(key=itemgetter("object_id"))
     simulated = [list(points) for _, points in groupby(rows, itemgetter("object_id"))]

@@ -11,7 +11,7 @@ from astropy.wcs import WCS
 
 from stampede.simulator import lsst_cutouts
 from stampede.simulator.cutouts import gzipped
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from tests.support import made_alerts
 from tests.support.avro_reading import decode
 
@@ -25,12 +25,12 @@ needs_real = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def lsst():
-    return list(Simulator(1, lsst_share=1, objects=60, null_cutouts=0).alerts(240))
+    return list(Simulator(1, Fields(objects=60), Mix(lsst_share=1, null_cutouts=0)).alerts(240))
 
 
 @pytest.fixture(scope="module")
 def ztf():
-    return list(Simulator(5, lsst_share=0, objects=10, null_cutouts=0).alerts(60))
+    return list(Simulator(5, Fields(objects=10), Mix(lsst_share=0, null_cutouts=0)).alerts(60))
 
 
 def zstd(file):

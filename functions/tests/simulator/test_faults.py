@@ -5,7 +5,7 @@ import pytest
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
 from stampede.simulator.faults import FAULTS, with_fault
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.oracle import read_record
 from tests.support.avro_reading import decode
 
@@ -14,7 +14,9 @@ REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]
 
 def spoilt(survey, fault, codec="null"):
     share = float(survey == "lsst")
-    simulator = Simulator(6, objects=6, lsst_share=share, corrupt=1, faults=(fault,), codec=codec)
+    simulator = Simulator(
+        6, Fields(objects=6), Mix(lsst_share=share, corrupt=1, faults=(fault,)), codec=codec
+    )
     return simulator.alerts(25)
 
 
@@ -28,7 +30,7 @@ def read(survey, body):
 
 @pytest.mark.parametrize("survey", ["lsst", "ztf"])
 def test_the_oracle_reads_alerts_without_a_fault(survey):
-    alert = next(Simulator(6, lsst_share=float(survey == "lsst")).alerts(1))
+    alert = next(Simulator(6, mix=Mix(lsst_share=float(survey == "lsst"))).alerts(1))
     assert read(survey, alert.body)
 
 
@@ -62,7 +64,7 @@ def test_alerts_with_other_faults_can_be_decoded(survey, fault):
 
 
 def test_every_fault_is_used_in_turn():
-    faults = [alert.fault for alert in Simulator(1, corrupt=1).alerts(2 * len(FAULTS))]
+    faults = [alert.fault for alert in Simulator(1, mix=Mix(corrupt=1)).alerts(2 * len(FAULTS))]
     assert faults == [*FAULTS, *FAULTS]
 
 

@@ -6,7 +6,7 @@ import fastavro
 import pytest
 
 from stampede.alerts.columns import FLAGS
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.simulator.sky import FIRST_NIGHT, Point
 from stampede_local.oracle import unframe
 from tests.support.avro_reading import decode
@@ -17,7 +17,7 @@ TAI_UTC = 37 / 86400
 
 @pytest.fixture(scope="module")
 def simulator():
-    return Simulator(7, objects=12, nights=80, null_cutouts=0.05)
+    return Simulator(7, Fields(objects=12, nights=80), Mix(null_cutouts=0.05))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_the_bytes_are_those_that_fastavro_writes(packets):
 def test_before_the_first_night_of_alerts_objects_are_observed_all_the_same(lsst_share):
     def alerts(first_night):
         return Simulator(
-            3, objects=4, nights=40, first_night=first_night, lsst_share=lsst_share
+            3, Fields(objects=4, nights=40, first_night=first_night), Mix(lsst_share=lsst_share)
         ).alerts(120)
 
     late = list(alerts(25))
@@ -80,14 +80,15 @@ def without_images(alert):
 
 def test_same_seed_same_bytes():
     def bodies(seed):
-        return [a.body for a in Simulator(seed, objects=5, duplicates=0.1, corrupt=0.1).alerts(150)]
+        simulator = Simulator(seed, Fields(objects=5), Mix(duplicates=0.1, corrupt=0.1))
+        return [alert.body for alert in simulator.alerts(150)]
 
     assert bodies(3) == bodies(3)
     assert not set(bodies(3)) & set(bodies(4)) - {b""}
 
 
 def test_a_call_continues_after_the_last_one():
-    at_once, halves = Simulator(5, objects=5), Simulator(5, objects=5)
+    at_once, halves = Simulator(5, Fields(objects=5)), Simulator(5, Fields(objects=5))
     expected = [alert.body for alert in at_once.alerts(60)]
     assert [a.body for n in (25, 35) for a in halves.alerts(n)] == expected
 
@@ -99,7 +100,7 @@ def test_ids_are_unique_and_take_nine_bytes(sent):
 
 
 def test_no_alert_is_from_the_future():
-    simulator = Simulator(1, objects=1, nights=340, keep_light_curves=False)
+    simulator = Simulator(1, Fields(objects=1, nights=340), keep_light_curves=False)
     last = max(a.mjd for a in simulator.alerts(600))
     assert 61300 < last < NOVEMBER_2026
 
@@ -224,7 +225,7 @@ def test_a_light_curve_has_the_points_of_all_alerts(simulator, sent):
 
 
 def test_a_light_curve_leaves_out_alerts_that_cannot_be_stored():
-    simulator = Simulator(2, objects=4, corrupt=1.0, faults=("truncated",))
+    simulator = Simulator(2, Fields(objects=4), Mix(corrupt=1.0, faults=("truncated",)))
     assert all(alert.fault == "truncated" for alert in simulator.alerts(20))
     assert simulator.object_ids == []
 
@@ -234,12 +235,8 @@ def test_shares_hold():
     count = 3000
     simulator = Simulator(
         9,
-        objects=20,
-        lsst_share=0.3,
-        solar_system=0.2,
-        null_cutouts=0.1,
-        duplicates=0.08,
-        corrupt=0.05,
+        Fields(objects=20),
+        Mix(lsst_share=0.3, solar_system=0.2, null_cutouts=0.1, duplicates=0.08, corrupt=0.05),
     )
     alerts = list(simulator.alerts(count))
 
@@ -263,7 +260,7 @@ def test_shares_hold():
 def test_a_mover_belongs_to_the_solar_system_only():
     object_ids, alerts = (
         set(),
-        list(Simulator(3, lsst_share=1, solar_system=1, objects=4).alerts(60)),
+        list(Simulator(3, Fields(objects=4), Mix(lsst_share=1, solar_system=1)).alerts(60)),
     )
     for alert in alerts:
         packet = decode("lsst", alert.body)
@@ -280,24 +277,24 @@ def test_a_mover_belongs_to_the_solar_system_only():
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])
 def test_containers_of_every_codec_hold_the_same_alert(codec):
-    plain = Simulator(4, lsst_share=0, objects=4)
-    packed = Simulator(4, lsst_share=0, objects=4, codec=codec)
+    plain = Simulator(4, Fields(objects=4), Mix(lsst_share=0))
+    packed = Simulator(4, Fields(objects=4), Mix(lsst_share=0), codec=codec)
     for a, b in zip(plain.alerts(20), packed.alerts(20), strict=True):
         assert fastavro.reader(io.BytesIO(b.body)).codec == codec
         assert decode("ztf", a.body) == decode("ztf", b.body)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("make", "wrong"),
     [
-        {"nights": 0},
-        {"nights": 341},
-        {"objects": 0},
-        {"codec": "zip"},
-        {"corrupt": 1.5},
-        {"lsst_share": -0.1},
+        (Fields, {"nights": 0}),
+        (Fields, {"nights": 341}),
+        (Fields, {"objects": 0}),
+        (Simulator, {"codec": "zip"}),
+        (Mix, {"corrupt": 1.5}),
+        (Mix, {"lsst_share": -0.1}),
     ],
 )
-def test_invalid_arguments_are_refused(wrong):
+def test_invalid_arguments_are_refused(make, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Simulator(1, **wrong)
+        make(**wrong)

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from stampede.cli.simulate import simulate
 from stampede.errors import SetupError
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.simulator.write import TOPICS, write
 
 
-def make_alerts(count=40, **options):
-    return list(Simulator(8, objects=5, duplicates=0.1, corrupt=0.1, **options).alerts(count))
+def make_alerts(count=40):
+    simulator = Simulator(8, Fields(objects=5), Mix(duplicates=0.1, corrupt=0.1))
+    return list(simulator.alerts(count))
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_command(app, tmp_path):
     assert result.stdout.startswith("30 alerts, ")
     with tarfile.open(tmp_path / "x.tar") as tar:
         bodies = [tar.extractfile(member).read() for member in tar]
-    assert bodies == [alert.body for alert in Simulator(8, objects=5).alerts(30)]
+    assert bodies == [alert.body for alert in Simulator(8, Fields(objects=5)).alerts(30)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from stampede.alerts import schemas
 from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import Schema
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local import oracle
 
 OWN = {"lsst": "diaSource", "ztf": "candidate"}
@@ -105,7 +105,9 @@ class Evolved(NamedTuple):
 def alerts_of_today(survey: str, count: int) -> list[bytes]:
     """Alerts of Rubin 11.1 or ZTF 4.02 with histories."""
     share = float(survey == "lsst")
-    simulator = Simulator(3, lsst_share=share, null_cutouts=0.0, nights=8, first_night=6)
+    simulator = Simulator(
+        3, Fields(nights=8, first_night=6), Mix(lsst_share=share, null_cutouts=0.0)
+    )
     return [alert.body for alert in simulator.alerts(count)]
 
 

@@ -8,7 +8,7 @@ from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.thumbnails.handler import Thumbnails
-from stampede.simulator.simulator import Simulator
+from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects
@@ -35,7 +35,9 @@ def fill_store(folder: Path) -> Filled:
     """Fill a store in a folder: merged runs and new ones, packs of each kind, a dead letter."""
     settings = Settings(store=f"file://{folder}/store", spool=folder)
     objects = open_objects(settings)
-    alerts = [alert for alert in Simulator(3, objects=4).alerts(ALERTS) if alert.fault is None]
+    alerts = [
+        alert for alert in Simulator(3, Fields(objects=4)).alerts(ALERTS) if alert.fault is None
+    ]
     for number, begin in enumerate(range(0, len(alerts), BATCH)):
         store(settings, [alert.body for alert in alerts[begin : begin + BATCH]], begin)
         if number == MERGED:
