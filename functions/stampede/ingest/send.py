@@ -6,7 +6,7 @@ harmless, and the ledger accounts for each event.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from stampede.events.delivery.sink import Sink
 from stampede.events.kafka.source import connections
 from stampede.http.client import Connections
 from stampede.ingest import files
-from stampede.ingest.identity import identify
+from stampede.ingest.identity import Identity, identify
 from stampede.ingest.records import FileAlert
 from stampede.ingest.tally import Tally
 from stampede.store.integrity.ledger import expect
@@ -102,37 +102,17 @@ async def ingest(
     """
     alert_files = files.find(paths)
     limit = settings.max_alert_bytes
-    digested, tally = 0, Tally()
-
-    def digest_progress(done: int) -> bool:
-        nonlocal digested
-        digested = done
-        progress(Progress(digested, 0))
-        return not stop.is_set()
-
-    identity = await asyncio.to_thread(identify, alert_files, limit, digest_progress)
-    topic = identity.topic
+    identity, digested = await _digest(alert_files, limit, stop, progress)
+    topic, tally = identity.topic, Tally()
     if stop.is_set():
         return Ingested(topic, tally, False)
     alerts = enumerate(files.read(alert_files, limit, identity))
     async with connections(settings) as pool:
         deliveries = {each.table: each.delivery(pool, stop, settings) for each in sinks}
-        event_headers = CloudEventHeaders(settings.namespace, "files", {})
+        sender = _Sender(topic, settings.namespace, deliveries, tally)
 
         async def send(numbered: tuple[int, FileAlert]) -> None:
-            offset, alert = numbered
-            record = Record(topic, 0, offset, None, None, (), alert.data)
-            headers = event_headers.headers(record) | file_header(alert)
-            answers = await asyncio.gather(
-                *(_deliver(each, headers, record, alert) for each in deliveries.values())
-            )
-            prefix = f"event {headers['ce-id']} of {headers['ce-source']}: "
-            reasons = {
-                table: answer.reason.removeprefix(prefix)
-                for table, answer in zip(deliveries, answers, strict=True)
-                if answer
-            }
-            tally.add(alert.name, reasons, alert.fault is not None)
+            await sender.send(*numbered)
             progress(Progress(digested, tally.alerts))
 
         complete = await send_all(alerts, send, _size, settings, stop)
@@ -142,6 +122,50 @@ async def ingest(
         raise SetupError(f"{', '.join(map(str, alert_files[:3]))}: no alerts in there")
     await asyncio.to_thread(expect, objects, topic, tally.alerts)
     return Ingested(topic, tally, True)
+
+
+async def _digest(
+    alert_files: Sequence[Path],
+    limit: int,
+    stop: asyncio.Event,
+    progress: Callable[[Progress], None],
+) -> tuple[Identity, int]:
+    """Read the files until `stop`; return their identity and how many bytes were read."""
+    digested = 0
+
+    def show(done: int) -> bool:
+        nonlocal digested
+        digested = done
+        progress(Progress(digested, 0))
+        return not stop.is_set()
+
+    identity = await asyncio.to_thread(identify, alert_files, limit, show)
+    return identity, digested
+
+
+class _Sender:
+    """Sends alerts of a topic to every sink, and tallies what became of them."""
+
+    def __init__(
+        self, topic: str, namespace: str, deliveries: Mapping[str, Delivery], tally: Tally
+    ) -> None:
+        self._topic, self._deliveries, self._tally = topic, deliveries, tally
+        self._headers = CloudEventHeaders(namespace, "files", {})
+
+    async def send(self, offset: int, alert: FileAlert) -> None:
+        """Deliver an alert to every sink. Raises `NoPlace`."""
+        record = Record(self._topic, 0, offset, None, None, (), alert.data)
+        headers = self._headers.headers(record) | file_header(alert)
+        answers = await asyncio.gather(
+            *(_deliver(each, headers, record, alert) for each in self._deliveries.values())
+        )
+        prefix = f"event {headers['ce-id']} of {headers['ce-source']}: "
+        reasons = {
+            table: answer.reason.removeprefix(prefix)
+            for table, answer in zip(self._deliveries, answers, strict=True)
+            if answer
+        }
+        self._tally.add(alert.name, reasons, alert.fault is not None)
 
 
 def _size(numbered: tuple[int, FileAlert]) -> int:

@@ -28,7 +28,7 @@ from stampede.events.delivery.response import (
     error_extensions,
     post,
 )
-from stampede.events.http.endpoint import EventEndpoint
+from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.http.client import Connections
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
@@ -171,7 +171,9 @@ def broker_app(name: str, settings: Settings) -> EventEndpoint:
     routes = routes_of(read_triggers(settings.triggers), settings.subscribers)
     http = connections(CONCURRENCY, SenderProof(settings).headers)
     broker = Broker(routes, http)
-    return EventEndpoint.of(name, broker.handle, settings, [http], accepted=202)
+    return EventEndpoint.of(
+        name, broker.handle, settings, [http], binding=HttpBinding(accepted=202)
+    )
 
 
 def connections(

@@ -20,7 +20,7 @@ from stampede.events.cloudevents.event import Event
 from stampede.events.cloudevents.s3_events import headers_of
 from stampede.events.delivery.response import Verdict
 from stampede.events.delivery.sink import Sink
-from stampede.events.http.endpoint import EventEndpoint
+from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.telemetry import metrics, tracing
 from stampede.telemetry.logs import get_logger
 
@@ -92,6 +92,5 @@ def notifications_app(name: str, settings: Settings) -> EventEndpoint:
         longest_probe_pause=settings.hold_seconds / PROBES,
     )
     relay = Relay(settings, sink)
-    return EventEndpoint.of(
-        name, relay.handle, settings, [http], parse=parse_notification, key_in_path=True
-    )
+    binding = HttpBinding(parse_notification, key_in_path=True)
+    return EventEndpoint.of(name, relay.handle, settings, [http], binding=binding)

@@ -51,6 +51,27 @@ class Reply(NamedTuple):
         return str(RETRY_SECONDS) if self.status == Overloaded.status else None
 
 
+class HttpBinding(NamedTuple):
+    """How requests carry events: a protocol binding in the terms of CloudEvents.
+
+    Attributes
+    ----------
+    parse
+        Makes an event of a request; raises `StampedeError`.
+    accepted
+        Status of the answer if the event is taken.
+    key_in_path
+        Whether the path of a request may be the key.
+    """
+
+    parse: Parse = parse
+    accepted: int = 204
+    key_in_path: bool = False
+
+
+DEFAULT_BINDING = HttpBinding()
+
+
 class EventEndpoint:
     """An ASGI app that passes each event to `handle` and answers with the outcome.
 
@@ -69,12 +90,8 @@ class EventEndpoint:
         Most bytes of all bodies that are being read or handled; to more the answer is 429.
     senders
         Which senders may send events; None: all. A stranger is answered 401, its body unread.
-    key_in_path
-        Whether the path of a request may be the key.
-    parse
-        Makes an event of a request; raises `StampedeError`.
-    accepted
-        Status of the answer if `handle` returns None.
+    binding
+        How requests carry events.
 
     Attributes
     ----------
@@ -91,15 +108,13 @@ class EventEndpoint:
         *,
         held_bytes: int = HELD_BYTES,
         senders: Senders | None = None,
-        key_in_path: bool = False,
-        parse: Parse = parse,
-        accepted: int = 204,
+        binding: HttpBinding = DEFAULT_BINDING,
     ) -> None:
         self._name = name
         self._handle = handle
         self._limit = limit
         self._senders = senders or Senders()
-        self._key_in_path = key_in_path
+        self._key_in_path = binding.key_in_path
         self._budget = Budget(held_bytes)
         metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
         # Found once: every event is counted.
@@ -107,8 +122,8 @@ class EventEndpoint:
         self._seconds = metrics.EVENT_SECONDS.labels(name)
         self._step = f"{name} takes event"
         self._resources = resources
-        self._parse = parse
-        self._accepted = Reply(accepted)
+        self._parse = binding.parse
+        self._accepted = Reply(binding.accepted)
         self.not_alive: Fault = none
         self.not_ready: Fault = none
         routes = status_routes(

@@ -11,7 +11,7 @@ from stampede.deadletters.dead_letter import read_rows
 from stampede.errors import SetupError
 from stampede.events.auth.access import access_keys, key_attribute, key_header, url_with_key
 from stampede.events.cloudevents.event import Event
-from stampede.events.http.endpoint import EventEndpoint
+from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.events.kafka.source import overrides
 from stampede.handlers.deadletters import DeadLetters
 from stampede.store.objects.memory import MemoryObjects
@@ -113,7 +113,7 @@ async def test_the_body_of_a_stranger_is_not_read() -> None:
 
 
 async def test_an_s3_endpoint_has_its_key_in_the_path() -> None:
-    function = Function(key_in_path=True)
+    function = Function(binding=HttpBinding(key_in_path=True))
     assert (await function.post({}, f"/{KEY}")).status == 204
     assert (await function.post({}, f"/{SECOND}/")).status == 204
     assert (await function.post({}, "/")).status == 401

@@ -12,7 +12,7 @@ from stampede.errors import SetupError
 from stampede.events.auth.access import senders
 from stampede.events.auth.sender_credentials import SenderProof
 from stampede.events.cloudevents.event import Event
-from stampede.events.http.endpoint import EventEndpoint
+from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.http import jwt_verifier as issuers
 from tests.support.http import Answer, post
 from tests.support.token_issuer import TokenIssuer
@@ -55,9 +55,9 @@ class Function:
             "sender_subjects": SUBJECTS,
             "sender_tokens_only": True,
         }
-        options = {"key_in_path": settings.pop("key_in_path", False)}
+        binding = HttpBinding(key_in_path=settings.pop("key_in_path", False))
         self.endpoint = EventEndpoint.of(
-            "guarded", self.handle, Settings(**(given | settings)), **options
+            "guarded", self.handle, Settings(**(given | settings)), binding=binding
         )
 
     async def handle(self, event: Event) -> None:
