@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,7 +68,7 @@ class Bucket:
     def rows(
         self,
         table: str,
-        keys: Sequence | None,
+        keys: Sequence[Any] | None,
         wanted: pc.Expression | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
@@ -99,7 +99,7 @@ class Bucket:
     def _rows(
         self,
         table: str,
-        keys: Sequence | None,
+        keys: Sequence[Any] | None,
         wanted: pc.Expression | None,
         columns: Sequence[str] | None,
     ) -> pa.Table:
@@ -156,7 +156,7 @@ class Bucket:
         check_checkpoint(pairs, int(number), buckets)
         return remembered_in(rows, self.root)
 
-    def _check(self, view: View, keys: Sequence | None, listed: Set[str]) -> None:
+    def _check(self, view: View, keys: Sequence[Any] | None, listed: Set[str]) -> None:
         """Warn, or raise `Incomplete`, if the view may lack rows of these keys.
 
         Raises `FileNotFoundError` if a part that was not listed is there.

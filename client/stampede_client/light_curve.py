@@ -112,4 +112,6 @@ def _plain(values: pa.ChunkedArray) -> np.ndarray:
     """Integers, booleans or text; any value where there is none."""
     if pa.types.is_string(values.type):
         return np.array(values.fill_null("").to_pylist(), dtype=str)
-    return values.fill_null(False if pa.types.is_boolean(values.type) else 0).to_numpy()
+    filled = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
+    array: np.ndarray = filled.to_numpy()
+    return array

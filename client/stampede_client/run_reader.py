@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +49,7 @@ class RunReader:
         self,
         filesystem: fs.FileSystem,
         table: str,
-        keys: Sequence | None,
+        keys: Sequence[Any] | None,
         wanted: pc.Expression | None,
         columns: Sequence[str] | None,
     ) -> None:

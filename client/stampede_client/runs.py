@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     first: Key
     last: Key
 
-    def holding(self, keys: Sequence | None) -> list[Group]:
+    def holding(self, keys: Sequence[Any] | None) -> list[Group]:
         """The row groups that may have rows of these leading keys, ascending; None is all."""
         return [group for group in self.groups if may_hold(group.first, group.last, keys)]
 
@@ -103,7 +103,7 @@ class View(NamedTuple):
     live: list[Part]
     gaps: list[Gap]
 
-    def lacking(self, keys: Sequence | None) -> list[Gap]:
+    def lacking(self, keys: Sequence[Any] | None) -> list[Gap]:
         """The gaps that may hold rows of these leading keys, ascending; None is all."""
         return [gap for gap in self.gaps if may_hold(gap.first, gap.last, keys)]
 
@@ -230,7 +230,7 @@ def view_of(
     return View(live, gaps)
 
 
-def may_hold(first: Key, last: Key, keys: Sequence | None) -> bool:
+def may_hold(first: Key, last: Key, keys: Sequence[Any] | None) -> bool:
     """Whether any of `keys` (ascending; None is all) lies between two keys (None: no bound)."""
     if keys is None:
         return True

@@ -92,7 +92,9 @@ def stages(alerts: Load) -> Iterator[Figure]:
     slow = per_alert(lambda: fastavro_all(schema, records), len(records))[0]
 
     def figures(
-        name: str, decode: Callable[[Sequence], Decoded], later_stages: dict[str, Callable]
+        name: str,
+        decode: Callable[[Sequence[Any]], Decoded],
+        later_stages: dict[str, Callable[..., Any]],
     ) -> Iterator[Figure]:
         decoder.spent = 0.0
         decoding, result = per_alert(lambda: decode(messages), count)
@@ -194,7 +196,7 @@ def run_of(spec: TableSpec, rows: pa.Table, coverage: Coverage) -> str:
     return Table(MemoryObjects(), spec, threads=1).append(rows, coverage)
 
 
-def narrowed(schema: WriterSchema, columns: Sequence[str]) -> dict:
+def narrowed(schema: WriterSchema, columns: Sequence[str]) -> dict[str, Any]:
     """The reader schema with only these columns, ``a`` or ``a.b``."""
     fields = []
     for field in schema.parsed["fields"]:
@@ -205,7 +207,7 @@ def narrowed(schema: WriterSchema, columns: Sequence[str]) -> dict:
             chosen = [item for item in field["type"]["fields"] if item["name"] in inner]
             fields.append({**field, "type": {**field["type"], "fields": chosen}})
     named = {"type": "record", "name": schema.parsed["name"], "fields": fields}
-    return cast(dict, fastavro.parse_schema(named, _force=True))
+    return cast(dict[str, Any], fastavro.parse_schema(named, _force=True))
 
 
 def fastavro_all(schema: WriterSchema, records: Sequence[bytes]) -> None:
@@ -214,7 +216,9 @@ def fastavro_all(schema: WriterSchema, records: Sequence[bytes]) -> None:
         fastavro.schemaless_reader(io.BytesIO(record), schema.parsed)  # noqa: TID251
 
 
-def fastavro_projected(schema: WriterSchema, reader_schema: dict, records: Sequence[bytes]) -> None:
+def fastavro_projected(
+    schema: WriterSchema, reader_schema: dict[str, Any], records: Sequence[bytes]
+) -> None:
     """Read only the fields of `reader_schema`."""
     for record in records:
         fastavro.schemaless_reader(io.BytesIO(record), schema.parsed, reader_schema)  # noqa: TID251

@@ -19,11 +19,11 @@ class Indexes(Cache):
         super().__init__(other.limit)
         self._other = other
 
-    def get(self, name: tuple) -> Any:
+    def get(self, name: tuple[Any, ...]) -> Any:
         """See `Cache.get`."""
         return self._other.get(name)
 
-    def put(self, name: tuple, value: object, size: int) -> None:
+    def put(self, name: tuple[Any, ...], value: object, size: int) -> None:
         """See `Cache.put`. Rows are dropped."""
         if name[0] == "index":
             self._other.put(name, value, size)

@@ -48,10 +48,12 @@ def requests(url: str, paths: Sequence[str], threads: int) -> Timed:
     return timed(connect, paths, threads)
 
 
-def timed(connect: Callable[[], Callable[[Any], object]], items: Sequence, threads: int) -> Timed:
+def timed(
+    connect: Callable[[], Callable[[Any], object]], items: Sequence[Any], threads: int
+) -> Timed:
     """Time an action on every item. Each thread gets its action from `connect`."""
 
-    def work(share: Sequence) -> list[float]:
+    def work(share: Sequence[Any]) -> list[float]:
         act, spent = connect(), []
         for item in share:
             begin = time.perf_counter()

@@ -8,7 +8,7 @@ import gzip
 from collections.abc import Iterator
 from itertools import chain, cycle, groupby, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _exposed(seed: int, count: int) -> list[SimulatedAlert]:
 
 def different_exposures(count: int) -> Load:
     """`count` LSST alerts, each of another visit or detector: no two share a PSF."""
-    alerts: dict[tuple, SimulatedAlert] = {}
+    alerts: dict[tuple[Any, ...], SimulatedAlert] = {}
     simulator = Simulator(1, Fields(objects=1, nights=5), _LSST, keep_light_curves=False)
     for alert in simulator.alerts(9 * count):
         alerts.setdefault(_exposure(alert), alert)

@@ -42,7 +42,7 @@ class Requests:
         subject: str,
         url: str,
         path: Path,
-        ids: Sequence,
+        ids: Sequence[Any],
         threads: int,
         bare: Bare | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class ById:
         alerts = picked([alert_id for alert_id, _ in ids], context.scaled(7500, 1200, least=20))
         objects = picked([object_id for _, object_id in ids], context.scaled(3000, 600, least=20))
         bare = bare_gets(settings, alerts)
-        kinds: tuple[tuple[str, Path, Sequence, Bare | None], ...] = (
+        kinds: tuple[tuple[str, Path, Sequence[Any], Bare | None], ...] = (
             ("a cutout", cutout, alerts, bare),
             ("a light curve", curve, objects, None),
         )
@@ -167,7 +167,7 @@ def curve(object_id: str) -> str:
     return f"/v1/objects/{object_id}/lightcurve"
 
 
-def picked(ids: Sequence, count: int) -> list:
+def picked(ids: Sequence[Any], count: int) -> list[Any]:
     """A reproducible random choice of `count` ids, with repeats if there are fewer."""
     chance = random.Random(1)
     return (

@@ -72,6 +72,7 @@ def measure_of(name: str) -> Measure:
     if name not in BENCHMARKS:
         raise SetupError(f"no benchmark {name!r}: there are {', '.join(BENCHMARKS)}")
     try:
-        return import_module(f"stampede_bench.{BENCHMARKS[name].module}").measure
+        measure: Measure = import_module(f"stampede_bench.{BENCHMARKS[name].module}").measure
+        return measure
     except ModuleNotFoundError as error:
         raise SetupError(f"{name} needs {error.name}, which is not installed here") from None

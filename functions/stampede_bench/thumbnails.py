@@ -15,9 +15,8 @@ from PIL import Image
 
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import KINDS
-from stampede.alerts.container import Bytes
-from stampede.images.fits import is_gzip
 from stampede.images.thumbnail import GAP, PANEL, SHAPE, thumbnails
+from stampede.runtime.decompression import Bytes, is_gzip
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.alert_versions import shown
 from stampede.store.packs.pack import read_rows, write_pack

@@ -53,11 +53,13 @@ class DurableTimes:
 
     def of(self, table: str, sent: Sent) -> np.ndarray:
         """When the alerts of a visit were stored in a table, shape (size,); infinite: not yet."""
-        return self._times[table][sent.partitions, sent.offsets]
+        times: np.ndarray = self._times[table][sent.partitions, sent.offsets]
+        return times
 
     def durable(self, sent: Sent) -> np.ndarray:
         """When the alerts of a visit were stored in all tables, shape (size,)."""
-        return np.max([self.of(name, sent) for name in self._tables], axis=0)
+        latest: np.ndarray = np.max([self.of(name, sent) for name in self._tables], axis=0)
+        return latest
 
     def look(self) -> None:
         """Note the runs that are new. Compaction must not have deleted any meanwhile."""

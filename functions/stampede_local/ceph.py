@@ -196,7 +196,7 @@ class LocalCeph:
         """What the first start chose; None before the first start and for memstore."""
         if self.store == "memstore" or not self._identity_file.exists():
             return None
-        identity = json.loads(self._identity_file.read_text())
+        identity: dict[str, str] = json.loads(self._identity_file.read_text())
         if identity["store"] != self.store:
             raise SetupError(
                 f"{self.directory} holds a Ceph on {identity['store']}, not {self.store}"

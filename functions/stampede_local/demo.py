@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
@@ -184,7 +185,7 @@ def fetched_points(read: str, object_ids: set[str]) -> set[tuple[str, str, int]]
     }
 
 
-def rows(url: str, ids: list[str]) -> Iterator[dict]:
+def rows(url: str, ids: list[str]) -> Iterator[dict[str, Any]]:
     """Rows of the Arrow answer to a query for many ids."""
     body = json.dumps({"ids": ids}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})

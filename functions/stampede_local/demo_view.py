@@ -4,6 +4,7 @@ import io
 import json
 import urllib.request
 from collections import Counter
+from typing import Any
 
 from PIL import Image
 from rich.console import Console
@@ -48,7 +49,8 @@ def show_one(read: str, sent: list[ExpectedAlert], out: Console) -> list[str]:
 def get(url: str) -> bytes:
     """The body of an HTTP answer."""
     with urllib.request.urlopen(url, timeout=30) as answer:
-        return answer.read()
+        body: bytes = answer.read()
+    return body
 
 
 def picture(png: bytes, colour: bool, width: int = 32) -> Text:
@@ -69,7 +71,7 @@ def picture(png: bytes, colour: bool, width: int = 32) -> Text:
     return text
 
 
-def light_curve(object_id: str, answer: dict) -> Table:
+def light_curve(object_id: str, answer: dict[str, Any]) -> Table:
     """The last points of a light curve."""
     points = answer["detections"]
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", title_justify="left")

@@ -296,7 +296,8 @@ def _processed(row: Record) -> float | None:
     time: datetime | None = row.get("time_processed")  # 8.0 only
     if time is not None:
         return time.timestamp() / 86400 + 40587 + TAI_MINUS_UTC
-    return _first(row, "timeProcessedMjdTai")
+    processed: float | None = _first(row, "timeProcessedMjdTai")
+    return processed
 
 
 def _first(row: Record, *names: str) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.container import Bytes
 from stampede.errors import Unusable
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes
 
 # How Arrow describes a value of type binary_view: its length, and either the value itself or its
 # first bytes, the number of a buffer and where in it the value begins.

@@ -29,7 +29,6 @@ from stampede.alerts.batch_parts import (
 from stampede.alerts.bounds import Times
 from stampede.alerts.care import Care
 from stampede.alerts.columns import CUTOUT, DETECTION
-from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
 from stampede.alerts.groups import (
@@ -45,6 +44,7 @@ from stampede.alerts.groups import (
 from stampede.alerts.history_cut import without_rows
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
 from stampede.errors import DecoderFailed, Overloaded, StampedeError, Undecodable
+from stampede.runtime.decompression import Bytes
 
 
 class BatchDecoder:

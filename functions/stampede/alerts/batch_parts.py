@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stampede.alerts.arrays import viewed, views
-from stampede.alerts.container import Bytes
 from stampede.alerts.framing import WriterSchema
 from stampede.alerts.groups import Faults, Group, RawAlerts
 from stampede.errors import StampedeError
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes
 
 Suspect = Callable[[Sequence[int]], None]
 """Takes the numbers of the messages that the next step reads."""

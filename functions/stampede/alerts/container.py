@@ -7,7 +7,7 @@ of metadata, a 16-byte sync marker), then blocks of records, each followed by th
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cramjam
 
@@ -177,7 +177,7 @@ def replaced(data: Bytes, header: Header, record: bytes) -> bytes:
     return b"".join([head, varint(1), varint(len(block)), block, head[-len(SYNC) :]])
 
 
-def make_header(schema: dict) -> bytes:
+def make_header(schema: dict[str, Any]) -> bytes:
     """Head of an uncompressed container, sync marker included."""
     pairs = ((b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", b"null"))
     meta = b"".join(varint(len(k)) + k + varint(len(v)) + v for k, v in pairs)

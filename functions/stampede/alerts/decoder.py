@@ -14,9 +14,10 @@ from datafusion import Expr, SessionConfig, SessionContext, col
 from datafusion.functions import when
 
 from stampede.alerts.arrays import chosen
-from stampede.alerts.container import Bytes, make_blocks
+from stampede.alerts.container import make_blocks
 from stampede.alerts.framing import WriterSchema, whole_record
 from stampede.errors import DecoderFailed
+from stampede.runtime.decompression import Bytes
 
 
 class BatchFile(Protocol):

@@ -15,7 +15,6 @@ import fastavro
 import pyarrow as pa
 
 from stampede.alerts import container, schemas
-from stampede.alerts.container import Bytes
 from stampede.alerts.readable import Readable, readable
 from stampede.alerts.recognition import check_columns, survey_of
 from stampede.alerts.schema_cache import SchemaCache, outcome
@@ -23,6 +22,7 @@ from stampede.alerts.schemas import Schema
 from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
 from stampede.errors import StampedeError, TooLarge, Undecodable, UnknownSurvey, Unusable
+from stampede.runtime.decompression import Bytes
 
 PADDING = bytes(16)
 
@@ -160,7 +160,7 @@ def _parsed(simple: Schema) -> Any:
         raise Undecodable(f"not an Avro schema: {str(error)[:200]}") from error
 
 
-def built_in_schema(schema_id: int) -> dict:
+def built_in_schema(schema_id: int) -> dict[str, Any]:
     """The schema of a Confluent id. Raises `Undecodable` if no survey has it built in."""
     catalogues = {survey.NAME.upper(): survey.built_in_schemas() for survey in surveys()}
     for catalogue in catalogues.values():
@@ -190,7 +190,7 @@ class Framing:
     def __init__(
         self,
         limit: int,
-        registry: Callable[[int], dict] | None = None,
+        registry: Callable[[int], dict[str, Any]] | None = None,
         guard: Callable[[int], AbstractContextManager[None]] = lambda size: nullcontext(),
     ) -> None:
         self.limit = limit
@@ -248,7 +248,7 @@ class Framing:
             return bytes(message[:5]) + whole
         return container.replaced(message, self._header(message)[1], whole)
 
-    def _definition(self, schema_id: int) -> dict:
+    def _definition(self, schema_id: int) -> dict[str, Any]:
         try:
             return built_in_schema(schema_id)
         except Undecodable:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,10 @@ from isal import isal_zlib
 from stampede.alerts.arrays import table_of, views
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
 from stampede.alerts.columns import CUTOUT, KINDS
-from stampede.alerts.container import Bytes
 from stampede.alerts.surveys.survey import NotFits, Survey
 from stampede.errors import StampedeError, Unusable
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes
 
 LEFT_OUT = "stampede.left_out"  # metadata of raw alerts: names of fields, JSON
 HEAD_COLUMNS = ("alert_id", "object_id", "mjd", "band", "ra", "dec")
@@ -143,7 +143,7 @@ def _no_object_id(ids: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.invert(pc.match_substring_regex(ids, f"^({OBJECT_ID.pattern})$"))
 
 
-def _describe(head: dict) -> str:
+def _describe(head: dict[str, Any]) -> str:
     """An alert in a few words; an id that anybody may have chosen is shortened."""
     alert_id, object_id, mjd = head["alert_id"], head["object_id"], head["mjd"]
     shown = object_id if object_id is None or len(object_id) <= 64 else f"{object_id[:64]}…"
@@ -269,7 +269,7 @@ def _several(programids: pa.ChunkedArray) -> bool:
     if programids.null_count == len(programids):
         return False
     ends = pc.min_max(programids)
-    return programids.null_count > 0 or ends["min"] != ends["max"]
+    return bool(programids.null_count > 0 or ends["min"] != ends["max"])
 
 
 def _programids(
@@ -288,10 +288,11 @@ def _bad_points(rows: pa.Table, times: Times) -> np.ndarray:
     known = pc.and_(rows["source_id"].is_valid(), rows["mjd"].is_valid())
     after = pc.and_(pc.greater(rows["source_id"], 0), pc.greater_equal(rows["mjd"], times.earliest))
     within = pc.and_(after, pc.less_equal(rows["mjd"], times.latest))
-    return pc.invert(pc.and_(known, pc.fill_null(within, False))).to_numpy()
+    bad: np.ndarray = pc.invert(pc.and_(known, pc.fill_null(within, False))).to_numpy()
+    return bad
 
 
-def _describe_point(point: dict) -> str:
+def _describe_point(point: dict[str, Any]) -> str:
     kind = "forced point" if point["forced"] else "limit" if point["limit"] else "detection"
     return f"its history has a {kind} with id {point['source_id']} at MJD {point['mjd']}"
 

@@ -7,11 +7,12 @@ sent it: nothing is decoded and written anew, so nothing can be written differen
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from stampede.alerts.container import Bytes, read_varint, varint
+from stampede.alerts.container import read_varint, varint
 from stampede.alerts.framing import WriterSchema
 from stampede.alerts.schemas import PRIMITIVES, Schema
 from stampede.alerts.surveys.survey import PROGRAMID
 from stampede.errors import Undecodable
+from stampede.runtime.decompression import Bytes
 
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 

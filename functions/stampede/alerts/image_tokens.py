@@ -16,8 +16,9 @@ No sender may be able to put a token into a record, so a token begins with a ran
 
 from collections.abc import Iterator
 
-from stampede.alerts.container import Bytes, varint
+from stampede.alerts.container import varint
 from stampede.errors import StampedeError
+from stampede.runtime.decompression import Bytes
 
 LEAST = 512  # bytes of an image; replacing a shorter one saves nothing
 STEP = 1 << 10  # bytes that the search looks through at first

@@ -10,15 +10,16 @@ that was sent stay beside the packet: whoever has that message can prove what wa
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.alerts.columns import KINDS, PACKET, cut_columns
-from stampede.alerts.container import Bytes, is_compressed
+from stampede.alerts.container import is_compressed
 from stampede.alerts.groups import Group, Mixed
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
@@ -98,7 +99,7 @@ def packet_rows(
     rows = rows.take(order)
 
     packets, checksums = [], []
-    sent: dict[str, list] = {name: [None] * rows.num_rows for name in SENT}
+    sent: dict[str, list[Any]] = {name: [None] * rows.num_rows for name in SENT}
     columns = {kind: cut_columns(kind) for kind in KINDS}
     places: dict[str, list[int | None]] = {
         name: [None] * rows.num_rows for names in columns.values() for name in names

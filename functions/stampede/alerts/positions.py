@@ -72,7 +72,8 @@ def object_codes(rows: pa.Table) -> np.ndarray:
         rows[name].combine_chunks().dictionary_encode() for name in ("object_id", "survey")
     )
     codes: np.ndarray = ids.indices.to_numpy().astype(np.int64) * len(surveys.dictionary)
-    return codes + surveys.indices.to_numpy()
+    codes = codes + surveys.indices.to_numpy()
+    return codes
 
 
 def _located(detections: pa.Table) -> pa.ChunkedArray:

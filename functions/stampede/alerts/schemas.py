@@ -111,7 +111,7 @@ def without_logical(schema: Schema) -> Schema:
     )
 
 
-def definitions(schema: Schema) -> dict[str, dict]:
+def definitions(schema: Schema) -> dict[str, dict[str, Any]]:
     """The named types of a simplified schema, by name."""
     return {each["name"]: each for each in _named(schema)}
 
@@ -201,7 +201,7 @@ class _Simplifier:
                 return self.reduce(inner, namespace)
         raise Undecodable(f"not an Avro schema: {str(schema)[:80]}")
 
-    def define(self, schema: dict, namespace: str) -> tuple[Schema, Size]:
+    def define(self, schema: dict[str, Any], namespace: str) -> tuple[Schema, Size]:
         full = _full_name(schema["name"], schema.get("namespace", namespace))
         if full in self.names:  # the writer defined it twice: the first definition counts
             return self.refer(full, "")
@@ -253,7 +253,7 @@ class _Simplifier:
         return next(name for name in names if name not in self.sizes)
 
 
-def _logical(schema: dict) -> dict[str, Any]:
+def _logical(schema: dict[str, Any]) -> dict[str, Any]:
     kept = schema["type"] == "long" and schema.get("logicalType") in LOGICAL
     return {"logicalType": schema["logicalType"]} if kept else {}
 
@@ -273,7 +273,7 @@ def _parts(schema: Schema) -> list[Schema]:
     return inner + [field["type"] for field in schema.get("fields", ())]
 
 
-def _named(schema: Schema) -> list[dict]:
+def _named(schema: Schema) -> list[dict[str, Any]]:
     """All definitions of named types within a simplified schema."""
     own = [schema] if isinstance(schema, dict) and "name" in schema else []
     return own + [each for part in _parts(schema) for each in _named(part)]

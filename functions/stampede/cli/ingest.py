@@ -91,7 +91,8 @@ def temporary_system(
     from importlib.metadata import entry_points
 
     for point in entry_points(group="stampede.temporary_system"):
-        return point.load()(data, store, console)
+        system: AbstractContextManager[Running] = point.load()(data, store, console)
+        return system
     raise SetupError("no functions run here: set STAMPEDE_FUNCTIONS to their URLs")
 
 

@@ -83,7 +83,8 @@ class _Reader:
         found = self._get(f"/apis/{group}/{rest}")
         if found is None and plural == "kafkasources":  # of an earlier release
             found = self._get(f"/apis/{group}beta1/{rest}")
-        return (found or {}).get("items", [])
+        items: list[Document] = (found or {}).get("items", [])
+        return items
 
     def _get(self, path: str) -> Document | None:
         try:

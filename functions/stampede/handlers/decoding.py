@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.batch_parts import Guards
-from stampede.alerts.container import Bytes
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.config.settings import Settings
@@ -21,6 +20,7 @@ from stampede.events.workers.batching import Outcome
 from stampede.events.workers.spool import SpoolFile
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch, deadline
 from stampede.runtime.clock import now_mjd
+from stampede.runtime.decompression import Bytes
 
 # Bytes decoded per second of CPU: the usual rate is 250 MB/s. A batch may take ten times as long
 # as usual; then it is decoded with care, and may take fifty times as long.

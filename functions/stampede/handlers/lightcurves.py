@@ -7,6 +7,7 @@ it came, its packet, and where its object is: before the points, so that an offs
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +46,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
         watch.lap("raw")
         coverage = batch.coverage(decoded.faults)
         with ThreadPoolExecutor(1, "raw") as thread:  # neither waits for the other, points for both
-            puts: list[Future] = [thread.submit(objects.put, *file) for file in files]
+            puts: list[Future[Any]] = [thread.submit(objects.put, *file) for file in files]
             if decoded.rows.num_rows:
                 puts.append(thread.submit(_append_positions, positions, decoded.rows, coverage))
             try:

@@ -6,12 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.container import Bytes
 from stampede.alerts.groups import Group
 from stampede.alerts.packets import packet_rows
 from stampede.events.cloudevents.envelope import Envelope
 from stampede.events.cloudevents.event import coverage_of_positions
 from stampede.events.workers.worker import Batch
+from stampede.runtime.decompression import Bytes
 from stampede.store.offsets.coverage import Coverage, split_topic_key
 from stampede.store.packs.packets import write_packets
 from stampede.store.tables.table import Table

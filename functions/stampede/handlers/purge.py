@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -184,7 +185,7 @@ class _Cutter:
 
     def _replayed(
         self, rows: pa.Table
-    ) -> tuple[list[dict], list[memoryview], list[Replayed | Unsendable]]:
+    ) -> tuple[list[dict[str, Any]], list[memoryview], list[Replayed | Unsendable]]:
         """The rows of a pack, their packets, and their messages."""
         # Of any time: an earlier version may have stored one that no datetime has.
         alerts = [row | {"time": None} for row in rows.drop_columns(["packet", "time"]).to_pylist()]

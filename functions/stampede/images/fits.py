@@ -15,10 +15,9 @@ import numpy as np
 from isal import igzip
 
 from stampede.alerts.bounds import MOST_IMAGE_BYTES, MOST_PIXELS
-from stampede.alerts.container import Bytes
 from stampede.images import tiles
 from stampede.images.hdu import BLOCK, CARD, BadImage, Hdu, hdu_at
-from stampede.runtime.decompression import NotWhole, TooLong, gunzip, is_gzip
+from stampede.runtime.decompression import Bytes, NotWhole, TooLong, gunzip, is_gzip
 
 MAX_BYTES = MOST_IMAGE_BYTES
 """Largest FITS file to unpack: a few bytes of gzip can expand to gigabytes."""

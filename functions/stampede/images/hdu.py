@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stampede.alerts.container import Bytes
 from stampede.errors import StampedeError
+from stampede.runtime.decompression import Bytes
 
 BLOCK, CARD = 2880, 80
 MOST_HEADER = 100 * BLOCK

@@ -155,10 +155,12 @@ def stretch(
 
 def curve(x: np.ndarray, kind: Stretch) -> np.ndarray:
     """Brightness of ``x``: of 0 it is 0, of 1 it is 1."""
+    bright: np.ndarray
     match kind:
         case Stretch.LINEAR | Stretch.ZSCALE:
-            return x
+            bright = x
         case Stretch.LOG:
-            return np.log(LOG_A * x + 1) / np.log(LOG_A + 1)
+            bright = np.log(LOG_A * x + 1) / np.log(LOG_A + 1)
         case Stretch.ASINH:
-            return np.arcsinh(x / ASINH_A) / np.arcsinh(1 / ASINH_A)
+            bright = np.arcsinh(x / ASINH_A) / np.arcsinh(1 / ASINH_A)
+    return bright

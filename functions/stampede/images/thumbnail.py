@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.columns import KINDS, THUMBNAIL
-from stampede.alerts.container import Bytes
 from stampede.images import fits
 from stampede.images.orientation import (
     NO_TURN,
@@ -32,6 +31,7 @@ from stampede.images.orientation import (
 )
 from stampede.images.png import BLANK, encode, frame, scaled
 from stampede.images.stretch import Stretch, curve, limits
+from stampede.runtime.decompression import Bytes
 
 PANEL, GAP = 63, 2
 """Side of each image, and gap between two images: pixels."""

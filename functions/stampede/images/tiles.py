@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stampede.alerts.container import Bytes
 from stampede.images.hdu import BadImage, Hdu
-from stampede.runtime.decompression import NotWhole, TooLong, gunzip
+from stampede.runtime.decompression import Bytes, NotWhole, TooLong, gunzip
 
 MOST_PIXELS = 1 << 16
 """Most pixels of an image to decompress: 0.07 s of Python."""

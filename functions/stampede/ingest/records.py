@@ -15,6 +15,7 @@ import fastavro
 from stampede.alerts import container, schemas
 from stampede.errors import StampedeError, Undecodable
 from stampede.ingest.stream import Inflated, Part, Stream, fault_of
+from stampede.runtime.decompression import Bytes
 
 MAGIC = container.MAGIC
 SYNC_BYTES = 16
@@ -252,7 +253,7 @@ class _Block:
             return error.message
         return None
 
-    def _unpacked(self) -> container.Bytes:
+    def _unpacked(self) -> Bytes:
         return container.decompress(self.packed().read(LONGEST_BLOCK), self._codec, LONGEST_BLOCK)
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from stampede.alerts.container import Bytes
 from stampede.alerts.framing import Framing, WriterSchema, whole_record
 from stampede.alerts.schemas import Schema
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.runtime.decompression import Bytes
 
 Convert = Callable[[Any], Any]
 MOST = 32  # converters kept: one for each schema

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +62,7 @@ class RefreshingTable:
         self._lock = threading.Lock()
         self._view_age = metrics.READ_VIEW_AGE.labels(table.spec.name)
 
-    def lookup(self, values: Sequence) -> pa.Table:
+    def lookup(self, values: Sequence[Any]) -> pa.Table:
         """See `Table.lookup`; notes what the rows may lack.
 
         Also raises `StoreDown` if only too old a listing is known.
@@ -78,7 +78,7 @@ class RefreshingTable:
         self._observe_age()
         return rows
 
-    def _lookup(self, values: Sequence) -> pa.Table:
+    def _lookup(self, values: Sequence[Any]) -> pa.Table:
         """The rows that may be given; notes what they may lack.
 
         Damage that is known before counts too: it may be mended once the rows have been read.
@@ -148,7 +148,7 @@ class RefreshingTable:
         rows = None if self._must_list() else self.table.cached(key)
         return self._noted(key, None if rows is None else self._rights.rows(rows))
 
-    def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
+    def cached_values(self, key: int | str, most: int) -> list[tuple[Any, ...]] | None:
         """As `cached`, as Python values, those withheld too; None if runs hold more than `most`."""
         return self._noted(key, None if self._must_list() else self.table.cached_values(key, most))
 
@@ -218,7 +218,7 @@ class RefreshingTable:
     def _missing(self) -> Mapping[str, str]:
         return {**self.table.quarantined(), **self.table.omitted()}
 
-    def unreadable(self, values: Sequence) -> list:
+    def unreadable(self, values: Sequence[Any]) -> list[Any]:
         """Those of `values`, ascending, that may have rows that cannot be read."""
         return self.table.listing.view().unreadable(values)
 
@@ -229,7 +229,7 @@ class RefreshingTable:
     def _observe_age(self) -> None:
         self._view_age.observe(time.monotonic() - self._listed)
 
-    def _note_gaps(self, values: Sequence) -> None:
+    def _note_gaps(self, values: Sequence[Any]) -> None:
         self._note(self.table.lacking(values))
 
     def _note(self, missing: Mapping[str, str]) -> None:

@@ -44,7 +44,8 @@ def describe() -> dict[str, Any]:
 
     skeleton = yaml.safe_load(Path(__file__).with_name("openapi.yaml").read_text())
     del skeleton["x-shared"]
-    return _filled(skeleton, _choices() | _formats() | _limits())
+    document: dict[str, Any] = _filled(skeleton, _choices() | _formats() | _limits())
+    return document
 
 
 def _choices() -> dict[str, Any]:

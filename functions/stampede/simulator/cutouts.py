@@ -76,7 +76,7 @@ def psf(size: int, fwhm: float, x: float, y: float) -> np.ndarray:
     core = fwhm / (2 * math.sqrt(2 ** (1 / beta) - 1))
     rows, columns = np.mgrid[:size, :size]
     profile = (1 + ((columns - x) ** 2 + (rows - y) ** 2) / core**2) ** -beta
-    image = (profile / profile.sum()).astype("f4")
+    image: np.ndarray = (profile / profile.sum()).astype("f4")
     image.flags.writeable = False  # the cached array is shared
     return image
 
@@ -86,7 +86,8 @@ def galaxy(size: int, radius: float, axis: float) -> np.ndarray:
     """An exponential disc of total 1, a little off the centre."""
     rows, columns = np.mgrid[:size, :size] - (size - 1) / 2
     disc = np.exp(-np.hypot(columns - 0.8 * radius, (rows + 0.5 * radius) / axis) / radius)
-    return (disc / disc.sum()).astype("f4")
+    image: np.ndarray = (disc / disc.sum()).astype("f4")
+    return image
 
 
 class Scene:

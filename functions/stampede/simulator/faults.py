@@ -4,7 +4,7 @@ import io
 import json
 import math
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import fastavro
 
@@ -72,7 +72,7 @@ def _faulty_lsst(body: bytes, fault: str) -> bytes:
 
 def _faulty_ztf(body: bytes, fault: str) -> bytes:
     reader = fastavro.reader(io.BytesIO(body))
-    (packet,) = cast(list[dict], list(reader))
+    (packet,) = cast(list[dict[str, Any]], list(reader))
     schema, codec = parsed(ztf_container.schema()), reader.codec
     match fault:
         case "zeros":
@@ -108,7 +108,7 @@ def _framed(schema_id: int, record: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + record
 
 
-def _written(schema: Schema, packet: dict) -> bytes:
+def _written(schema: Schema, packet: dict[str, Any]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, packet)
     return out.getvalue()

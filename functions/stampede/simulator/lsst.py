@@ -1,8 +1,10 @@
 """Simulated Rubin alerts: schema 11.1 in Confluent framing."""
 
 import math
+from collections.abc import Callable
 from datetime import date, timedelta
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +40,7 @@ SIZES = (30,) * 47 + (41, 60, 102)  # pixels; the eight real alerts at hand have
 
 
 @cache
-def encoders() -> dict:
+def encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
     """One encoder for each record. Values that are not simulated are NaN, 0 or False."""
     types = named_types(rubin_schemas()[NEWEST_RUBIN])
     blank = {"float": math.nan, "double": math.nan, "int": 0, "boolean": False}
@@ -106,7 +108,7 @@ class RubinObject:
             flags=None if forced else sum(1 << FLAGS.index(name) for name in flagged(i)),
         )
 
-    def common(self, point: Point) -> dict:
+    def common(self, point: Point) -> dict[str, Any]:
         """The fields that detections and forced points share."""
         return {
             "visit": point.visit,
@@ -163,7 +165,7 @@ class RubinObject:
     def object_prefix(self) -> bytes:
         """The diaObject without its last three fields, which change with every alert."""
         record = {"diaObjectId": self.id, "validityStartMjdTai": self.first}
-        encoded = encoders()["diaObject"](
+        encoded: bytes = encoders()["diaObject"](
             record
             | {"ra": self.measurements.ra, "dec": self.measurements.dec, "nDiaSources": 0}
             | {"firstDiaSourceMjdTai": None, "lastDiaSourceMjdTai": None}

@@ -8,6 +8,7 @@ import io
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import fastavro
 
@@ -87,7 +88,7 @@ def named_types(schema: Schema) -> dict[str, Schema]:
     return types
 
 
-def encoder(schema: Schema, **blank: object) -> Callable[[dict], bytes]:
+def encoder(schema: Schema, **blank: object) -> Callable[[dict[str, Any]], bytes]:
     """A function that encodes records of `schema`.
 
     A field that a record leaves out gets the value of its type in `blank`, or null.
@@ -101,7 +102,7 @@ def encoder(schema: Schema, **blank: object) -> Callable[[dict], bytes]:
 
     defaults = {item["name"]: default(item["type"]) for item in schema["fields"]}
 
-    def encode(record: dict) -> bytes:
+    def encode(record: dict[str, Any]) -> bytes:
         unknown = record.keys() - defaults.keys()
         if unknown:
             raise KeyError(f"{schema['name']} has no {sorted(unknown)}")

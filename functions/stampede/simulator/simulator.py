@@ -135,7 +135,9 @@ class Simulator:
         self._ztf = stream(ZTF, kinds, seed, fields, zwicky)
         self._recent: deque[SimulatedAlert] = deque(maxlen=RECENT)
         self._faulty = 0
-        self._curves: dict[str, dict[tuple, Point]] | None = {} if keep_light_curves else None
+        self._curves: dict[str, dict[tuple[Any, ...], Point]] | None = (
+            {} if keep_light_curves else None
+        )
 
     def alerts(self, count: int) -> Iterator[SimulatedAlert]:
         """The next `count` messages; another call continues after them."""

@@ -5,7 +5,7 @@ follows from the seed alone, so the same seed gives the same sky.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Point(NamedTuple):
     rb: float | None = None
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         """Identifies the point in every alert that has it, like `columns.DETECTION_KEY`."""
         return self[:5]
 
@@ -107,7 +107,9 @@ def supernova(mjd: np.ndarray, nights: int, rng: np.random.Generator) -> np.ndar
     """Exponential rise and fall around an explosion (Bazin et al. 2009), peak about 1."""
     since = mjd - FIRST_NIGHT - rng.uniform(-20, 0.7 * nights)
     rise, fall = rng.uniform(2, 6), rng.uniform(20, 60)
-    return 1.4 * np.exp(-np.clip(since, -200, None) / fall) / (1 + np.exp(-since / rise))
+    risen = 1 + np.exp(-since / rise)
+    flux: np.ndarray = 1.4 * np.exp(-np.clip(since, -200, None) / fall) / risen
+    return flux
 
 
 def variable(mjd: np.ndarray, nights: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Simulated ZTF alerts: schema 4.02, each an Avro object container with the schema inside."""
 
 import string
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +34,7 @@ FILTER = {"g": 1, "r": 2, "i": 3}
 
 
 @cache
-def encoders() -> dict:
+def encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
     """One encoder for each record. Values that are not simulated are -999, as in ZTF, or null."""
     types = named_types(simplify(schema()))
     blank = {"float": -999.0, "double": -999.0, "int": 0, "long": 0, "string": "null"}
@@ -100,7 +101,7 @@ class ZtfObject:
             rb=float(np.float32(0.4 + 0.001 * (i % 500))),
         )
 
-    def exposure(self, i: int) -> dict:
+    def exposure(self, i: int) -> dict[str, Any]:
         """The fields of exposure `i` that every kind of row has."""
         visit = self.visits[i]
         return {
@@ -114,7 +115,7 @@ class ZtfObject:
             "magzpsci": ZERO_POINT,
         }
 
-    def measured(self, point: Point) -> dict:
+    def measured(self, point: Point) -> dict[str, Any]:
         """The fields of a detection that an alert and its later history share."""
         assert point.flux is not None
         assert point.flux_err is not None

@@ -4,6 +4,7 @@ import json
 import zlib
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import cramjam
 
@@ -14,10 +15,11 @@ SYNC = b"stampede-simultr"
 
 
 @cache
-def schema() -> dict:
+def schema() -> dict[str, Any]:
     """The schema of real ZTF alerts of version 4, with their full names."""
     text = resources.files("stampede.simulator").joinpath("ztf_schema.json").read_text("utf-8")
-    return json.loads(text)
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @cache

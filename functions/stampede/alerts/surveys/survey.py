@@ -70,7 +70,7 @@ class Survey(Protocol):
     IMAGE_MAGIC: bytes
     SKY_AXES: SkyAxes | None
 
-    def built_in_schemas(self) -> Mapping[int, dict]:
+    def built_in_schemas(self) -> Mapping[int, dict[str, Any]]:
         """Avro schemas by Confluent id, oldest first. All others come from the registry."""
 
     def head_columns(self, fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:

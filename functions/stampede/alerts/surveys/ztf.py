@@ -59,7 +59,7 @@ AB_ZERO = 31.4  # magnitude of 1 nJy
 MISSING = -99999.0  # how forced photometry writes "no value"
 
 
-def built_in_schemas() -> Mapping[int, dict]:
+def built_in_schemas() -> Mapping[int, dict[str, Any]]:
     """No schemas: each message carries its own."""
     return {}
 

@@ -65,7 +65,7 @@ class WorkerProcess:
                 self._receive(seconds)
                 self._ready = True
             self._pipe.send(batch)
-            answer = self._receive(seconds)
+            answer: StoredBatch | Exception = self._receive(seconds)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             ready, status = self._ready, self._restart()
             if not ready:  # nobody has read the batch

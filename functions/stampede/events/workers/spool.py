@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:  # what receives events needs no decoder (docs/adr/0054-native-code.md)
-    from stampede.alerts.container import Bytes
+    from stampede.runtime.decompression import Bytes
 
 PREFIX = "stampede-"
 PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stampede.config.settings import Settings
-from stampede.handlers.audit.kafka_audit import AlertCheck, KafkaAudit
+from stampede.deadletters.stored import AlertCheck
+from stampede.handlers.audit.kafka_audit import KafkaAudit
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.offsets.coverage import Coverage, Interval
+from stampede.store.offsets.coverage import Coverage, Interval, PartitionId
 
 
 def audit(
@@ -53,9 +54,7 @@ def audit(
     return [entry for entry in entries if everything or not topics or entry.topic in topics]
 
 
-def widened(
-    expected: dict[ledger.PartitionId, Interval], seen: Coverage
-) -> dict[ledger.PartitionId, Interval]:
+def widened(expected: dict[PartitionId, Interval], seen: Coverage) -> dict[PartitionId, Interval]:
     """The expected spans, each widened so that it holds what was seen of its partition."""
     spans = dict(expected)
     for partition in seen.partitions():

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede.alerts.container import Bytes
 from stampede.alerts.packets import Cut, joined
 from stampede.errors import Undecodable
 from stampede.events.cloudevents.record_bytes import Header, unpacked
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.images import Absent, Parts
 from stampede.lookup.packs.packets import cuts_of
+from stampede.runtime.decompression import Bytes
 
 T = TypeVar("T")
 Images: TypeAlias = Mapping[tuple[int, str, str, int | None], Parts]

@@ -164,4 +164,5 @@ def _mixed(number: np.ndarray) -> np.ndarray:
     """The finalizer of MurmurHash3: every bit changes every other."""
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         number = (number ^ (number >> np.uint64(33))) * np.uint64(factor)
-    return number ^ (number >> np.uint64(33))
+    mixed: np.ndarray = number ^ (number >> np.uint64(33))
+    return mixed

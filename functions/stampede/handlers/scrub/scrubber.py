@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -265,7 +265,7 @@ class Scrub:
         ):
             self._fault(info.key, STALE)
 
-    def _lookup(self, info: ObjectInfo, table: Table, ids: list) -> pa.Table:
+    def _lookup(self, info: ObjectInfo, table: Table, ids: list[Any]) -> pa.Table:
         """The rows of the alerts of a pack. Raises `Damaged` if the table lacks any for too long.
 
         The run of a pack is written after it: the table may have been listed before that.

@@ -6,6 +6,7 @@ encode the same picture in other bytes.
 """
 
 import io
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +82,7 @@ def _whole(objects: Objects, pack: str) -> bool:
     return True
 
 
-def _differs(objects: Objects, place: dict, png: bytes) -> bool:
+def _differs(objects: Objects, place: dict[str, Any], png: bytes) -> bool:
     """Whether the stored picture has other pixels; False if it is lost or damaged."""
     try:
         stored = objects.get(place["pack"], place["offset"], place["length"])

@@ -1,7 +1,7 @@
 """The locations of images in the store: byte ranges of packs, and places in their pages."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -80,7 +80,9 @@ def cutout_locations(rows: pa.Table, survey: str | None = None) -> list[CutoutLo
     return locations_of(values, survey)
 
 
-def locations_of(values: Iterable[Sequence], survey: str | None = None) -> list[CutoutLocation]:
+def locations_of(
+    values: Iterable[Sequence[Any]], survey: str | None = None
+) -> list[CutoutLocation]:
     """The locations in rows of the table `cutouts`, each as values in the order of its columns.
 
     Only those of `survey` unless it is None. Of an alert that came in several versions, those of

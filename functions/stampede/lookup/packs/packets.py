@@ -1,7 +1,7 @@
 """Packets: whole messages, put together from pages of packets and the images in packs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -67,7 +67,7 @@ def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLo
     ]
 
 
-def cuts_of(row: dict) -> tuple[Cut, ...]:
+def cuts_of(row: dict[str, Any]) -> tuple[Cut, ...]:
     """The cuts in a row of `columns.PACKET` or `columns.PACKET_LOCATION`."""
     names = [(kind, *cut_columns(kind)) for kind in KINDS]
     return tuple(

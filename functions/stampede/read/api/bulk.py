@@ -59,14 +59,14 @@ async def post_cutouts(request: Request) -> Response:
 async def post_light_curves(request: Request) -> Response:
     """The light curves of the objects in the body."""
     lookup = service_of(request).bulk_lookup
-    read: streams.Read = partial(streams.read_light_curves, lookup, point_filter(request))
+    read: streams.Read[Any] = partial(streams.read_light_curves, lookup, point_filter(request))
     writers = LIGHT_CURVE_WRITERS
     if parameters.flag(request.query_params, "magnitudes"):
         read, writers = partial(_with_magnitudes, read), light_curve_writers(pa.schema(COLUMNS))
     return await stream_of(request, id_list.object_ids, lookup.detections, read, writers)
 
 
-def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence) -> streams.Chunk[pa.Table]:
+def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence[Any]) -> streams.Chunk[pa.Table]:
     chunk = read(ids)
     return chunk._replace(found=with_magnitudes(chunk.found))
 
@@ -75,7 +75,7 @@ async def stream_of(
     request: Request,
     parse: Callable[[bytearray, int], Ids],
     table: RefreshingTable,
-    read: streams.Read,
+    read: streams.Read[Any],
     writers: Writers,
 ) -> Response:
     """The stream of what `read` finds for the ids in the body, which `parse` reads.
@@ -101,7 +101,7 @@ async def stream_of_ids(
     request: Request,
     ids: Ids,
     table: RefreshingTable,
-    read: streams.Read,
+    read: streams.Read[Any],
     writer: Writer,
     held: ExitStack,
 ) -> Response:

@@ -25,6 +25,7 @@ from stampede.lookup.packs.locations import CutoutLocation, of_kind
 from stampede.read.http import parameters
 from stampede.read.http.conditional import Representation, etag, preferred
 from stampede.read.service import service_of
+from stampede.runtime import decompression
 from stampede.store.parquet import zstd
 
 MAX_SIZE = 1024
@@ -157,7 +158,7 @@ def _converts_at_once(file: bytes) -> bool:
 
     A gzip file ends with its unpacked size (RFC 1952). `fits.unpack` bounds one that lies.
     """
-    if not fits.is_gzip(file):
+    if not decompression.is_gzip(file):
         return b"ZIMAGE  =" not in file  # tile-compressed
     return int.from_bytes(file[-4:], "little") <= MOST_UNPACKED
 

@@ -28,7 +28,7 @@ null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end 
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,7 @@ class Chunk(NamedTuple, Generic[T]):
     unreadable: Set[Id]
 
 
-Read = Callable[[Sequence], Chunk[T]]
+Read = Callable[[Sequence[Any]], Chunk[T]]
 """Reads a chunk of ids."""
 
 READ, MISSING, UNREADABLE = range(3)  # what became of an id

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -101,14 +101,15 @@ def to_json(detections: pa.Table) -> bytes:
     return pydantic_core.to_json({**common, "detections": rows}, inf_nan_mode="null")
 
 
-def _json_values(column: pa.ChunkedArray) -> list:
+def _json_values(column: pa.ChunkedArray) -> list[Any]:
     """A float32 keeps its few digits, and a number of 64 bits becomes text."""
     values = column.combine_chunks()
     if pa.types.is_float32(column.type):
         values = pc.cast(pc.cast(values, pa.string()), pa.float64())
     elif pa.types.is_int64(column.type):
         values = pc.cast(values, pa.string())
-    return values.to_pylist()
+    found: list[Any] = values.to_pylist()
+    return found
 
 
 def no_formulas(table: pa.Table) -> pa.Table:
@@ -149,7 +150,8 @@ def to_arrow(detections: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, detections.schema) as writer:
         writer.write_table(detections)
-    return sink.getvalue().to_pybytes()
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
 
 
 def to_votable(detections: pa.Table) -> bytes:

@@ -124,7 +124,7 @@ def _json_list(ids: Ids) -> bytes:
     return items.end()
 
 
-def _slices(ids: Ids, size: int = 10_000) -> Iterator[list]:
+def _slices(ids: Ids, size: int = 10_000) -> Iterator[list[Any]]:
     return (ids[start : start + size].tolist() for start in range(0, len(ids), size))
 
 

@@ -8,7 +8,7 @@ or one each.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ class Chunks:
         self._ids = ids
         self._most = CHUNK
 
-    def __iter__(self) -> Iterator[list]:
+    def __iter__(self) -> Iterator[list[Any]]:
         start, size = 0, FIRST_CHUNK
         while start < len(self._ids):
             yield self._ids[start : start + size].tolist()

@@ -1,5 +1,7 @@
 """Route of the page of a position: the objects around it."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,7 +26,7 @@ async def cone_page(request: Request) -> Response:
 
 
 def _page(lookup: Lookup, cone: Cone) -> str:
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
     for table in nearest_first(lookup.positions, cone):
         rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
         if len(rows) > MOST:

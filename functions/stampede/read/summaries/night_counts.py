@@ -130,4 +130,5 @@ def _part(packs: Sequence[ObjectInfo]) -> float:
     """The part of a night's packs that these are: digests are evenly distributed."""
     if len(packs) < SAMPLED:
         return 1.0
-    return (int(digest_of(packs[-1])[:_DIGITS], 16) + 1) / 16**_DIGITS
+    part: float = (int(digest_of(packs[-1])[:_DIGITS], 16) + 1) / 16**_DIGITS
+    return part

@@ -57,7 +57,7 @@ def _beats(winner: Mapping[str, Any], key: str) -> bool:
     return winner["pack"] is not None and (drawn_again or winner["pack"] > key)
 
 
-def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple, dict[str, Any]]:
+def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Rows of a table of locations by their key."""
     names = spec.locations.key
     return {tuple(row[name] for name in names): row for row in rows.to_pylist()}

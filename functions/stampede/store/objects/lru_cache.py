@@ -15,10 +15,10 @@ class Cache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
-        self._cached: OrderedDict[tuple, tuple] = OrderedDict()
+        self._cached: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: tuple) -> Any:
+    def get(self, name: tuple[Any, ...]) -> Any:
         """The value cached under `name`, or None."""
         with self._lock:
             if name not in self._cached:
@@ -26,11 +26,11 @@ class Cache:
             self._cached.move_to_end(name)
             return self._cached[name][0]
 
-    def holds(self, name: tuple) -> bool:
+    def holds(self, name: tuple[Any, ...]) -> bool:
         """Whether a value is cached under `name`; does not count as use."""
         return name in self._cached
 
-    def put(self, name: tuple, value: object, size: int) -> None:
+    def put(self, name: tuple[Any, ...], value: object, size: int) -> None:
         """Cache `value` of `size` bytes; drop the least recently used values beyond the limit."""
         with self._lock:
             _, old = self._cached.pop(name, (None, 0))

@@ -182,4 +182,5 @@ def _without(spans: np.ndarray, holes: np.ndarray) -> np.ndarray:
 def _inside(points: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """Whether each of `points` lies in an interval of `spans`, which are united."""
     before = np.searchsorted(spans[:, 0], points, side="right") - 1
-    return (before >= 0) & (points < spans[np.maximum(before, 0), 1])
+    inside: np.ndarray = (before >= 0) & (points < spans[np.maximum(before, 0), 1])
+    return inside

@@ -14,11 +14,10 @@ from isal import isal_zlib
 
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
-from stampede.alerts.container import Bytes
 from stampede.errors import Damaged
-from stampede.images.fits import is_gzip
 from stampede.images.fits_tail import split
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes, is_gzip
 from stampede.store.parquet import zstd
 from stampede.store.parquet.checksums import FileMetaData
 from stampede.store.parquet.thrift import read_struct
@@ -146,7 +145,8 @@ def _starts(cutouts: Cutouts) -> np.ndarray:
     known = {rows: len(levels([True] * rows, _FITS)) + _PREFIX for rows in {*cutouts.pages}}
     counts = np.array(cutouts.pages, np.int64)
     starts = np.array([known[rows] for rows in cutouts.pages], np.int64)
-    return before + np.repeat(starts - before[np.cumsum(counts) - counts], counts)
+    begins: np.ndarray = before + np.repeat(starts - before[np.cumsum(counts) - counts], counts)
+    return begins
 
 
 def _absent(values: Sequence[memoryview | None]) -> np.ndarray:

@@ -11,9 +11,9 @@ from hashlib import sha256
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.container import Bytes
 from stampede.errors import Damaged
 from stampede.runtime import lazy_arrow_compute as pc
+from stampede.runtime.decompression import Bytes
 from stampede.store.offsets.coverage import COVERAGE, Coverage
 from stampede.store.packs.pack import Pack, read_rows
 from stampede.store.parquet import zstd

@@ -19,7 +19,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
-from pyarrow.parquet import FileMetaData, ParquetFile
+from pyarrow.parquet import FileMetaData as FileMetaData  # what other modules name too
+from pyarrow.parquet import ParquetFile
 
 from stampede.errors import Damaged
 
@@ -183,7 +184,7 @@ def open_file(key: str, data: bytes | memoryview | pa.Buffer, **options: Any) ->
     buffer = pa.py_buffer(data)
     view = memoryview(buffer)
     size = int.from_bytes(view[-8:-4], "little")
-    if len(view) < MIN_BYTES or view[-4:] != b"PAR1" or size + 8 > len(view):
+    if len(view) < MIN_BYTES or bytes(view[-4:]) != b"PAR1" or size + 8 > len(view):
         raise Damaged(f"{key} is not a Parquet file: it is cut short, or never was one")
     metadata = parse_verified(key, bytes(view[-8 - size : -8]))
     try:

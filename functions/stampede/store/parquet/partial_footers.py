@@ -78,7 +78,7 @@ class Descriptions:
     def nbytes(self) -> int:
         """Memory taken."""
         if self._parsed:
-            return 14 * self._parsed.serialized_size  # measured
+            return 14 * int(self._parsed.serialized_size)  # measured
         return sum(len(block.packed) + block.bounds.nbytes + 200 for block in self._blocks)
 
     def of(self, group: int) -> tuple[FileMetaData, int]:

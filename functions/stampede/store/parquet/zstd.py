@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import zstandard
 
-from stampede.alerts.container import Bytes
 from stampede.runtime import decompression
+from stampede.runtime.decompression import Bytes
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _RAW_BLOCK = 1 << 17  # most bytes in a block

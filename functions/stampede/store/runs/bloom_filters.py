@@ -8,7 +8,7 @@ not be a power of two. https://parquet.apache.org/docs/file-format/bloomfilter/
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -92,11 +92,11 @@ def _bit(low: np.ndarray, salt: int) -> np.ndarray:
 class Wanted:
     """Leading keys of a table that are looked up, ascending: `values`."""
 
-    def __init__(self, values: Sequence, spec: TableSpec) -> None:
+    def __init__(self, values: Sequence[Any], spec: TableSpec) -> None:
         self.values, self._spec = values, spec
 
     @classmethod
-    def of(cls, values: Sequence, spec: TableSpec) -> Self:
+    def of(cls, values: Sequence[Any], spec: TableSpec) -> Self:
         """Any leading keys of a table."""
         return cls(values if len(values) < 2 else sorted(set(values)), spec)
 

@@ -1,6 +1,7 @@
 """Leading keys as numpy arrays that sort and compare as Parquet does."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from stampede.store.runs.schema import TableSpec
 LONG = 256  # bytes of a leading key that are compared to find a row group; no survey has such ids
 
 
-def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
+def sortable(values: Sequence[Any], spec: TableSpec) -> np.ndarray:
     """Leading keys as an array of shape (n,): int64, or UTF-8 bytes.
 
     numpy drops a string's trailing NULs. That keeps the order, so a search may find a row group
@@ -20,7 +21,7 @@ def sortable(values: Sequence, spec: TableSpec) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def bounds(values: Sequence, spec: TableSpec, upper: bool = False) -> np.ndarray:
+def bounds(values: Sequence[Any], spec: TableSpec, upper: bool = False) -> np.ndarray:
     """As `sortable`, but a long string is cut to a bound of it: a lower one, or an `upper` one.
 
     numpy gives every string of an array the room of the longest.

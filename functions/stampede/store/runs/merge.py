@@ -90,7 +90,7 @@ def _differ(column: pa.ChunkedArray, order: np.ndarray) -> np.ndarray:
         values = values.dictionary_encode().indices
     buffer, width = values.buffers()[1], values.type.bit_width // 8
     bits = np.frombuffer(buffer, f"u{width}")[values.offset :][order]
-    differ = bits[1:] != bits[:-1]
+    differ: np.ndarray = bits[1:] != bits[:-1]
     if values.null_count:  # the bits under a null mean nothing
         valid = values.is_valid().to_numpy(zero_copy_only=False)[order]
         differ = differ & valid[1:] | (valid[1:] != valid[:-1])
@@ -123,9 +123,10 @@ def _float_codes(column: pa.Array) -> np.ndarray:
     bits = values.astype(np.float64).view(np.uint64)
     sign = np.uint64(1 << 63)
     # IEEE 754 order: flip all bits of a negative number, the sign of a positive one ...
-    codes = np.where(bits & sign, ~bits, bits | sign)
+    codes: np.ndarray = np.where(bits & sign, ~bits, bits | sign)
     # ... and rotate so that the NaNs, which are at both ends, come first.
-    return codes - (np.array(np.inf).view(np.uint64) + sign + np.uint64(1))
+    codes = codes - (np.array(np.inf).view(np.uint64) + sign + np.uint64(1))
+    return codes
 
 
 def _rank(column: pa.Array) -> np.ndarray:
@@ -138,7 +139,8 @@ def _rank(column: pa.Array) -> np.ndarray:
     # pyarrow sorts strings by their UTF-8 bytes, as Parquet's statistics do.
     ranks = np.empty(len(encoded.dictionary), np.int64)
     ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
-    return ranks[encoded.indices.fill_null(0).to_numpy()]
+    found: np.ndarray = ranks[encoded.indices.fill_null(0).to_numpy()]
+    return found
 
 
 def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:

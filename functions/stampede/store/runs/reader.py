@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,7 +126,7 @@ class RunReader:
         """Whether the cache has all of `groups`."""
         return all(self.cache.holds(_cached(group, run)) for group in groups)
 
-    def _index_name(self, run: RunInfo, section: int | None) -> tuple:
+    def _index_name(self, run: RunInfo, section: int | None) -> tuple[Any, ...]:
         """The cache's name of the index of a part, or of a section."""
         whole = _cached("index", run)
         if section is None or run.sections is None:
@@ -173,7 +174,7 @@ class Block:
     """The rows of a row group. Those of leading key `keys[i]` end before row `ends[i]`."""
 
     rows: pa.Table
-    keys: Sequence
+    keys: Sequence[Any]
     ends: np.ndarray
 
     @cached_property
@@ -198,7 +199,8 @@ class Block:
     def nbytes(self) -> int:
         """Memory taken."""
         views = COLUMN_BYTES * self.rows.num_columns
-        return self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys) + views
+        taken: int = self.rows.nbytes + self.ends.nbytes + 100 * len(self.keys) + views
+        return taken
 
     def place(self, key: int | str) -> tuple[int, int] | None:
         """Where the rows of one key are: the first, and the end; None if there are none."""
@@ -256,7 +258,7 @@ class RunFile:
         return with_columns(rows, self._spec, self.run.key)
 
 
-def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple:
+def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple[Any, ...]:
     """The cache's name of a row group, or of an index, of a part. A mended part is another."""
     return what, run.key, run.object.etag, section
 

@@ -15,7 +15,7 @@ from stampede.store.runs.merge import one_array
 
 COLUMN_BYTES = 400
 """Memory that a column takes here, besides that of its values."""
-Column = Callable[[int, int], list]
+Column = Callable[[int, int], list[Any]]
 """The values of a column from one row to another, which is left out."""
 
 _FORMATS = {
@@ -41,7 +41,7 @@ class RowValues:
     def __init__(self, rows: pa.Table) -> None:
         self._columns = [_column(one_array(column)) for column in rows.columns]
 
-    def between(self, start: int, end: int) -> list[tuple]:
+    def between(self, start: int, end: int) -> list[tuple[Any, ...]]:
         """The rows from `start` to `end`, which is left out, as `to_pylist` gives their values."""
         return list(zip(*[column(start, end) for column in self._columns], strict=True))
 
@@ -58,13 +58,13 @@ def _column(array: pa.Array) -> Column:
     return _any(array)
 
 
-def _nulls(start: int, end: int) -> list:
+def _nulls(start: int, end: int) -> list[Any]:
     return [None] * (end - start)
 
 
 def _any(array: pa.Array) -> Column:
-    def values(start: int, end: int) -> list:
-        found: list = array[start:end].to_pylist()
+    def values(start: int, end: int) -> list[Any]:
+        found: list[Any] = array[start:end].to_pylist()
         return found
 
     return values
@@ -73,8 +73,9 @@ def _any(array: pa.Array) -> Column:
 def _numbers(buffer: pa.Buffer, form: str) -> Column:
     numbers: Any = memoryview(buffer).cast("B").cast(form)  # type: ignore[call-overload]
 
-    def values(start: int, end: int) -> list:
-        return numbers[start:end].tolist()
+    def values(start: int, end: int) -> list[Any]:
+        found: list[Any] = numbers[start:end].tolist()
+        return found
 
     return values
 
@@ -82,7 +83,7 @@ def _numbers(buffer: pa.Buffer, form: str) -> Column:
 def _strings(offsets: pa.Buffer, text: pa.Buffer | None) -> Column:
     ends, data = memoryview(offsets).cast("B").cast("i"), memoryview(text or b"")
 
-    def values(start: int, end: int) -> list:
+    def values(start: int, end: int) -> list[Any]:
         places = ends[start : end + 1].tolist()
         return [str(data[a:b], "utf-8") for a, b in itertools.pairwise(places)]
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -142,7 +142,7 @@ class Table:
         """
         return self.listing.omitted
 
-    def lacking(self, values: Sequence) -> Mapping[str, str]:
+    def lacking(self, values: Sequence[Any]) -> Mapping[str, str]:
         """Objects that may hold rows whose leading key is in `values`, but cannot be read.
 
         Key and reason of each. A `lookup` of the same values just before may lack their rows.
@@ -163,7 +163,7 @@ class Table:
         ends = (part.first, part.last) if group is None or index is None else index.ends_of(group)
         self.listing.add(Fault(part.object, reason, part, group, *ends))
 
-    def lookup(self, values: Sequence) -> pa.Table:
+    def lookup(self, values: Sequence[Any]) -> pa.Table:
         """All rows whose leading key is in `values`: sorted by key, one version of each.
 
         Reads the runs of the last `refresh`, or newer ones. What is damaged is left out, and
@@ -187,7 +187,7 @@ class Table:
         found = self._cached(key)
         return None if found is None else self._rows(found)
 
-    def cached_values(self, key: int | str, most: int) -> list[tuple] | None:
+    def cached_values(self, key: int | str, most: int) -> list[tuple[Any, ...]] | None:
         """The rows of `cached` as Python values; None also if runs hold more than `most`."""
         found = self._cached(key)
         if found is None or sum(end - start for _, start, end in found) > most:
@@ -235,7 +235,7 @@ class Table:
             return [function(item) for item in items]
         return list(self._pool.map(function, items))
 
-    def lookup_among(self, values: Sequence, parts: Iterable[RunInfo]) -> pa.Table:
+    def lookup_among(self, values: Sequence[Any], parts: Iterable[RunInfo]) -> pa.Table:
         """As `lookup`, in these parts alone. Raises `NotFound` if one is gone, `StoreDown`."""
         return self._lookup(Wanted.of(values, self.spec), Spans(parts, self.spec))
 
@@ -340,4 +340,4 @@ class Fetch:
     run: RunInfo
     index: RunIndex
     groups: list[int]
-    values: Sequence
+    values: Sequence[Any]

@@ -123,7 +123,7 @@ class TableView:
             if part.name.run not in merged and part.coverage and part.coverage - self.coverage
         ]
 
-    def lacking(self, values: Sequence) -> Mapping[str, str]:
+    def lacking(self, values: Sequence[Any]) -> Mapping[str, str]:
         """Objects that may hold rows of `values` (sorted) and are not read: key and reason."""
         found = {}
         for key, reason, first, last in self.gaps:
@@ -132,7 +132,7 @@ class TableView:
                 found[key] = reason
         return found
 
-    def unreadable(self, values: Sequence) -> list:
+    def unreadable(self, values: Sequence[Any]) -> list[Any]:
         """Those of `values` (sorted) of which rows may be missing."""
         found: set[int] = set()
         for _, _, first, last in self.gaps:
