@@ -33,6 +33,7 @@ from tests.support.strangers import KINDS, shape, strangers
 pytestmark = pytest.mark.integration
 
 Address = tuple[str, int]
+TURNS = 9  # at most: after three of them one that holds is enough
 SHAPES = int(os.environ.get("STRANGERS", "1"))
 SEED = int(os.environ.get("SEED", "0")) or time.time_ns() % 1_000_000
 
@@ -67,18 +68,20 @@ def milliseconds(address: Address, seconds: float = 2.0) -> float:
 def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
     """Without bounds 4 of them make a small query 80 to 6,000 times as slow.
 
-    The least of three turns counts: in the others the machine may have had other work.
+    The least of some turns counts: in the others the machine may have had other work.
     """
     milliseconds(address, 0.5)
-    turns: dict[int, list[float]] = {0: [], 1: [], 4: [], 16: []}
-    for _ in range(3):
+    most = {1: 2.0, 4: 2.0, 16: 4.0}
+    turns: dict[int, list[float]] = {count: [] for count in (0, *most)}
+    for turn in range(TURNS):
         for count, medians in turns.items():
             with strangers(address, count, kind):
                 medians.append(milliseconds(address, 0.7))
-    found = {count: min(medians) for count, medians in turns.items()}
-    print(kind, {count: f"{median:.2f} ms" for count, median in found.items()})
-    assert max(found[1], found[4]) < 2 * found[0]
-    assert found[16] < 4 * found[0]
+        times = {count: min(turns[count]) / min(turns[0]) for count in most}
+        if turn >= 2 and all(times[count] < most[count] for count in most):
+            break
+    print(kind, {count: f"{min(medians):.2f} ms" for count, medians in turns.items()})
+    assert all(times[count] < most[count] for count in most), times
 
 
 @pytest.mark.timeout(120 + 60 * SHAPES)
@@ -89,10 +92,12 @@ def test_strangers_of_any_shape_slow_nobody_down(address: Address) -> None:
     for number in range(SEED, SEED + SHAPES):
         kind = f"shape {number}"
         alone, beside = list[float](), list[float]()
-        for _ in range(3):
+        for turn in range(TURNS):
             alone.append(milliseconds(address, 0.5))
             with strangers(address, 4, kind):
                 beside.append(milliseconds(address, 0.5))
+            if turn >= 2 and min(beside) < 2 * min(alone):
+                break
         part = shape(kind)[1].partition(b"\n1")[0][:50]
         print(
             f"again with SEED={number}: {min(alone):.2f} ms, with 4 {min(beside):.2f} ms, {part!r}"
