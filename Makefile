@@ -9,12 +9,13 @@ BIN    := $(VENV)/bin
 # tests, and each command that a test starts, would compile all modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
+UNITS  := $(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 # A cluster that three tests found broken is broken for the others.
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
 STRANGERS := $(addprefix functions/tests/,alerts deadletters events functions fuzz images ingest read store)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units coverage programs checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,11 +33,17 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/typos
 
-units: $(VENV)/dev
+units: programs
+	$(UNITS)
+
+coverage: programs ## lines and branches that the unit tests run, as a table; fails below the floor
+	$(UNITS) --cov --cov-report term
+
+# What the unit tests start.
+programs: $(VENV)/dev
 	@$(BIN)/python -m e2e.cluster tool helm >/dev/null
 	@tools/prometheus promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
-	$(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
@@ -46,7 +53,7 @@ servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/r
 # The unit tests of what sees bytes of strangers, and the fuzz corpora, where native code that writes
 # beyond its memory ends its process.
 checked: $(VENV)/dev
-	tools/checked $(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long" $(STRANGERS)
+	tools/checked $(UNITS) $(STRANGERS)
 	cd functions && ../tools/checked $(abspath $(BIN))/python -m tests.fuzz --corpora
 
 alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real servers, under a real Prometheus
