@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -355,12 +356,25 @@ def test_the_stage_that_fetches_kafka_has_all_that_the_installer_imports(tmp_pat
 
 
 def test_chart_manifests_and_tool_agree_on_the_tag() -> None:
-    import tomllib
-
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = (ROOT / "charts" / "stampede" / "Chart.yaml").read_text()
     assert re.search(rf'^appVersion: "?{re.escape(version)}"?$', chart, re.M)
+    assert re.search(rf'^version: "?{re.escape(version)}"?$', chart, re.M)
     site = (ROOT / "manifests" / "site").iterdir()
     for path in (*site, ROOT / "manifests" / "stress.yaml", BENCH):
         for tag in re.findall(r"dev\.local/[\w-]+:(\S+)", path.read_text()):
             assert tag == version, path
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("CITATION.cff", "version: {}"),
+        ("client/pyproject.toml", 'version = "{}"'),
+        ("client/stampede_client/__init__.py", '__version__ = "{}"'),
+        ("functions/stampede/__init__.py", '__version__ = "{}"'),
+    ],
+)
+def test_all_files_agree_on_the_version(file: str, line: str) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert line.format(version) in (ROOT / file).read_text().splitlines()
