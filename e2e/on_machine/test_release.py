@@ -1,5 +1,6 @@
 """`make release`: the same commit gives the same bytes, and the wheel works."""
 
+import email
 import hashlib
 import json
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,28 @@ def test_the_sbom_has_every_pinned_package_with_a_permissive_licence(releases: l
     client = listed["stampede-client", wheel.name.split("-")[1]]
     assert client["hashes"][0]["content"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert not any(path in sbom.read_text() for path in ("file:", str(ROOT)))
+
+
+@pytest.mark.parametrize("package", ["stampede_alerts", "stampede_client"])
+def test_a_wheel_says_what_it_is(releases: list[Path], package: str) -> None:
+    (wheel,) = releases[0].glob(f"{package}-*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        said = email.message_from_bytes(file.read(metadata))
+    assert said["Name"].replace("-", "_") == package
+    assert f"-{said['Version']}-" in wheel.name
+    assert said["License-Expression"] == "Apache-2.0"
+    assert said["License-File"] == "LICENSE"
+    assert [name for name in names if name.endswith("licenses/LICENSE")]
+    assert said["Author"] == "The Stampede authors"
+    assert said["Requires-Python"] == ">=3.11"
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert said.get_payload().startswith("# ")
+    assert len(said["Summary"]) > 40
+    assert "light curves" in said["Keywords"]
+    assert "Topic :: Scientific/Engineering :: Astronomy" in said.get_all("Classifier")
+    assert [name for name in names if name.endswith("py.typed")]
 
 
 def test_the_chart_is_one_that_helm_reads(releases: list[Path]) -> None:
