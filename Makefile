@@ -15,7 +15,7 @@ CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_clust
 STRANGERS := $(addprefix functions/tests/,alerts deadletters events functions fuzz images ingest read store)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units coverage programs checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test check lint units client coverage programs checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: $(VENV)/dev
 
 units: programs
 	$(UNITS)
+
+client: $(VENV)/dev ## the tests of the Python client alone; PYTHON=python3.13 makes .venv with another Python
+	$(PYTEST) --numprocesses 3 -q -m "not integration and not long" client/tests
 
 coverage: programs ## lines and branches that the unit tests run, as a table; fails below the floor
 	$(UNITS) --cov --cov-report term
