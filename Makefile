@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 UNITS  := $(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
 # A cluster that three tests found broken is broken for the others.
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
-STRANGERS := $(addprefix functions/tests/,alerts deadletters events functions fuzz images ingest read store)
+STRANGERS := $(addprefix functions/tests/,alerts deadletters events handlers fuzz images ingest lookup read store)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
 .PHONY: help demo test check lint units client coverage programs checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
@@ -91,7 +91,7 @@ DAMAGE := read/test_no_wrong_answer.py cli/test_no_wrong_output.py
 faults: $(VENV)/dev ## damage to every object, 20 topics made anew, 300 faults at two sites; SEED=1 FAULTS=300
 	@tools/need gcc
 	ROUNDS=4 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s $(addprefix functions/tests/,$(DAMAGE))
-	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/handlers/test_recreations.py
+	RECREATIONS=20 $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -s functions/tests/events/kafka/test_recreations.py
 	$(BIN)/python -m e2e.faults $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(OPTIONS)
 
 fuzz: $(VENV)-fuzz/ready $(if $(TARGET),,$(VENV)/dev) ## fuzz what strangers can send; SECONDS=60 for each target; property tests with SEED=1 EXAMPLES=100

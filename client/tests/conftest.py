@@ -8,7 +8,7 @@ import stampede_client
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede_client import Client, retries
-from tests.support.read_service import sample_store, serving
+from tests.support.read.read_service import sample_store, serving
 
 
 @pytest.fixture(scope="session")

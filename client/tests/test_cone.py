@@ -16,7 +16,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import point, serving
+from tests.support.read.read_service import point, serving
 
 RA, DEC = 0.814167, 16.145556  # 00:03:15.4 +16:08:44
 

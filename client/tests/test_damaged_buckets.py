@@ -22,8 +22,8 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
 from stampede_client import StampedeClientError
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import cutout, point
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import cutout, point
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 OBJECTS = [f"Z{number:02}" for number in range(40)]

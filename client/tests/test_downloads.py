@@ -9,7 +9,7 @@ import pytest
 import stampede_client
 from stampede_client import Client, downloads
 from stampede_client.answers import tar_of
-from tests.support.read_service import LSST_ALERT, LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
+from tests.support.read.read_service import LSST_ALERT, LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
 
 IDS = [ZTF_ALERT, LSST_ALERT, 12345, ZTF_ALERT]
 

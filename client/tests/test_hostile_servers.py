@@ -15,7 +15,7 @@ import pytest
 import stampede_client
 from stampede.alerts.columns import DETECTION
 from stampede_client import Client, StampedeClientError
-from tests.support.read_service import point
+from tests.support.read.read_service import point
 
 Serve = Callable[..., Client]
 

@@ -15,11 +15,11 @@ from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede_client import fits_planes
 from stampede_client.planes import fitted
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.fits_files import fits_file, fits_of, source, ztf
-from tests.support.odd_stamps import BROKEN, IDS, TILED, store_stamps
-from tests.support.read_service import (
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.alerts.fits_files import fits_file, fits_of, source, ztf
+from tests.support.alerts.odd_stamps import BROKEN, IDS, TILED, store_stamps
+from tests.support.read.read_service import (
     BOTH,
     LSST_ALERT,
     ZTF_ALERT,

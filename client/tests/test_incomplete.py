@@ -12,8 +12,8 @@ from stampede.config.settings import Settings
 from stampede.lookup import cone_search
 from stampede.read.app import make_app
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
-from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
-from tests.support.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving
+from tests.support.read.read_service import LSST_ALERT, ZTF_ALERT, ZTF_OBJECT, sample_store, serving
+from tests.support.store.damaged_store import ALERTS, damage, damage_image, store_of_three
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.read_service import serving
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.read.read_service import serving
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

@@ -23,8 +23,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.range_lookup import Ranges, rows_in
 from stampede.store.tables.table import Table
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.read_service import ZTF_OBJECT, serving
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.read.read_service import ZTF_OBJECT, serving
 
 ROOT = Path(__file__).parents[2]
 

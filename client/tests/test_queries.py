@@ -8,8 +8,8 @@ from astropy.units import Unit
 
 import stampede_client
 from stampede_client import AsyncClient, Client
-from tests.support.fits_files import source
-from tests.support.read_service import (
+from tests.support.alerts.fits_files import source
+from tests.support.read.read_service import (
     BOTH,
     LSST_ALERT,
     LSST_OBJECT,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT
+from tests.support.read.read_service import ZTF_ALERT, ZTF_OBJECT
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -26,9 +26,10 @@ from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from stampede_client import store as reader
-from tests.support import made_alerts, rows
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.read_service import ZTF_ALERT, fill, sample_cutouts, serving
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.read.read_service import ZTF_ALERT, fill, sample_cutouts, serving
+from tests.support.store import rows
 
 LATEST_MJD = 70_000.0
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "mine-from-python.md"

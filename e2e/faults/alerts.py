@@ -8,7 +8,7 @@ from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 AT_ONCE = 200  # alerts compared together
 EVERY = 50  # of which one has its thumbnail compared

@@ -15,7 +15,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import THUMBNAILS
 from stampede.store.tables.table import Table
 from stampede_local.cli import TOPICS
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 STORED_SECONDS = 900.0
 

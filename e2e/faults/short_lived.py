@@ -4,7 +4,7 @@ import re
 
 from e2e.commands import CommandResult
 from e2e.faults.kafka import GROUPS, TOPIC, Kafka
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 MISSING = re.compile(rf"missing from (\w+): {TOPIC} partition 0, offsets ([\d,]+) to ([\d,]+)")
 TABLES = ("cutouts", "detections")

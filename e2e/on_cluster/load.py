@@ -9,7 +9,7 @@ from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.release import Release
 from stampede.simulator.simulator import Mix, Simulator
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 PART = 50  # alerts that are sent by one command
 

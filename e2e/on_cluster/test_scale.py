@@ -18,7 +18,7 @@ from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
 from stampede.simulator.simulator import Mix, Simulator
 from stampede_bench.figures import percentile
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

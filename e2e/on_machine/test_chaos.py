@@ -10,7 +10,7 @@ from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.events import ALERT_FUNCTIONS
 from stampede.simulator.simulator import Mix, Simulator
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 COUNT = 1500
 RATE = 40  # alerts a second, so that alerts are in flight whenever a process dies

@@ -23,7 +23,7 @@ from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 pytestmark = pytest.mark.timeout(1200)
 PAGE = (ROOT / "docs" / "how-to" / "fail-over.md").read_text()

@@ -10,7 +10,7 @@ from e2e.commands import RUN_SECONDS, BackgroundCommand, run, until
 from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 COUNT = 150
 pytestmark = pytest.mark.timeout(900)

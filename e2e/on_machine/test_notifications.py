@@ -22,7 +22,7 @@ from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
-from tests.support.receiver import Receiver
+from tests.support.events.receiver import Receiver
 
 DOWN = 20
 # Timeouts in seconds. They allow for a slow and busy machine.

@@ -17,9 +17,9 @@ from stampede.store.open import open_objects
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
 from tests.conftest import bucket, ceph, ceph_packages
-from tests.support.receiver import Receiver
-from tests.support.s3_notifications import event_headers, record
-from tests.support.two_sites import put_pack
+from tests.support.events.receiver import Receiver
+from tests.support.store.s3_notifications import event_headers, record
+from tests.support.store.two_sites import put_pack
 
 __all__ = ["bucket", "ceph", "ceph_packages"]  # fixtures
 EXAMPLE = Path(__file__).parents[2] / "eventing" / "examples" / "function"

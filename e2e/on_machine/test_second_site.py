@@ -28,7 +28,7 @@ from stampede.store.runs.schema import THUMBNAILS
 from stampede.store.tables.table import Table
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "5000"))
 RATE = 120  # alerts a second: the machine keeps up despite the restarts, and is never idle

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from e2e.commands import until
 from e2e.stampede_up import StampedeUp
 from stampede_local.cli import TOPICS
-from tests.support import made_alerts
+from tests.support.alerts import made_alerts
 from tests.support.collector import Collector, Span
 
 pytestmark = pytest.mark.timeout(600)

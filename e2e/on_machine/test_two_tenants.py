@@ -29,9 +29,9 @@ from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
 from tests.conftest import ceph, ceph_packages, kafka, kafka_packages
-from tests.support import stored_alerts
-from tests.support.receiver import Receiver
+from tests.support.events.receiver import Receiver
 from tests.support.served import event_headers
+from tests.support.store import stored_alerts
 
 __all__ = ["ceph", "ceph_packages", "kafka", "kafka_packages"]  # fixtures
 pytestmark = pytest.mark.timeout(900)

@@ -21,7 +21,7 @@ from stampede.images.thumbnail import thumbnail
 from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
-from tests.support import stored_alerts
+from tests.support.store import stored_alerts
 
 FIRST_NIGHT = re.findall(
     r"^\$ stampede (.+)$", (ROOT / "docs" / "operate.md").read_text(), re.MULTILINE

@@ -1,12 +1,13 @@
-"""Real servers for the tests: one Ceph and one Kafka per session, started when a test uses them.
+"""Real servers for the tests: one Ceph and one Kafka per session, and functions as processes.
 
 Tests that use them get the mark ``integration``; ``-m "not integration"`` leaves these tests out.
 """
 
 import gc
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,15 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from stampede.config.settings import Settings
+from stampede.events.http.probes import is_ready
 from stampede.runtime.progress import Progress
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-from tests.support.ceph import minio_of
+from stampede_local.process import Process, wait_until
+from tests.support.served import Served
+from tests.support.store.ceph import minio_of
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
 # each time, in `make check` only a fifth of them; the profile "search" looks for others, as
@@ -135,3 +139,31 @@ def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
     for made in admin.create_topics([NewTopic(name, getattr(request, "param", 4))]).values():
         made.result(30)
     return name
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Start functions as processes, on a store that is a directory.
+
+    ``serve("cutouts", DECODE_SECONDS=1)`` starts one; `probe` tells when it runs.
+    """
+    started: list[Process] = []
+
+    def start(name: str, probe: str = "readiness", **env: object) -> Served:
+        port = free_port()
+        settings = {"STORE": f"file://{tmp_path}/store", "PORT": port, **env}
+        process = Process(
+            name,
+            [sys.executable, "-m", "stampede", "serve", name],
+            tmp_path / f"{name}.log",
+            {f"STAMPEDE_{key}": str(value) for key, value in settings.items()},
+        )
+        process.start()
+        started.append(process)
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: is_ready(url, probe), process)
+        return Served(process, url, Settings(store=str(settings["STORE"])))
+
+    yield start
+    for process in started:
+        process.stop()

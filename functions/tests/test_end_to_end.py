@@ -19,7 +19,8 @@ from stampede_local.oracle import digest, expected_alert
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.system import System
-from tests.support import made_alerts, stored_alerts
+from tests.support.alerts import made_alerts
+from tests.support.store import stored_alerts
 
 STORED_SECONDS = 150.0
 Position = tuple[str, int, int]

@@ -16,7 +16,7 @@ from stampede.store.packs.pack import write_pack
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.rows import cutout, detection, table
+from tests.support.store.rows import cutout, detection, table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "store.md"
 FIRST = Coverage.of({("alerts", 0): range(5)})

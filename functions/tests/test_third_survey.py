@@ -24,8 +24,8 @@ from stampede.images.fits import unpack
 from stampede.read.app import make_app
 from stampede.runtime.timescale import TAI_MINUS_UTC
 from stampede.store.objects.memory import MemoryObjects
-from tests.support import argus, made_alerts
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts import argus, made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-survey.md"
 FITS = made_alerts.FITS
@@ -33,7 +33,7 @@ FITS = made_alerts.FITS
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(surveys.MODULES, "argus", "tests.support.argus")
+    monkeypatch.setitem(surveys.MODULES, "argus", "tests.support.alerts.argus")
 
 
 def alert(number: int, history: int = 3, **changes) -> bytes:

@@ -35,8 +35,8 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede_bench.visit_alerts import VisitAlerts, simulate
 from stampede_bench.visit_sender import Sent, Visit
-from tests.support.read_service import serving
-from tests.support.stored_packets import store
+from tests.support.read.read_service import serving
+from tests.support.store.stored_packets import store
 
 LOOKS = [
     {("stampede", "stampede-cutouts-1-deployment-a", "cutouts"): 5.0},

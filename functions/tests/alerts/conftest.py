@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.batch_decoder import BatchDecoder
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 LATEST_MJD = 62000.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from stampede.alerts.care import Care
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
-from tests.support import made_alerts
-from tests.support.oracle_comparison import assert_as_the_oracle
+from tests.support.alerts import made_alerts
+from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 
 REAL = pytest.mark.skipif(
     not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"

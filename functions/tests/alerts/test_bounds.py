@@ -9,9 +9,9 @@ from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.bounds import EARLIEST_MJD, MOST_PIXELS
 from stampede.alerts.framing import Framing
 from stampede.images.fits import unpack
-from tests.support import made_alerts
-from tests.support.batch_decoders import SECRET, make_decoder
-from tests.support.fits_files import fits_of
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import SECRET, make_decoder
+from tests.support.alerts.fits_files import fits_of
 
 LATEST = 62000.0
 JD = 2400000.5

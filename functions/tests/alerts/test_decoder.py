@@ -8,8 +8,8 @@ from stampede.alerts.decoder import check
 from stampede.alerts.framing import Framing
 from stampede.errors import DecoderFailed, Undecodable
 from stampede.events.workers.spool import PIECES_AT_ONCE
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_decoder
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_decoder
 
 
 def framed(message: bytes):

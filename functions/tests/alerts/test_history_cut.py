@@ -13,8 +13,8 @@ from stampede.alerts.container import varint
 from stampede.alerts.framing import Framing
 from stampede.alerts.history_cut import without_rows
 from stampede.errors import Undecodable, Unusable
-from tests.support import made_alerts
-from tests.support.mixed_programmes import mixed_alert, records
+from tests.support.alerts import made_alerts
+from tests.support.alerts.mixed_programmes import mixed_alert, records
 
 FRAMING = Framing(1 << 24)
 HISTORIES = ("prv_candidates", "fp_hists")

@@ -6,8 +6,8 @@ import pytest
 
 from stampede.alerts.framing import Framing
 from stampede.errors import StampedeError
-from tests.support import made_alerts
-from tests.support.hostile_alerts import HOSTILE, with_field
+from tests.support.alerts import made_alerts
+from tests.support.alerts.hostile_alerts import HOSTILE, with_field
 
 BY_THE_SCHEMA = [
     *("2^60 nulls", "2^60 empty records", "2^60 empty fixed", "26,000 types", "10,000 types"),

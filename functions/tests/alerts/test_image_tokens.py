@@ -15,9 +15,9 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
 from stampede.alerts.surveys import rubin, ztf
 from stampede.handlers.decoding import DecoderFile
-from tests.support import made_alerts
-from tests.support.batch_decoders import SECRET, make_batch_decoder
-from tests.support.oracle_comparison import assert_as_the_oracle
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import SECRET, make_batch_decoder
+from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 from tests.support.waiting import eventually
 
 FITS = made_alerts.FITS

@@ -12,7 +12,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support import made_alerts
+from tests.support.alerts import made_alerts
 
 CANDID = 1127495406315015005
 OWN = {"candid": CANDID, "magpsf": 17.54656, "drb": 0.98, "rb": 0.6, "jd": 2458880.5}

@@ -8,8 +8,8 @@ import fastavro
 import pytest
 
 from stampede.alerts.columns import FLAGS
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 PAGE = Path(__file__).parents[3] / "docs" / "columns.md"
 VALUES = {

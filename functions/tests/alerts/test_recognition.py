@@ -5,8 +5,8 @@ import io
 import fastavro
 import pytest
 
-from tests.support import made_alerts
-from tests.support.oracle_comparison import assert_as_the_oracle
+from tests.support.alerts import made_alerts
+from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 
 FOREIGN = made_alerts.REAL / "foreign"
 

@@ -11,7 +11,7 @@ from stampede.alerts.framing import built_in_schema, writer_schema
 from stampede.alerts.schemas import parsed, simplify
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, RUBIN_VERSIONS, rubin_schemas
 from stampede.errors import Undecodable
-from tests.support import made_alerts
+from tests.support.alerts import made_alerts
 
 PUBLISHED = resources.files("lsst.alert.packet") / "schema"
 

@@ -12,8 +12,8 @@ from stampede.alerts.decoder import check
 from stampede.alerts.framing import Framing, whole_record
 from stampede.errors import StampedeError
 from stampede_local import oracle
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 MESSAGES = {
     "confluent": made_alerts.confluent(made_alerts.rubin_record(1101), 1101),

@@ -1,7 +1,7 @@
 """Many clients of one server."""
 
 from stampede_bench.crowd import crowd
-from tests.support.faulty_s3 import answer, closed, faulty_s3
+from tests.support.store.faulty_s3 import answer, closed, faulty_s3
 
 OK = answer("200 OK", b"an image")
 

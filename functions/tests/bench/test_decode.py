@@ -4,7 +4,7 @@ import pytest
 
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede_bench import load
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 

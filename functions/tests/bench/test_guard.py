@@ -28,7 +28,7 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
 from stampede_bench import decode, load
 from stampede_bench.load import Load
-from tests.support.watched_objects import Watched
+from tests.support.store.watched_objects import Watched
 
 pytestmark = pytest.mark.integration  # takes several seconds
 

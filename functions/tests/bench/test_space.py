@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stampede_bench.space import erasure_coded
-from tests.support import made_alerts
+from tests.support.alerts import made_alerts
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede_bench import stress
 from stampede_bench.bucket import open_bucket
 from stampede_bench.figures import Context
-from tests.support.two_sites import environment
-from tests.support.watched_objects import Changed
+from tests.support.store.two_sites import environment
+from tests.support.store.watched_objects import Changed
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

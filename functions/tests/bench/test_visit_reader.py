@@ -14,8 +14,8 @@ from stampede.errors import StampedeError
 from stampede.read.app import make_app
 from stampede_bench import visit_reader
 from stampede_bench.visit_alerts import VisitAlerts, simulate
-from tests.support.read_service import serving
-from tests.support.stored_packets import store
+from tests.support.read.read_service import serving
+from tests.support.store.stored_packets import store
 
 PAUSE = 0.01
 

@@ -13,7 +13,7 @@ from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from tests.handlers.audit.test_audit import produce
 from tests.handlers.audit.test_kafka_audit import commit
-from tests.support.two_sites import put_all
+from tests.support.store.two_sites import put_all
 
 pytestmark = pytest.mark.integration  # starts processes
 

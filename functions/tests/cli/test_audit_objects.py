@@ -10,7 +10,7 @@ import pytest
 from stampede.config.settings import Settings
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.store.open import open_objects
-from tests.support.two_sites import put_all
+from tests.support.store.two_sites import put_all
 
 pytestmark = pytest.mark.integration  # starts processes
 

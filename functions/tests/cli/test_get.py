@@ -30,9 +30,8 @@ from stampede.errors import SetupError, StampedeError
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
-from tests.support.damaged_store import ALERTS, damage, damage_image, store_of_three
-from tests.support.fits_files import source
-from tests.support.read_service import (
+from tests.support.alerts.fits_files import source
+from tests.support.read.read_service import (
     BOTH,
     LSST_ALERT,
     LSST_OBJECT,
@@ -42,6 +41,7 @@ from tests.support.read_service import (
     sample_store,
     serving,
 )
+from tests.support.store.damaged_store import ALERTS, damage, damage_image, store_of_three
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from stampede.config.settings import Settings
 from stampede.runtime.clock import now_mjd
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from tests.support.two_sites import environment, put_all, second_ceph, sites
+from tests.support.store.two_sites import environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 pytestmark = pytest.mark.integration

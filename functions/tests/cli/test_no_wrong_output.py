@@ -19,10 +19,10 @@ from stampede.errors import StampedeError
 from stampede.read.app import make_app
 from stampede_client import connect, detections, images
 from stampede_client.errors import IncompleteWarning, StampedeClientError
-from tests.support.answers import steady
-from tests.support.read_service import serving
-from tests.support.rotten import Way, change
-from tests.support.whole_store import Filled, fill_store
+from tests.support.read.answers import steady
+from tests.support.read.read_service import serving
+from tests.support.store.rotten import Way, change
+from tests.support.store.whole_store import Filled, fill_store
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 SEED = int(os.environ.get("SEED", "0")) or (12 if ROUNDS == 1 else time.time_ns() % 1_000_000)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stampede.config.settings import Settings
-from tests.support.mixed_programmes import mixed_alert
-from tests.support.stored_packets import store
+from tests.support.alerts.mixed_programmes import mixed_alert
+from tests.support.store.stored_packets import store
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.checkpoint import CHECKPOINTS, is_checkpoint
 from stampede.store.tables.checkpoint_files import newest_checkpoint, put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.two_sites import put_all
+from tests.support.store.two_sites import put_all
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ import pytest
 
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede_local.ports import free_port
-from tests.support.read_service import LSST_ALERT, LSST_OBJECT, sample_store
+from tests.support.read.read_service import LSST_ALERT, LSST_OBJECT, sample_store
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration

@@ -8,8 +8,8 @@ from stampede.config.settings import Settings
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.receiver import Receiver
-from tests.support.two_sites import put_all, put_pack
+from tests.support.events.receiver import Receiver
+from tests.support.store.two_sites import put_all, put_pack
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ from stampede.errors import StoreDown
 from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
-from tests.support.dead_letters import event, ids, put_letters
-from tests.support.watched_objects import BeforeGet, Changed, Watched
+from tests.support.events.dead_letters import event, ids, put_letters
+from tests.support.store.watched_objects import BeforeGet, Changed, Watched
 
 LETTERS = 9
 

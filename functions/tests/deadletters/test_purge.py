@@ -16,8 +16,8 @@ from stampede.store.integrity import ledger
 from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from tests.support.dead_letters import event, ids, put_letters, put_run, stored_alerts
-from tests.support.watched_objects import Changed, Watched
+from tests.support.events.dead_letters import event, ids, put_letters, put_run, stored_alerts
+from tests.support.store.watched_objects import Changed, Watched
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.parquet.checksums import write
 from stampede.store.runs.run import digest
-from tests.support.dead_letters import event, ids, put_letters, put_run
-from tests.support.watched_objects import BeforeGet, Failing
+from tests.support.events.dead_letters import event, ids, put_letters, put_run
+from tests.support.store.watched_objects import BeforeGet, Failing
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from stampede_local.process import Process
-from tests.support import kafka_messages
-from tests.support.receiver import PARTITIONS, Place, Receiver
+from tests.support.events import kafka_messages
+from tests.support.events.receiver import PARTITIONS, Place, Receiver
 
 
 @pytest.fixture

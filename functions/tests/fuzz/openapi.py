@@ -11,7 +11,7 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.read_service import fill, sample_cutouts, sample_points
+from tests.support.read.read_service import fill, sample_cutouts, sample_points
 
 EXAMPLES = 40  # of one operation, before the next has its turn
 

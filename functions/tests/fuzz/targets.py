@@ -30,8 +30,8 @@ from stampede.lookup.alert_fields import AlertFields
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.http import id_list, parameters
 from stampede.simulator.simulator import Mix, Simulator
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.fits_files import fits_of, lsst, source, ztf
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.alerts.fits_files import fits_of, lsst, source, ztf
 
 LIMIT = 1 << 20  # bytes of a message, and of an unpacked image
 MOST_IDS = 100

@@ -29,11 +29,11 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede.store.tables.table import Table
 from stampede_local import oracle
 from stampede_local.process import wait_until
-from tests.support import made_alerts
-from tests.support.fits_files import fits_of
-from tests.support.hostile_alerts import HOSTILE
-from tests.support.located import stored_image
+from tests.support.alerts import made_alerts
+from tests.support.alerts.fits_files import fits_of
+from tests.support.alerts.hostile_alerts import HOSTILE
 from tests.support.served import metrics
+from tests.support.store.located import stored_image
 
 # Seconds for a message that kills two workers: 5 on a quiet machine.
 LONGEST_WAIT = 25

@@ -17,9 +17,9 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import ALL_TABLES, CUTOUTS
 from stampede.store.tables.table import Table
-from tests.support.dead_letters import event
+from tests.support.events.dead_letters import event
 from tests.support.served import metrics
-from tests.support.watched_objects import Forwarding
+from tests.support.store.watched_objects import Forwarding
 
 
 class LacksOne(Forwarding):

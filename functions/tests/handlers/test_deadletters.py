@@ -25,10 +25,10 @@ from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
 from stampede_local import oracle
-from tests.support import made_alerts
-from tests.support.located import stored_image
-from tests.support.receiver import Received, Receiver, Reply
-from tests.support.schema_registry import SchemaRegistryServer
+from tests.support.alerts import made_alerts
+from tests.support.events.receiver import Received, Receiver, Reply
+from tests.support.events.schema_registry import SchemaRegistryServer
+from tests.support.store.located import stored_image
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 

@@ -19,9 +19,9 @@ from stampede.store.open import open_objects
 from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_decoder
-from tests.support.fits_files import fits_of
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_decoder
+from tests.support.alerts.fits_files import fits_of
 
 FRAMED = Framing(16 << 20).take(made_alerts.confluent(made_alerts.rubin_record(1101, 1), 1101))
 

@@ -17,10 +17,10 @@ from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS
 from stampede.store.tables.table import Table
 from stampede_local import oracle
-from tests.support.event_examples import ALERTS, LETTER, STORED, event_of, example
-from tests.support.located import stored_image
-from tests.support.receiver import Receiver
-from tests.support.stored_alerts import Letter, letters
+from tests.support.events.event_examples import ALERTS, LETTER, STORED, event_of, example
+from tests.support.events.receiver import Receiver
+from tests.support.store.located import stored_image
+from tests.support.store.stored_alerts import Letter, letters
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from stampede.read.formats.light_curves import FORMATS
 from stampede.simulator.simulator import Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.read_service import (
+from tests.support.read.read_service import (
     BOTH,
     ZTF_ALERT,
     ZTF_OBJECT,

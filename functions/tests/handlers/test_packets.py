@@ -26,9 +26,9 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import DETECTIONS, PACKET_PACKS, PACKETS, POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import serving
-from tests.support.stored_packets import store, ztf_with_images
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import serving
+from tests.support.store.stored_packets import store, ztf_with_images
 
 TODAY = int(now_mjd())
 

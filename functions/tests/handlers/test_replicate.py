@@ -28,9 +28,9 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from stampede_local.process import wait_until
 from stampede_local.tls import TlsCeph
-from tests.support import read_service
-from tests.support.located import stored_image
-from tests.support.two_sites import all_same, environment, put_all, second_ceph, sites
+from tests.support.read import read_service
+from tests.support.store.located import stored_image
+from tests.support.store.two_sites import all_same, environment, put_all, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 MIB = 1 << 20

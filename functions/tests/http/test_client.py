@@ -16,7 +16,7 @@ from stampede.http.client import Connections, Unreachable
 from stampede.http.connection import DETAIL_BYTES, Response
 from stampede_local.ports import free_port
 from stampede_local.tls import make_certificate
-from tests.support.receiver import Receiver
+from tests.support.events.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from stampede.images.hdu import BLOCK, BadImage
 from stampede.images.npy import npy
 from stampede.images.png import png
 from stampede.images.stretch import limits
-from tests.support.fits_files import fits_file, fits_of, lsst, source, ztf
+from tests.support.alerts.fits_files import fits_file, fits_of, lsst, source, ztf
 
 PIXELS = source(size=30)
 PLAIN = fits_file(astropy_fits.PrimaryHDU(PIXELS))

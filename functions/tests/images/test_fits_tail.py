@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from stampede.images.fits_tail import Layouts, split
 from stampede.images.hdu import BLOCK
-from tests.support import made_alerts
-from tests.support.fits_files import fits_file, lsst, source, ztf
+from tests.support.alerts import made_alerts
+from tests.support.alerts.fits_files import fits_file, lsst, source, ztf
 
 needs_real = pytest.mark.skipif(
     not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"

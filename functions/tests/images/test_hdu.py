@@ -6,7 +6,7 @@ import pytest
 from astropy.io import fits as astropy_fits
 
 from stampede.images.hdu import BLOCK, CARD, MOST_HEADER, BadImage, hdu_at
-from tests.support.fits_files import fits_file, source
+from tests.support.alerts.fits_files import fits_file, source
 
 
 def cards(*texts: str) -> bytes:

@@ -27,8 +27,8 @@ from stampede.images.png import png
 from stampede.images.thumbnail import thumbnail
 from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.oracle import read_record
-from tests.support.fits_files import fits_of, lsst, with_sky_axes
-from tests.support.made_alerts import REAL
+from tests.support.alerts.fits_files import fits_of, lsst, with_sky_axes
+from tests.support.alerts.made_alerts import REAL
 
 RUBIN_PIXEL, ZTF_PIXEL = 0.2, 1.012  # arcsec
 needs_real = pytest.mark.skipif(not REAL.exists(), reason="no real alerts beside the repository")

@@ -8,7 +8,7 @@ from PIL import Image
 from stampede.images.npy import npy
 from stampede.images.png import BLANK, encode, placeholder, png
 from stampede.images.stretch import Stretch
-from tests.support.fits_files import source
+from tests.support.alerts.fits_files import source
 
 
 @given(arrays.arrays(np.uint8, arrays.array_shapes(min_dims=2, max_dims=2)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from stampede.images.stretch import Stretch, limits, stretch
-from tests.support.fits_files import source
+from tests.support.alerts.fits_files import source
 
 ORACLE = {
     Stretch.ASINH: AsinhStretch(0.1),

@@ -21,8 +21,8 @@ from stampede.images.stretch import limits
 from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import read_rows, write_pack
-from tests.support.fits_files import fits_file, fits_of, lsst, source, ztf
-from tests.support.made_alerts import REAL
+from tests.support.alerts.fits_files import fits_file, fits_of, lsst, source, ztf
+from tests.support.alerts.made_alerts import REAL
 
 STEP = 255 / (LEVELS - 1)
 

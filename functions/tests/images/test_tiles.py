@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stampede.images.fits import image, trim
 from stampede.images.hdu import BadImage
-from tests.support.fits_files import fits_file, source
+from tests.support.alerts.fits_files import fits_file, source
 
 RNG = np.random.default_rng(1)
 PIXELS = source()

@@ -20,7 +20,7 @@ from stampede.errors import SetupError
 from stampede.ingest import files
 from stampede.ingest.records import FileAlert
 from stampede.ingest.stream import Stream
-from tests.support import made_alerts
+from tests.support.alerts import made_alerts
 
 SCHEMA = made_alerts.ztf_schema()
 RECORDS = [made_alerts.ztf_record(candid) for candid in range(1, 9)]

@@ -14,8 +14,8 @@ import pytest
 
 from stampede.errors import SetupError
 from stampede.ingest import files
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_batch_decoder
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
 
 ALERTS = [made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101) for seed in range(3)]
 ALERTS += [made_alerts.ztf_alert(candid) for candid in range(1, 4)]

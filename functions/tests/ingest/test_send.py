@@ -20,7 +20,7 @@ from stampede.ingest.send import AlertSink, Ingested, Progress, ingest
 from stampede.ingest.tally import Refusal
 from stampede.store.integrity.ledger import expected
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.receiver import Received, Receiver, Reply
+from tests.support.events.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 

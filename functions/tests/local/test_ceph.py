@@ -12,7 +12,7 @@ from minio.error import S3Error
 from stampede.errors import SetupError
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.support.ceph import minio_of
+from tests.support.store.ceph import minio_of
 
 pytestmark = pytest.mark.usefixtures("ceph_packages")
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from stampede.errors import SetupError
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-from tests.support.kafka_messages import consume, produce
+from tests.support.events.kafka_messages import consume, produce
 
 
 @pytest.mark.usefixtures("kafka_packages")

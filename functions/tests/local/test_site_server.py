@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from minio import Minio
 
 from stampede_local.ports import free_port
-from tests.support.kafka_messages import consume, produce
+from tests.support.events.kafka_messages import consume, produce
 from tests.support.waiting import eventually
 
 # Another address of this machine than 127.0.0.1, like a pod's.

@@ -15,7 +15,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.rows import many
+from tests.support.store.rows import many
 
 AGE, STALE = 2.0, 4000.0  # seconds
 ID = "000001"

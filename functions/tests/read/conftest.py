@@ -7,7 +7,7 @@ import pytest
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.read_service import Reader, sample_store, serving
+from tests.support.read.read_service import Reader, sample_store, serving
 
 
 @pytest.fixture(scope="session")

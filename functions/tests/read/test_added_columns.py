@@ -26,7 +26,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.alert_versions import shown
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import Reader, serving
+from tests.support.read.read_service import Reader, serving
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 (RUN,) = (FIXTURES / "tables" / "detections").glob("*.parquet")

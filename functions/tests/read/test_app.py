@@ -17,8 +17,8 @@ from stampede.read.service import SMALL_THREADS
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.parquet.checksums import write
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import (
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import (
     BOTH,
     LSST_OBJECT,
     ZTF_ALERT,
@@ -29,7 +29,7 @@ from tests.support.read_service import (
     point,
     serving,
 )
-from tests.support.watched_objects import BeforeGet, Watched
+from tests.support.store.watched_objects import BeforeGet, Watched
 
 
 def store_dead_letters(objects, table: str, coverage: Coverage) -> None:

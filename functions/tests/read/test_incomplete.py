@@ -18,8 +18,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS, TableSpec
 from stampede.store.tables.table import Table
-from tests.support.damaged_store import run_with, store_of_three
-from tests.support.read_service import (
+from tests.support.read.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,
     Reader,
@@ -29,6 +28,7 @@ from tests.support.read_service import (
     sample_cutouts,
     serving,
 )
+from tests.support.store.damaged_store import run_with, store_of_three
 
 HEADER = "stampede-incomplete"
 FOREIGN = f"tables/detections/0000-{'a' * 32}.parquet"

@@ -9,7 +9,7 @@ from stampede.config.settings import Settings
 from stampede.read import later_routes
 from stampede.read.app import make_app
 from stampede.read.routes import ROUTES
-from tests.support.read_service import LSST_ALERT, Reader, serving
+from tests.support.read.read_service import LSST_ALERT, Reader, serving
 
 CUTOUT = f"/v1/alerts/{LSST_ALERT}/cutouts/science"
 

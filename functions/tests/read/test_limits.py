@@ -20,8 +20,8 @@ from stampede.read.app import make_app
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import fits_of, source, ztf
-from tests.support.read_service import cutout, fill, point, serving
+from tests.support.alerts.fits_files import fits_of, source, ztf
+from tests.support.read.read_service import cutout, fill, point, serving
 
 CUTOUTS = "/v1/cutouts"
 N = 4_000

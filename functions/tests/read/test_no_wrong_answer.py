@@ -11,9 +11,9 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
-from tests.support.answers import Answer, Request, ask, cones_of, requests_of, same, surplus
-from tests.support.rotten import Rotten, Way, Without, change
-from tests.support.whole_store import Filled, fill_store
+from tests.support.read.answers import Answer, Request, ask, cones_of, requests_of, same, surplus
+from tests.support.store.rotten import Rotten, Way, Without, change
+from tests.support.store.whole_store import Filled, fill_store
 
 ROUNDS, LEAST = int(os.environ.get("ROUNDS", "1")), 20_000
 SEED = int(os.environ.get("SEED", "0")) or (12 if ROUNDS == 1 else time.time_ns() % 1_000_000)

@@ -11,7 +11,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import (
+from tests.support.read.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,
     draw,
@@ -20,7 +20,7 @@ from tests.support.read_service import (
     sample_points,
     serving,
 )
-from tests.support.rows import detection, table
+from tests.support.store.rows import detection, table
 
 COVERAGE = Coverage.of({("alerts", 0): range(4)})
 NAME = "0000-" + "ef" * 16 + ".parquet"

@@ -11,7 +11,7 @@ from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.offsets.coverage import Coverage
-from tests.support.read_service import (
+from tests.support.read.read_service import (
     ZTF_ALERT,
     ZTF_OBJECT,
     Reader,
@@ -20,7 +20,7 @@ from tests.support.read_service import (
     sample_points,
     serving,
 )
-from tests.support.watched_objects import Forwarding
+from tests.support.store.watched_objects import Forwarding
 
 CUTOUT = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 LIGHT_CURVE = f"/v1/objects/{ZTF_OBJECT}/lightcurve"

@@ -26,9 +26,9 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from tests.read.test_limits import peak, serve_read
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import cutout, fill, point
-from tests.support.strangers import KINDS, shape, strangers
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import cutout, fill, point
+from tests.support.read.strangers import KINDS, shape, strangers
 
 pytestmark = pytest.mark.integration
 

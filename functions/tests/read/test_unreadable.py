@@ -17,8 +17,8 @@ from stampede.lookup import cone_search
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
-from tests.support.damaged_store import ALERTS, PLACES, damage, store_of_three
-from tests.support.read_service import Reader, serving
+from tests.support.read.read_service import Reader, serving
+from tests.support.store.damaged_store import ALERTS, PLACES, damage, store_of_three
 
 LIGHT_CURVES = json.dumps({"ids": ["A", "B", "C", "unknown"]}).encode()
 PLACES_ASKED = json.dumps({"positions": [[ra, -5.0] for ra in (*PLACES.values(), 200.0)]}).encode()

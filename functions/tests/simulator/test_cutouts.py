@@ -12,8 +12,8 @@ from astropy.wcs import WCS
 from stampede.simulator import lsst_cutouts
 from stampede.simulator.cutouts import gzipped
 from stampede.simulator.simulator import Fields, Mix, Simulator
-from tests.support import made_alerts
-from tests.support.avro_reading import decode
+from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import decode
 
 SIZES = {"science": 34_560, "difference": 34_560, "template": 43_200}  # of real cutouts, 30 x 30
 PSF = {"science": 17_280, "difference": 17_280, "template": 25_920}

@@ -7,7 +7,7 @@ from stampede.errors import Undecodable
 from stampede.simulator.faults import FAULTS, with_fault
 from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.oracle import read_record
-from tests.support.avro_reading import decode
+from tests.support.alerts.avro_reading import decode
 
 REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]
 

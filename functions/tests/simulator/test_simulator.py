@@ -9,7 +9,7 @@ from stampede.alerts.columns import FLAGS
 from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.simulator.sky import FIRST_NIGHT, Point
 from stampede_local.oracle import unframe
-from tests.support.avro_reading import decode
+from tests.support.alerts.avro_reading import decode
 
 NOVEMBER_2026 = 61345.0
 TAI_UTC = 37 / 86400

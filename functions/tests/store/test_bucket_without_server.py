@@ -13,7 +13,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT, fill, point, sample_cutouts
+from tests.support.read.read_service import ZTF_ALERT, ZTF_OBJECT, fill, point, sample_cutouts
 
 pytestmark = pytest.mark.integration
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.support.receiver import Receiver
+from tests.support.events.receiver import Receiver
 
 
 class Span(NamedTuple):

@@ -14,8 +14,8 @@ from stampede.events.auth.sender_credentials import SenderProof
 from stampede.events.cloudevents.event import Event
 from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.http import jwt_verifier as issuers
+from tests.support.events.token_issuer import TokenIssuer
 from tests.support.http import Answer, post
-from tests.support.token_issuer import TokenIssuer
 
 pytestmark = pytest.mark.anyio
 

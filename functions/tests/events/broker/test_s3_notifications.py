@@ -10,7 +10,15 @@ from stampede.errors import NotAnEvent
 from stampede.events.broker.s3_notifications import parse_notification, stored_events
 from stampede.events.cloudevents.event import Event, parse
 from stampede.events.cloudevents.s3_events import event_of, headers_of, key_of, stored_event
-from tests.support.s3_notifications import DIALECTS, HOST, JSON, REQUEST, encoded, record, records
+from tests.support.store.s3_notifications import (
+    DIALECTS,
+    HOST,
+    JSON,
+    REQUEST,
+    encoded,
+    record,
+    records,
+)
 
 
 def events_in(headers: dict[str, str], body: bytes) -> list[Event]:

@@ -6,8 +6,8 @@ import time
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.support.delivering import EVENT_HEADERS, during, one, record
-from tests.support.receiver import Received, Receiver, Reply
+from tests.support.events.delivering import EVENT_HEADERS, during, one, record
+from tests.support.events.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 

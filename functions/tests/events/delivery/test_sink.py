@@ -11,8 +11,8 @@ import pytest
 
 from stampede.events.delivery.delivery import Delivery
 from stampede.events.delivery.sink import Abandoned
-from tests.support.delivering import deliver, during, one, record, until_down
-from tests.support.receiver import Received, Receiver, Reply
+from tests.support.events.delivering import deliver, during, one, record, until_down
+from tests.support.events.receiver import Received, Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from stampede.errors import SchemaRegistryDown, Undecodable
 from stampede.events.kafka.schema_registry import SchemaRegistry
-from tests.support.schema_registry import SchemaRegistryServer
+from tests.support.events.schema_registry import SchemaRegistryServer
 
 ALERT = {"type": "record", "name": "alert", "fields": [{"name": "f0", "type": "long"}]}
 

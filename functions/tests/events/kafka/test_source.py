@@ -34,8 +34,8 @@ from stampede.events.kafka.source_health import SourceHealth
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
 from tests.support import waiting
-from tests.support.receiver import PARTITIONS, Place, Received, Receiver, Reply, arrived
-from tests.support.source_probes import readiness
+from tests.support.events.receiver import PARTITIONS, Place, Received, Receiver, Reply, arrived
+from tests.support.events.source_probes import readiness
 
 eventually = partial(waiting.eventually, seconds=120)
 

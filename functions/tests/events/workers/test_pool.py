@@ -20,7 +20,7 @@ from stampede.events.workers.batching import Outcome
 from stampede.events.workers.pool import Workers
 from stampede.events.workers.spool import Spool
 from stampede.events.workers.worker import deadline
-from tests.support import batch_storers
+from tests.support.events import batch_storers
 
 # Starts processes: too slow for the quick loop.
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
@@ -182,7 +182,7 @@ async def test_a_worker_that_cannot_start_is_no_messages_fault(
     """Its code is gone for a moment, as during an update."""
     module, aside = tmp_path / "vanishing.py", tmp_path / "aside"
     module.write_text(
-        "from tests.support.batch_storers import make\n\n"
+        "from tests.support.events.batch_storers import make\n\n"
         "def make_one(settings):\n    return make(settings)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -17,7 +17,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import point
+from tests.support.read.read_service import point
 
 
 class Sky:

@@ -29,8 +29,8 @@ from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
 from stampede.telemetry import metrics
 from stampede_bench.counting_store import CountingStore
-from tests.support.receiver import Receiver
-from tests.support.two_sites import (
+from tests.support.events.receiver import Receiver
+from tests.support.store.two_sites import (
     TODAY,
     all_same,
     environment,
@@ -39,7 +39,7 @@ from tests.support.two_sites import (
     second_ceph,
     sites,
 )
-from tests.support.watched_objects import Forwarding
+from tests.support.store.watched_objects import Forwarding
 
 pytestmark = pytest.mark.long
 

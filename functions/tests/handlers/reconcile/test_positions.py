@@ -18,8 +18,8 @@ from stampede.store.open import open_objects
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.range_lookup import Ranges, rows_in
 from stampede.store.tables.table import Table
-from tests.support.read_service import point
-from tests.support.stored_packets import store, ztf_with_images
+from tests.support.read.read_service import point
+from tests.support.store.stored_packets import store, ztf_with_images
 
 
 def keys(objects, prefix: str) -> list[str]:

@@ -27,8 +27,8 @@ from stampede.store.tables.checkpoint import CHECKPOINTS, is_checkpoint
 from stampede.store.tables.table import Table
 from stampede.telemetry import metrics
 from stampede_local.ports import free_port
-from tests.support.receiver import Receiver
-from tests.support.two_sites import (
+from tests.support.events.receiver import Receiver
+from tests.support.store.two_sites import (
     TODAY,
     all_same,
     environment,
@@ -37,7 +37,7 @@ from tests.support.two_sites import (
     second_ceph,
     sites,
 )
-from tests.support.watched_objects import Failing, Forwarding, Watched
+from tests.support.store.watched_objects import Failing, Forwarding, Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 

@@ -16,8 +16,8 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import night_of
 from stampede.telemetry import metrics
-from tests.support.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
-from tests.support.watched_objects import Watched
+from tests.support.store.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
+from tests.support.store.watched_objects import Watched
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 

@@ -26,9 +26,9 @@ from stampede.handlers.replay.messages import Replayed, Unsendable
 from stampede.handlers.replay.night import Night
 from stampede.runtime.clock import now_mjd
 from stampede.store.open import open_objects
-from tests.support import made_alerts
-from tests.support.fits_files import source, ztf
-from tests.support.stored_packets import FIELDS, TOPIC, store, ztf_with_images
+from tests.support.alerts import made_alerts
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.store.stored_packets import FIELDS, TOPIC, store, ztf_with_images
 
 NIGHT = int(now_mjd()) - 3
 

@@ -21,8 +21,8 @@ from stampede.store.replication.site_differences import Good
 from stampede.store.runs import writer as run_writer
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
-from tests.support.rows import many
+from tests.support.store.damage import EACH_ROUND, SITES, WAYS, Campaign, contents, fill
+from tests.support.store.rows import many
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
 CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(500, marks=pytest.mark.long)]

@@ -35,11 +35,11 @@ from stampede.store.runs.schema import PACK_SPECS
 from stampede.telemetry import metrics
 from stampede_bench.decode import views_of_one_buffer
 from tests.handlers.reconcile.test_reconciler import ping
-from tests.support import made_alerts
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import serving
-from tests.support.stored_packets import FIELDS, TOPIC, ztf_with_images
-from tests.support.two_sites import all_same, environment, second_ceph, sites
+from tests.support.alerts import made_alerts
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import serving
+from tests.support.store.stored_packets import FIELDS, TOPIC, ztf_with_images
+from tests.support.store.two_sites import all_same, environment, second_ceph, sites
 
 __all__ = ["second_ceph", "sites"]  # fixtures
 

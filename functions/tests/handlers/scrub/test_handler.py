@@ -25,8 +25,8 @@ from stampede.store.tables.checkpoint import CHECKPOINTS
 from stampede.store.tables.table import Table
 from stampede.telemetry import metrics
 from tests.handlers.reconcile.test_reconciler import ping
-from tests.support.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
-from tests.support.watched_objects import BeforeGet, Failing, Watched
+from tests.support.store.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
+from tests.support.store.watched_objects import BeforeGet, Failing, Watched
 
 pytestmark = pytest.mark.long
 

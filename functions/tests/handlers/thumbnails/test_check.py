@@ -25,10 +25,10 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import Pack, write_pack
 from stampede.store.runs.schema import CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables.table import Table
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import serving
-from tests.support.rows import cutout
-from tests.support.two_sites import TODAY
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import serving
+from tests.support.store.rows import cutout
+from tests.support.store.two_sites import TODAY
 
 ALERTS = range(1, 7)
 

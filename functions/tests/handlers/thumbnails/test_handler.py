@@ -24,8 +24,8 @@ from stampede.store.open import open_objects
 from stampede.store.packs.pack import Pack, night_of, write_pack
 from stampede.store.runs.schema import CUTOUTS, THUMBNAILS
 from stampede.store.tables.table import Table
-from tests.support.fits_files import lsst, source, ztf
-from tests.support.rows import cutout
+from tests.support.alerts.fits_files import lsst, source, ztf
+from tests.support.store.rows import cutout
 
 NIGHT = 61000
 COVERAGE = Coverage.of({("alerts", 0): range(4)})

@@ -15,10 +15,10 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.s3.gets import S3Gets
-from tests.read.test_damage import DAMAGES, flip, inside, place
-from tests.support.fits_files import lsst, source, ztf_source
-from tests.support.read_service import Reader, cutout, draw, fill, serving
-from tests.support.s3_of_memory import S3OfMemory, s3_of_memory
+from tests.read.api.test_damaged_images import DAMAGES, flip, inside, place
+from tests.support.alerts.fits_files import lsst, source, ztf_source
+from tests.support.read.read_service import Reader, cutout, draw, fill, serving
+from tests.support.store.s3_of_memory import S3OfMemory, s3_of_memory
 
 ZTF, LSST, LARGE = 11, 22, 33
 FILE = {"Accept-Encoding": "gzip"}

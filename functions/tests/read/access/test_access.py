@@ -15,7 +15,7 @@ from stampede.read.access.rate_limits import ClientLimits
 from stampede.read.app import make_app
 from stampede.read.errors import TooManyRequests
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.read_service import ZTF_ALERT, ZTF_OBJECT, serving
+from tests.support.read.read_service import ZTF_ALERT, ZTF_OBJECT, serving
 
 ROUTES = {
     "pages": ("/", f"/objects/{ZTF_OBJECT}", f"/alerts/{ZTF_ALERT}", f"/find?id={ZTF_OBJECT}"),

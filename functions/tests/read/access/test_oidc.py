@@ -10,8 +10,8 @@ from stampede.errors import SetupError
 from stampede.http import jwt_verifier
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.read_service import ZTF_ALERT, serving
-from tests.support.token_issuer import TokenIssuer
+from tests.support.events.token_issuer import TokenIssuer
+from tests.support.read.read_service import ZTF_ALERT, serving
 
 
 @pytest.fixture

@@ -32,11 +32,11 @@ from stampede.store.packs.pack import night_of
 from stampede.store.runs.schema import CUTOUTS, PACKETS
 from stampede.store.tables.table import Table
 from stampede_local import oracle
-from tests.support import fits_files, made_alerts
-from tests.support.fits_files import source
-from tests.support.read_service import Reader, serving
-from tests.support.stored_packets import FIELDS, store
-from tests.support.watched_objects import Watched
+from tests.support.alerts import fits_files, made_alerts
+from tests.support.alerts.fits_files import source
+from tests.support.read.read_service import Reader, serving
+from tests.support.store.stored_packets import FIELDS, store
+from tests.support.store.watched_objects import Watched
 
 
 def stamp(seed: int) -> dict:

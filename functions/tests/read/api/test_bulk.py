@@ -17,8 +17,8 @@ from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import source, ztf
-from tests.support.read_service import (
+from tests.support.alerts.fits_files import source, ztf
+from tests.support.read.read_service import (
     BOTH,
     LSST_ALERT,
     LSST_OBJECT,
@@ -29,7 +29,7 @@ from tests.support.read_service import (
     point,
     serving,
 )
-from tests.support.watched_objects import BeforeGet
+from tests.support.store.watched_objects import BeforeGet
 
 CUTOUTS, LIGHT_CURVES = "/v1/cutouts", "/v1/lightcurves"
 ALERTS = {"ids": [str(LSST_ALERT), ZTF_ALERT, "404", str(ZTF_ALERT)]}

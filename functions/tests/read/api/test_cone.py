@@ -21,7 +21,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.read_service import Reader, point, serving
+from tests.support.read.read_service import Reader, point, serving
 
 CENTRE = Place(0.814167, 16.145556)  # 00:03:15.4 +16:08:44
 

@@ -20,7 +20,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
 from tests.read.api.test_cone import store
-from tests.support.read_service import Reader, point, serving
+from tests.support.read.read_service import Reader, point, serving
 
 RANDOM = np.random.default_rng(7)
 # Around a pole, across 0 degrees of right ascension, and at a corner of HEALPix's base cells.

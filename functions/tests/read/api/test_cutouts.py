@@ -10,8 +10,8 @@ from PIL import Image
 
 from stampede.images.png import greys
 from stampede.images.stretch import Stretch, limits
-from tests.support.fits_files import lsst, source, ztf
-from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
+from tests.support.alerts.fits_files import lsst, source, ztf
+from tests.support.read.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_ALERT
 
 SCIENCE = f"/v1/alerts/{ZTF_ALERT}/cutouts/science"
 

@@ -15,7 +15,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import topic_key
 from tests.handlers.audit.test_audit import make_anew, produce, store, topic_id
 from tests.handlers.audit.test_kafka_audit import commit
-from tests.support.read_service import Reader, serving
+from tests.support.read.read_service import Reader, serving
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from astropy.io.votable.ucd import check_ucd
 
 from stampede.alerts.columns import DETECTION
 from stampede.read.formats.light_curves import UCDS
-from tests.support.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
+from tests.support.read.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
 
 LIGHT_CURVE = f"/v1/objects/{ZTF_OBJECT}/lightcurve"
 LSST = f"/v1/objects/{LSST_OBJECT}/lightcurve"

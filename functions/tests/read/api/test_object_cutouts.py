@@ -17,9 +17,9 @@ from stampede.lookup.object_alerts import MOST_FRAMES
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import source, ztf_source
-from tests.support.html_page import html
-from tests.support.read_service import LSST_OBJECT, ZTF_OBJECT, cutout, fill, point, serving
+from tests.support.alerts.fits_files import source, ztf_source
+from tests.support.read.html_page import html
+from tests.support.read.read_service import LSST_OBJECT, ZTF_OBJECT, cutout, fill, point, serving
 
 PATH = "/v1/objects/ZTF1/cutouts"
 NUMBERS = range(1, MOST_FRAMES + 2)

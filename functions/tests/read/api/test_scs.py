@@ -15,7 +15,7 @@ from stampede.config.settings import Settings
 from stampede.lookup import cone_search
 from stampede.read.app import make_app
 from tests.read.api.test_cone import CENTRE, sample, store
-from tests.support.read_service import Reader, serving
+from tests.support.read.read_service import Reader, serving
 
 
 @pytest.fixture(scope="module")

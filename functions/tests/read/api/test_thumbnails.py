@@ -17,9 +17,18 @@ from stampede.read.app import make_app
 from stampede.runtime.clock import now_mjd
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import lsst, source, ztf
-from tests.support.html_page import html
-from tests.support.read_service import BOTH, ZTF_ALERT, Reader, cutout, draw, fill, point, serving
+from tests.support.alerts.fits_files import lsst, source, ztf
+from tests.support.read.html_page import html
+from tests.support.read.read_service import (
+    BOTH,
+    ZTF_ALERT,
+    Reader,
+    cutout,
+    draw,
+    fill,
+    point,
+    serving,
+)
 
 FILES = [ztf(source(seed=1)), None, lsst(source(30))]
 PNG = thumbnail(FILES, "ztf").png

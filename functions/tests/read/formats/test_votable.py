@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import DETECTION
 from stampede.read.formats.light_curves import to_votable, with_magnitudes
 from stampede.read.formats.votable import error_document
-from tests.support import astropy_votable
+from tests.support.read import astropy_votable
 
 # Of all characters those that XML has; a carriage return comes below.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_characters="￾￿"))

@@ -15,8 +15,8 @@ import pytest
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.html_page import html
-from tests.support.read_service import LSST_ALERT, LSST_OBJECT, serving
+from tests.support.read.html_page import html
+from tests.support.read.read_service import LSST_ALERT, LSST_OBJECT, serving
 
 
 def commands(text: str, language: str) -> list[str]:

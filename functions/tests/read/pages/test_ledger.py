@@ -24,8 +24,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.parquet.checksums import write
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.html_page import html
-from tests.support.read_service import Reader, fill, sample_cutouts, sample_points, serving
+from tests.support.read.html_page import html
+from tests.support.read.read_service import Reader, fill, sample_cutouts, sample_points, serving
 
 TOPIC = ("ztf", 0)
 

@@ -21,9 +21,9 @@ from stampede.read.plots.light_curve import Axis, light_curve_svg
 from stampede.read.plots.ticks import date_of, date_ticks, nice_ticks
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import ztf_source
-from tests.support.html_page import Page, html
-from tests.support.read_service import (
+from tests.support.alerts.fits_files import ztf_source
+from tests.support.read.html_page import Page, html
+from tests.support.read.read_service import (
     LSST_ALERT,
     LSST_OBJECT,
     ZTF_ALERT,

@@ -15,9 +15,16 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.prefix_lookup import keys_with_prefix
 from stampede.store.tables.table import Table
-from tests.support.html_page import html
-from tests.support.read_service import BOTH, LSST_ALERT, LSST_OBJECT, ZTF_OBJECT, point, serving
-from tests.support.watched_objects import Watched
+from tests.support.read.html_page import html
+from tests.support.read.read_service import (
+    BOTH,
+    LSST_ALERT,
+    LSST_OBJECT,
+    ZTF_OBJECT,
+    point,
+    serving,
+)
+from tests.support.store.watched_objects import Watched
 
 OBJECT_PAGE = f"/objects/{ZTF_OBJECT}"
 LSST_PAGE = f"/objects/{LSST_OBJECT}"

@@ -10,10 +10,10 @@ from stampede.read.pages import nights as night_page
 from stampede.read.summaries import night_counts, nights
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.fits_files import ztf_source
-from tests.support.html_page import html
-from tests.support.read_service import cutout, fill, serving
-from tests.support.watched_objects import Watched
+from tests.support.alerts.fits_files import ztf_source
+from tests.support.read.html_page import html
+from tests.support.read.read_service import cutout, fill, serving
+from tests.support.store.watched_objects import Watched
 
 NIGHT, PACKS, EACH = 59400, 7, 4
 AS_PAGE = {"Accept": "text/html"}

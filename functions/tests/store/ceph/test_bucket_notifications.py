@@ -12,8 +12,8 @@ from stampede.store.ceph import bucket_notifications
 from stampede.store.open import first_site, open_objects
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.support.ceph import minio_of
-from tests.support.receiver import Receiver
+from tests.support.events.receiver import Receiver
+from tests.support.store.ceph import minio_of
 from tests.support.waiting import eventually
 
 SERVED = 60  # seconds; a new topic is served within 30 s

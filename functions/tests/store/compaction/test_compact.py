@@ -27,8 +27,8 @@ from stampede.store.tables import table as tables
 from stampede.store.tables.checkpoint import CHECKPOINTS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.rows import many, object_ids
-from tests.support.watched_objects import Changed, Failing, Forwarding, Watched
+from tests.support.store.rows import many, object_ids
+from tests.support.store.watched_objects import Changed, Failing, Forwarding, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)

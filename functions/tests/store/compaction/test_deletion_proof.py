@@ -19,8 +19,8 @@ from stampede.store.runs.run import RunInfo, RunName, by_name, live
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.rows import many
-from tests.support.watched_objects import Failing, Watched
+from tests.support.store.rows import many
+from tests.support.store.watched_objects import Failing, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 LATER = START + timedelta(hours=1)

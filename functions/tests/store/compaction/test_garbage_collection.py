@@ -14,8 +14,8 @@ from stampede.store.runs import writer as run_writer
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.listing import VANISHED
 from stampede.store.tables.table import Table
-from tests.support.rows import bits, many, object_ids
-from tests.support.watched_objects import Omitting, Watched
+from tests.support.store.rows import bits, many, object_ids
+from tests.support.store.watched_objects import Omitting, Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 NOW = timedelta(0)

@@ -16,8 +16,8 @@ from stampede.store.replication.replica import Replica
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.rows import many
-from tests.support.watched_objects import Failing
+from tests.support.store.rows import many
+from tests.support.store.watched_objects import Failing
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 GRACE = timedelta(minutes=5)

@@ -14,7 +14,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import TABLES
 from stampede.store.tables.table import Table
-from tests.support.watched_objects import Watched
+from tests.support.store.watched_objects import Watched
 
 TOPIC = "alerts"
 

@@ -19,8 +19,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import Pack, read_rows, write_pack
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
-from tests.support import rows
-from tests.support.watched_objects import Failing, Watched
+from tests.support.store import rows
+from tests.support.store.watched_objects import Failing, Watched
 
 NO_GRACE = timedelta()
 

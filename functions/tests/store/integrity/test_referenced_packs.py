@@ -11,8 +11,8 @@ from stampede.store.integrity.references import check_packs
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.runs.schema import CUTOUT_PACKS
-from tests.support.two_sites import TODAY, put_all
-from tests.support.watched_objects import Forwarding, Watched
+from tests.support.store.two_sites import TODAY, put_all
+from tests.support.store.watched_objects import Forwarding, Watched
 
 
 def key(night: int, number: int) -> str:

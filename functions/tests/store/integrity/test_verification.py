@@ -22,9 +22,9 @@ from stampede.store.runs.run import RunName, digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table
-from tests.support.dead_letters import event
-from tests.support.rows import cutout, detection, many, table
-from tests.support.watched_objects import Changed, Failing
+from tests.support.events.dead_letters import event
+from tests.support.store.rows import cutout, detection, many, table
+from tests.support.store.watched_objects import Changed, Failing
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -14,7 +14,7 @@ from stampede.runtime import clock
 from stampede.simulator.simulator import Simulator
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.store_clock import ASK_SECONDS, StoreClock
-from tests.support.watched_objects import Forwarding
+from tests.support.store.watched_objects import Forwarding
 
 YEAR = 365 * 86400.0
 NIGHT = datetime(2026, 11, 20, tzinfo=UTC)

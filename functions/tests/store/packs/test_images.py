@@ -19,11 +19,11 @@ from stampede.store.packs import images as pack_images
 from stampede.store.packs import pack as packs
 from stampede.store.packs.pack import Pack, read_pack, write_pack
 from stampede_local import oracle
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.fits_files import fits_file, lsst, source, ztf
-from tests.support.located import image_in
-from tests.support.made_alerts import REAL, real_alerts
-from tests.support.rows import Row, cutout, table
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.alerts.fits_files import fits_file, lsst, source, ztf
+from tests.support.alerts.made_alerts import REAL, real_alerts
+from tests.support.store.located import image_in
+from tests.support.store.rows import Row, cutout, table
 
 PSF = np.random.default_rng(1).normal(size=(41, 41))
 Files = dict[tuple[int, str], bytes | None]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.packs.nights import NightFolders, folder_of, night_of_folder, walk
-from tests.support.watched_objects import Watched
+from tests.support.store.watched_objects import Watched
 
 OTHERS = [
     "deadletters/cutouts/a.parquet",

@@ -19,8 +19,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.alert_versions import shown
 from stampede.store.packs.pack import Pack, expired, night_of, read_pack, write_pack
 from stampede.store.runs.schema import THUMBNAIL_PACKS
-from tests.support.located import image_in
-from tests.support.rows import cutout, table
+from tests.support.store.located import image_in
+from tests.support.store.rows import cutout, table
 
 COVERAGE = Coverage.of({("ztf", 0): range(3)})
 

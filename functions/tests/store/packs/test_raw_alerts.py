@@ -18,9 +18,9 @@ from stampede.store.open import open_store
 from stampede.store.packs.raw_alerts import write_raw
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
-from tests.support import made_alerts
-from tests.support.batch_decoders import make_batch_decoder
-from tests.support.ceph import minio_of
+from tests.support.alerts import made_alerts
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.store.ceph import minio_of
 
 ROOT = Path(__file__).parents[4]
 

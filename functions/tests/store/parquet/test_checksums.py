@@ -28,9 +28,9 @@ from stampede.store.runs.run import digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS
 from stampede.store.tables.table import Table
-from tests.support.dead_letters import event
-from tests.support.made_run import of_format
-from tests.support.rows import cutout, many, object_ids, table
+from tests.support.events.dead_letters import event
+from tests.support.store.made_run import of_format
+from tests.support.store.rows import cutout, many, object_ids, table
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -16,7 +16,7 @@ from stampede.store.runs.run import RunName
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table
-from tests.support.rows import detection, many, table
+from tests.support.store.rows import detection, many, table
 
 SPECS = (CUTOUTS, DETECTIONS, THUMBNAILS)
 

@@ -20,8 +20,8 @@ from stampede.store.replication import copy as module
 from stampede.store.replication.copy import AHEAD, PIECE, Copied, Copier
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support.rows import many
-from tests.support.watched_objects import Changed, Watched
+from tests.support.store.rows import many
+from tests.support.store.watched_objects import Changed, Watched
 
 STEP = 6 << 20
 

@@ -19,9 +19,9 @@ from stampede.store.replication.replica import FEW_PACKS, Replica, packs_of
 from stampede.store.replication.site_local import of_one_site
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from tests.support import rows
-from tests.support.located import stored_image
-from tests.support.watched_objects import Failing, Watched
+from tests.support.store import rows
+from tests.support.store.located import stored_image
+from tests.support.store.watched_objects import Failing, Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

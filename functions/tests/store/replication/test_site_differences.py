@@ -14,9 +14,9 @@ from stampede.store.replication.site_differences import LostAtFirst, differences
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support import dead_letters
-from tests.support.rows import many
-from tests.support.watched_objects import Watched
+from tests.support.events import dead_letters
+from tests.support.store.rows import many
+from tests.support.store.watched_objects import Watched
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 ROWS = many(2000)

@@ -31,8 +31,8 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables import checkpoint, checkpoint_files
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from tests.support.rows import detection, many, object_ids, table
-from tests.support.watched_objects import Changed, Watched
+from tests.support.store.rows import detection, many, object_ids, table
+from tests.support.store.watched_objects import Changed, Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 COVERAGE = Coverage.of({("alerts", 0): range(10)})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import CUTOUT_LOCATION
 from stampede.store.runs.merge import order_codes, sort_unique
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
-from tests.support.rows import bits, detections, merged, ordered, table
+from tests.support.store.rows import bits, detections, merged, ordered, table
 
 some_rows = st.lists(detections, max_size=25)
 

@@ -22,9 +22,9 @@ from stampede.store.runs.writer import GROUP_ROWS
 from stampede.store.tables import listing
 from stampede.store.tables.listing import MISSING_AFTER, VANISHED
 from stampede.store.tables.table import Table
-from tests.support.made_run import made_run, of_format
-from tests.support.rows import detection, many, object_ids, table
-from tests.support.watched_objects import Changed, Failing, Forwarding
+from tests.support.store.made_run import made_run, of_format
+from tests.support.store.rows import detection, many, object_ids, table
+from tests.support.store.watched_objects import Changed, Failing, Forwarding
 
 FIRST = Coverage.of({("alerts", 0): range(10)})
 SECOND = Coverage.of({("alerts", 0): range(10, 20)})

@@ -18,7 +18,7 @@ from stampede.store.s3 import bucket as s3
 from stampede.store.s3.async_gets import AT_ONCE, S3AsyncGets
 from stampede.store.s3.bucket import S3Objects
 from stampede_local.tls import make_certificate
-from tests.support.faulty_s3 import (
+from tests.support.store.faulty_s3 import (
     Answer,
     FaultyS3,
     answer,

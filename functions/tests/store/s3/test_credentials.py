@@ -22,7 +22,7 @@ from stampede.store.s3.credentials import KeyPair, S3Keys
 from stampede.telemetry.logs import configure_logs
 from stampede_local.ceph import LocalCeph
 from tests.support.mounted_secret import MountedSecret, s3_files
-from tests.support.rotated_user import RotatedUser
+from tests.support.store.rotated_user import RotatedUser
 
 OLD, NEW = KeyPair("O" * 20, "old" * 10), KeyPair("N" * 20, "new" * 10)
 URL = "http://host/bucket"

@@ -12,7 +12,7 @@ from stampede.store.open import open_store
 from stampede.store.s3 import bucket as s3
 from stampede.store.s3.faults import ADVICE
 from stampede_local.tls import make_certificate
-from tests.support.faulty_s3 import answer, error, faulty_s3, stalled
+from tests.support.store.faulty_s3 import answer, error, faulty_s3, stalled
 
 Request = Callable[[s3.S3Objects], object]
 REQUESTS: dict[str, Request] = {

@@ -11,8 +11,8 @@ from stampede.store.objects.address import StoreAddress
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.open import first_site
 from stampede.store.s3.bucket import S3Objects
-from tests.support.ceph import minio_of
-from tests.support.faulty_s3 import Answer, answer, error, faulty_s3
+from tests.support.store.ceph import minio_of
+from tests.support.store.faulty_s3 import Answer, answer, error, faulty_s3
 
 SPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 MOMENT = datetime(2026, 11, 22, 10, 0, 0, 123000, UTC)

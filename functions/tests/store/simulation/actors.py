@@ -33,8 +33,8 @@ from tests.store.simulation.contents import ALERTS, Version, alert_of
 from tests.store.simulation.requests import Connection, Faults
 from tests.store.simulation.scheduler import Actor
 from tests.store.simulation.world import PACKS, Site, Violation, World
-from tests.support.located import image_in, stored_image
-from tests.support.rows import cutout, table
+from tests.support.store.located import image_in, stored_image
+from tests.support.store.rows import cutout, table
 
 TOPIC = "alerts"
 CACHE = 1 << 20

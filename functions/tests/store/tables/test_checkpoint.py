@@ -35,8 +35,8 @@ from stampede.store.tables.checkpoint_files import (
     put_checkpoint,
 )
 from stampede.store.tables.table import Table
-from tests.support.rows import many, object_ids
-from tests.support.watched_objects import Changed, Failing, Watched
+from tests.support.store.rows import many, object_ids
+from tests.support.store.watched_objects import Changed, Failing, Watched
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 GRACE = timedelta(minutes=5)

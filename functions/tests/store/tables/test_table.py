@@ -25,8 +25,8 @@ from stampede.store.runs.run import RunName
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table
-from tests.support.rows import bits, detection, detections, many, merged, object_ids, table
-from tests.support.watched_objects import Failing, Watched
+from tests.support.store.rows import bits, detection, detections, many, merged, object_ids, table
+from tests.support.store.watched_objects import Failing, Watched
 
 COVERAGE = Coverage.of({("alerts", 0): range(10)})
 

@@ -1,0 +1,248 @@
+"""doctor: each fault that is made on real servers is named, with what mends it."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from stampede.cli.main import app
+from stampede.config.settings import Settings
+from stampede.deadletters.dead_letter import write_letters
+from stampede.doctor import processes, stores
+from stampede.doctor.examination import examine
+from stampede.doctor.finding import Patient
+from stampede.runtime.progress import silent
+from stampede.store.ceph import bucket_notifications
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.open import first_site, open_objects
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from stampede.store.tables.table import Table
+from stampede_local.kafka import LocalKafka
+from stampede_local.ports import free_port
+from tests.handlers.audit.test_audit import commit
+from tests.support.events.dead_letters import event
+from tests.support.events.kafka_messages import produce
+from tests.support.store.watched_objects import Forwarding
+
+pytestmark = pytest.mark.integration
+MESSAGES = 3
+
+
+@pytest.fixture
+def healthy(serve, bucket: Settings, kafka: LocalKafka, topic: str) -> Patient:
+    """A store that notifies, a Kafka topic, and all of its messages stored."""
+    receiver = serve("notifications", SINK="http://127.0.0.1:9/")
+    settings = bucket.model_copy(
+        update={"kafka": kafka.bootstrap, "topics": topic, "notifications": receiver.url}
+    )
+    bucket_notifications.setup(settings, silent)
+    produce(kafka.bootstrap, topic, [b"alert"] * MESSAGES)
+    objects = open_objects(settings)
+    for spec in (CUTOUTS, DETECTIONS):
+        rows = spec.schema.empty_table()
+        Table(objects, spec).append(rows, Coverage.of({(topic, 0): range(MESSAGES)}))
+    return Patient(settings, {"notifications": receiver.url})
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START_SECONDS", 0)
+
+
+def faults(patient: Patient) -> list[str]:
+    """What is wrong, and what mends it, one line each."""
+    return [
+        f"{finding.level} {result.check}: {finding.fault} -> {finding.mend}"
+        for result in examine(patient)
+        for finding in result.findings
+    ]
+
+
+def changed(patient: Patient, **settings: object) -> Patient:
+    return patient._replace(settings=patient.settings.model_copy(update=settings))
+
+
+Seed = Callable[[Patient], Patient]
+
+
+def without_tables(patient: Patient) -> Patient:
+    site = first_site(patient.settings)
+    name = patient.settings.store.rpartition("/")[2]
+    bucket_notifications.NotifyingBucket(site)._send(
+        "DELETE", f"/{name}", {"notification": "stampede-tables"}
+    )
+    return patient
+
+
+def without_topic(patient: Patient) -> Patient:
+    bucket_notifications.remove(patient.settings, silent)
+    return patient
+
+
+def dead_letter(patient: Patient) -> Patient:
+    letter = event(MESSAGES, topic=patient.settings.topics)
+    open_objects(patient.settings).put(*write_letters("cutouts", [letter]))
+    return patient
+
+
+def damaged_run(patient: Patient) -> Patient:
+    key = f"tables/cutouts/0000-{'a' * 32}.parquet"
+    open_objects(patient.settings).put(key, b"what is this?")
+    return patient
+
+
+def gap(patient: Patient) -> Patient:
+    """Two more messages, and only the second is stored."""
+    settings = patient.settings
+    produce(settings.kafka, settings.topics, [b"alert"] * 2)
+    coverage = Coverage.of({(settings.topics, 0): [MESSAGES + 1]})
+    for spec in (CUTOUTS, DETECTIONS):
+        Table(open_objects(settings), spec).append(spec.schema.empty_table(), coverage)
+    return patient
+
+
+def new_partition(patient: Patient) -> Patient:
+    """A message that no source has begun to read: the groups have committed others."""
+    settings = patient.settings
+    commit(settings, settings.topics, {0: MESSAGES})
+    producer = Producer({"bootstrap.servers": settings.kafka})
+    producer.produce(settings.topics, b"alert", partition=2)
+    assert producer.flush(30) == 0
+    return patient
+
+
+PORT = free_port()
+SEEDS: dict[str, tuple[Seed, str]] = {
+    "secret key": (
+        lambda p: changed(p, secret_key=Settings(secret_key="wrong").secret_key),
+        "error store: the store does not let us list: .*the secret key is wrong",
+    ),
+    "bucket": (
+        lambda p: changed(p, store=f"{p.settings.store}x"),
+        "error store: .*no such bucket.*stampede setup",
+    ),
+    "address": (
+        lambda p: changed(p, store=f"http://127.0.0.1:{PORT}/bucket"),
+        "error store: .*cannot connect",
+    ),
+    "second site": (
+        lambda p: changed(
+            p,
+            replica=f"{p.settings.store}x",
+            replica_access_key=p.settings.access_key,
+            replica_secret_key=p.settings.secret_key,
+        ),
+        "error second site: .*no such bucket",
+    ),
+    "no topic of notifications": (without_topic, "error notifications: .*has no topic.*setup"),
+    "no notification": (
+        without_tables,
+        "error notifications: .*no notifications of tables/.*setup",
+    ),
+    "receiver": (
+        lambda p: changed(p, notifications=f"http://127.0.0.1:{PORT}")._replace(urls={}),
+        "error notifications: nothing at .* takes notifications",
+    ),
+    "Kafka": (
+        lambda p: changed(p, kafka=f"127.0.0.1:{PORT}"),
+        "error Kafka: .*does not answer",
+    ),
+    "topic": (lambda p: changed(p, topics="nights"), "error Kafka: .*it has no such topic"),
+    "idle source": (
+        lambda p: changed(p, source_replicas=5),
+        "error Kafka: 5 sources would share 4 partitions of .*: 1 would take no alert",
+    ),
+    "process": (
+        lambda p: p._replace(urls={"cutouts": f"http://127.0.0.1:{PORT}"}),
+        "error processes: cutouts is not ready",
+    ),
+    "dead letter": (dead_letter, "warning ledger: 1 dead letters -> .*deadletters list"),
+    "damaged run": (damaged_run, "error ledger: tables/cutouts/.* is damaged.*audit --deep"),
+    "new partition": (
+        new_partition,
+        "warning lag: no source of cutouts has begun to read .*/2, which has 1 messages -> .*group",
+    ),
+    "missing alert": (gap, "error ledger: 1 alerts of .*/0 are missing in cutouts -> .*audit"),
+}
+
+
+def test_a_healthy_installation_has_no_errors(healthy: Patient) -> None:
+    [nobody_reads, also] = faults(healthy)
+    for function, line in (("cutouts", nobody_reads), ("lightcurves", also)):
+        assert line.startswith(f"warning lag: the group stampede-{function} has read nothing")
+    assert not [*open_objects(healthy.settings).list("check-")]
+
+
+@pytest.mark.parametrize("fault", SEEDS)
+def test_each_fault_is_named(healthy: Patient, fault: str) -> None:
+    seed, words = SEEDS[fault]
+    found = faults(seed(healthy))
+    assert any(re.search(words, line) for line in found), found
+
+
+def test_before_an_installation_only_what_it_needs_is_examined(healthy: Patient) -> None:
+    """The installation makes the bucket and the notifications, and a source waits for its topic."""
+    before = healthy._replace(installed=False)
+    assert faults(before) == []
+    site = f"{healthy.settings.store}x"
+    assert faults(changed(gap(dead_letter(before)), store=site)) == []
+    [topic] = faults(changed(before, topics="nights"))
+    assert re.match("warning Kafka: .*no such topic", topic)
+    for fault in ("secret key", "address", "Kafka", "idle source"):
+        seed, words = SEEDS[fault]
+        assert any(re.search(words, line) for line in faults(seed(before))), fault
+
+
+def test_a_wrong_clock_is_named(healthy: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ahead(Forwarding):
+        def now(self) -> datetime:
+            return super().now() + timedelta(minutes=5)
+
+    monkeypatch.setattr(stores, "open_objects", lambda settings: Ahead(open_objects(settings)))
+    # Objects have times in whole seconds.
+    assert re.match(
+        "warning store: the clock of the store is (299|30[01]) s ahead of", faults(healthy)[0]
+    )
+
+
+def test_the_command_has_exit_codes_and_json(
+    bucket: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = tmp_path / "store"
+    monkeypatch.setenv("STAMPEDE_STORE", f"file://{store}")
+    well = CliRunner().invoke(app, ["doctor"])
+    assert well.exit_code == 0, well.output
+    assert "ok store: The store answers" in well.output
+    # What there is none of is not said to be well.
+    confirmed = re.findall(r"^ok ([\w ]+):", well.output, re.MULTILINE)
+    assert confirmed == ["variables", "store", "ledger"]
+    monkeypatch.setenv("STAMPEDE_STOER", "x")
+    typo = CliRunner().invoke(app, ["doctor"])
+    assert typo.exit_code == 1
+    assert "did you mean STAMPEDE_STORE?" in typo.output
+    monkeypatch.setenv("STAMPEDE_STORE", f"http://127.0.0.1:{PORT}/bucket")
+    down = CliRunner().invoke(app, ["doctor", "--json"])
+    assert down.exit_code == 2
+    levels = {each["check"]: each["level"] for each in json.loads(down.stdout)}
+    assert levels["store"] == "error"
+    assert levels["ledger"] == levels["notifications"] == levels["second site"] == "skipped"
+    reasons = {each["check"]: each["skipped"] for each in json.loads(down.stdout)}
+    assert reasons["ledger"] == "store has an error"
+    assert reasons["second site"] == "STAMPEDE_REPLICA is not set"
+
+
+@pytest.mark.parametrize("name", ["access_key", "replica_access_key"])
+def test_keys_that_are_not_set_are_named(healthy: Patient, name: str) -> None:
+    store = healthy.settings.store
+    lines = faults(
+        changed(healthy, replica=f"{store}x")
+        if "replica" in name
+        else changed(healthy, **{name: ""})
+    )
+    assert any(f"STAMPEDE_{name.upper()} is not set" in line for line in lines), lines
