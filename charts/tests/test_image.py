@@ -316,7 +316,7 @@ def test_stampede_imports_neither_benchmarks_nor_local_servers() -> None:
 
 
 def test_stress_starts_without_the_local_servers() -> None:
-    code = "import sys; sys.modules['stampede_local'] = None; import stampede_bench.stress"
+    code = "import sys; sys.modules['stampede_local'] = None; import stampede_bench.storage.stress"
     env = os.environ | {"PYTHONPATH": str(ROOT / "functions")}
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
 

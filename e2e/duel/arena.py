@@ -21,11 +21,11 @@ from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
 from stampede.config.settings import Settings
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
-from stampede_bench.bucket import open_bucket
-from stampede_bench.visit_alerts import VisitAlerts, simulate
-from stampede_bench.visit_reader import Readable, read
-from stampede_bench.visit_sender import PARTITIONS, Sender, Sent, Visit, forget, sender
-from stampede_bench.visit_times import STALLED_SECONDS, DurableTimes
+from stampede_bench.instruments.bucket import open_bucket
+from stampede_bench.visits.alerts import VisitAlerts, simulate
+from stampede_bench.visits.reader import Readable, read
+from stampede_bench.visits.sender import PARTITIONS, Sender, Sent, Visit, forget, sender
+from stampede_bench.visits.times import STALLED_SECONDS, DurableTimes
 from stampede_local.kafka import make_topics
 
 HISTORY = 50  # rows: alerts of 129 KB

@@ -15,7 +15,7 @@ from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.ingest import files
 from stampede.simulator.simulator import Mix, Simulator
-from stampede_local.oracle import digest, expected_alert
+from stampede_local.demo.oracle import digest, expected_alert
 from tests.support.store import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)

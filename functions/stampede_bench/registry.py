@@ -1,4 +1,4 @@
-"""Which benchmarks there are. To add one, add a module with a `measure` here and a line below."""
+"""Which benchmarks there are. To add one: a module with a `measure` in a folder, a line below."""
 
 from importlib import import_module
 from typing import NamedTuple
@@ -15,51 +15,65 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = {
-    "decode": Benchmark("decode", "CPU time per alert of each stage, beside fastavro's"),
+    "decode": Benchmark("ingestion.decode", "CPU time per alert of each stage, beside fastavro's"),
     "ingest": Benchmark(
-        "ingest", "alerts a second from Kafka to durable in both tables, and CPU time by process"
+        "ingestion.ingest",
+        "alerts a second from Kafka to durable in both tables, and CPU time by process",
     ),
     "visit": Benchmark(
-        "visit", "Rubin's visits, and single alerts: from Kafka until durable, until readable"
+        "visits.visit",
+        "Rubin's visits, and single alerts: from Kafka until durable, until readable",
     ),
     "cost": Benchmark(
-        "cost", "CPU time, requests to S3 and bytes of a million alerts, of all processes"
+        "ingestion.cost", "CPU time, requests to S3 and bytes of a million alerts, of all processes"
     ),
-    "thumbnails": Benchmark("thumbnails", "CPU time per alert of drawing its thumbnail, by stage"),
-    "packets": Benchmark("packets", "CPU time and bytes that packets add to `lightcurves`"),
+    "thumbnails": Benchmark(
+        "ingestion.thumbnails", "CPU time per alert of drawing its thumbnail, by stage"
+    ),
+    "packets": Benchmark("storage.packets", "CPU time and bytes that packets add to `lightcurves`"),
     "replay": Benchmark(
-        "replay", "a night sent to Kafka again, beside a bare producer of the same messages"
+        "ingestion.replay",
+        "a night sent to Kafka again, beside a bare producer of the same messages",
     ),
-    "checksums": Benchmark("checksums", "CPU time with checksums and without, in turn"),
+    "checksums": Benchmark("storage.checksums", "CPU time with checksums and without, in turn"),
     "replicate": Benchmark(
-        "replicate", "MB/s to a second site at 0 and 150 ms, HTTP and HTTPS, push and pull"
+        "ingestion.replicate",
+        "MB/s to a second site at 0 and 150 ms, HTTP and HTTPS, push and pull",
     ),
-    "recover": Benchmark("recover", "how fast a backlog is stored after an outage of the store"),
-    "stress": Benchmark("stress", "any S3 endpoint: what works, 1 to 1,000 clients, many objects"),
+    "recover": Benchmark(
+        "ingestion.recover", "how fast a backlog is stored after an outage of the store"
+    ),
+    "stress": Benchmark(
+        "storage.stress", "any S3 endpoint: what works, 1 to 1,000 clients, many objects"
+    ),
     "read": Benchmark(
-        "read", "one item by id over HTTP, warm and cold, alone and beside large queries"
+        "reading.read", "one item by id over HTTP, warm and cold, alone and beside large queries"
     ),
     "cone": Benchmark(
-        "cone", "objects by position: small cones among up to 10^7, a large one, CPU time and bytes"
+        "reading.cone",
+        "objects by position: small cones among up to 10^7, a large one, CPU time and bytes",
     ),
-    "mine": Benchmark("mine", "cutouts of a night as one array, from the bucket alone"),
+    "mine": Benchmark("reading.mine", "cutouts of a night as one array, from the bucket alone"),
     "layout": Benchmark(
-        "layout",
+        "storage.layout",
         "items of 15, 100 and 500 KB as files, objects and packs: written, overwritten, deleted",
     ),
     "pack-size": Benchmark(
-        "pack_size", "bytes a second and latency of objects and packs of 4 KiB to 64 MiB"
+        "storage.pack_size", "bytes a second and latency of objects and packs of 4 KiB to 64 MiB"
     ),
-    "limit": Benchmark("pack_overhead", "bytes into packs beside plain PUTs of as many bytes"),
+    "limit": Benchmark(
+        "storage.pack_overhead", "bytes into packs beside plain PUTs of as many bytes"
+    ),
     "lightcurve": Benchmark(
-        "lightcurve",
+        "storage.lightcurve",
         "updates of light curves of 500 KB: rates, bytes written, compaction included",
     ),
     "space": Benchmark(
-        "space", "how much space cutouts take beside gzipped files, and on erasure-coded disks"
+        "storage.space",
+        "how much space cutouts take beside gzipped files, and on erasure-coded disks",
     ),
     "growth": Benchmark(
-        "growth", "look-ups, memory, start-up and compaction of tables of up to 10^9 alerts"
+        "growth.growth", "look-ups, memory, start-up and compaction of tables of up to 10^9 alerts"
     ),
 }
 

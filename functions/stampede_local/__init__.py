@@ -4,7 +4,6 @@ __all__ = [
     "ceph",
     "installer",
     "kafka",
-    "oracle",
     "plan",
     "ports",
     "process",

@@ -100,7 +100,7 @@ def demo(
     With a terminal the system then stays up until Ctrl-C. The exit status is 0 only if every alert
     is accounted for and every cutout comes back as it was sent.
     """
-    from stampede_local.demo import demo as run
+    from stampede_local.demo.demo import demo as run
 
     configure_logs()
     sys.exit(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede_bench.cost import ARRIVE, COMPACT, KINDS, PARTS
+from stampede_bench.ingestion.cost import ARRIVE, COMPACT, KINDS, PARTS
 
 TOOL = Path(__file__).parents[2] / "tools" / "capacity.py"
 

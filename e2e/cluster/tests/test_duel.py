@@ -33,8 +33,8 @@ from e2e.duel.usage import Usage, group_of
 from e2e.on_cluster.release import Release
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede_bench.visit_alerts import VisitAlerts, simulate
-from stampede_bench.visit_sender import Sent, Visit
+from stampede_bench.visits.alerts import VisitAlerts, simulate
+from stampede_bench.visits.sender import Sent, Visit
 from tests.support.read.read_service import serving
 from tests.support.store.stored_packets import store
 

@@ -11,7 +11,6 @@ from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
-from stampede.cli.function import quicken_imports
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
 from stampede.cli.publish import publish
@@ -27,6 +26,7 @@ from stampede.cli.status import status
 from stampede.cli.token import token
 from stampede.cli.users import users
 from stampede.errors import StampedeError
+from stampede.handlers.function_process import quicken_imports
 
 app = typer.Typer(
     name="stampede",

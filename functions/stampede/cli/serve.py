@@ -19,6 +19,6 @@ def serve(
 
     SIGTERM and Ctrl-C drain it: it stops accepting, stores what it holds, answers, and exits.
     """
-    from stampede.cli.function import run_function
+    from stampede.handlers.function_process import run_function
 
     run_function(name)

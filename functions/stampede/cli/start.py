@@ -6,7 +6,7 @@ of CPU that `serve` does not need (docs/adr/0050-starts.md).
 
 import sys
 
-from stampede.cli.function import quicken_imports, run_function
+from stampede.handlers.function_process import quicken_imports, run_function
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ __all__ = [
     "apps",
     "cutouts",
     "decoding",
+    "function_process",
     "lightcurves",
     "packets",
     "purge",

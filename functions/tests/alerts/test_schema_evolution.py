@@ -26,7 +26,7 @@ from stampede.images.fits import unpack
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support import waiting
 from tests.support.alerts import evolved, made_alerts
 from tests.support.alerts.oracle_comparison import assert_same_rows

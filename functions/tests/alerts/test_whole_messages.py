@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stampede.alerts.decoder import check
 from stampede.alerts.framing import Framing, whole_record
 from stampede.errors import StampedeError
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts import made_alerts
 from tests.support.alerts.batch_decoders import make_batch_decoder
 

@@ -26,8 +26,9 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from stampede_bench import decode, load
-from stampede_bench.load import Load
+from stampede_bench.ingestion import decode
+from stampede_bench.instruments import load
+from stampede_bench.instruments.load import Load
 from tests.support.store.watched_objects import Watched
 
 pytestmark = pytest.mark.integration  # takes several seconds

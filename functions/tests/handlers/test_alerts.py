@@ -27,7 +27,7 @@ from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from stampede_local.process import wait_until
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import fits_of

@@ -24,7 +24,7 @@ from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts import made_alerts
 from tests.support.events.receiver import Received, Receiver, Reply
 from tests.support.events.schema_registry import SchemaRegistryServer

@@ -16,7 +16,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.events.event_examples import ALERTS, LETTER, STORED, event_of, example
 from tests.support.events.receiver import Receiver
 from tests.support.store.located import stored_image

@@ -23,7 +23,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.replication.site_local import of_one_site
 from stampede.store.runs.schema import CUTOUTS, TABLES
 from stampede.store.tables.table import Table
-from stampede_bench.replicate import joined
+from stampede_bench.ingestion.replicate import joined
 from stampede_local.ceph import LocalCeph
 from stampede_local.ports import free_port
 from stampede_local.process import wait_until

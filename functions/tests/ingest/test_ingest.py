@@ -18,7 +18,7 @@ from stampede.images.fits import unpack
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts import made_alerts
 from tests.support.store.located import stored_image
 

@@ -22,7 +22,7 @@ from stampede.store.offsets.coverage import topic_key
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, PACKETS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from tests.support import waiting

@@ -28,7 +28,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
 from stampede.telemetry import metrics
-from stampede_bench.counting_store import CountingStore
+from stampede_bench.instruments.counting_store import CountingStore
 from tests.support.events.receiver import Receiver
 from tests.support.store.two_sites import (
     TODAY,

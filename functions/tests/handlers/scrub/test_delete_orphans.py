@@ -33,7 +33,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import PACK_SPECS
 from stampede.telemetry import metrics
-from stampede_bench.decode import views_of_one_buffer
+from stampede_bench.ingestion.decode import views_of_one_buffer
 from tests.handlers.reconcile.test_reconciler import ping
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import source, ztf

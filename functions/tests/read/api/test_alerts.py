@@ -31,7 +31,7 @@ from stampede.store.open import open_objects
 from stampede.store.packs.pack import night_of
 from stampede.store.runs.schema import CUTOUTS, PACKETS
 from stampede.store.tables.table import Table
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts import fits_files, made_alerts
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import Reader, serving

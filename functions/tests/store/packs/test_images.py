@@ -18,7 +18,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs import images as pack_images
 from stampede.store.packs import pack as packs
 from stampede.store.packs.pack import Pack, read_pack, write_pack
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.alerts.fits_files import fits_file, lsst, source, ztf
 from tests.support.alerts.made_alerts import REAL, real_alerts

@@ -1,6 +1,6 @@
 """Reads simulated alerts with the oracle: fastavro, and nothing of the simulator."""
 
-from stampede_local.oracle import read_record
+from stampede_local.demo.oracle import read_record
 
 
 def decode(survey: str, body: bytes) -> dict:

@@ -19,7 +19,7 @@ from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import Schema
 from stampede.simulator.simulator import Fields, Mix, Simulator
-from stampede_local import oracle
+from stampede_local.demo import oracle
 
 OWN = {"lsst": "diaSource", "ztf": "candidate"}
 NEEDED = {

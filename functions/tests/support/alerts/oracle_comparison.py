@@ -5,7 +5,7 @@ import math
 from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.images.fits import unpack
-from stampede_local import oracle
+from stampede_local.demo import oracle
 
 
 def assert_as_the_oracle(decoder: BatchDecoder, messages: list[bytes]) -> None:

@@ -6,7 +6,7 @@ from stampede.errors import StampedeError
 from stampede.events.workers.batching import Outcome
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
 from stampede.handlers.decoding import make_batch_decoder
-from stampede_local import oracle
+from stampede_local.demo import oracle
 from tests.support.alerts.oracle_comparison import assert_same_rows
 
 

@@ -7,7 +7,7 @@ from stampede.events.cloudevents.envelope import Envelope
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
-from stampede_bench.decode import views_of_one_buffer
+from stampede_bench.ingestion.decode import views_of_one_buffer
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import ztf_source
 

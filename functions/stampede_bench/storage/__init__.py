@@ -1,0 +1,1 @@
+"""How things are kept: packs, runs, files and objects; their bytes, checksums and rates."""

@@ -1,0 +1,32 @@
+import pytest
+
+from stampede_bench.growth.compactors import SUBJECT as COMPACTORS
+from stampede_bench.growth.first_answer import SUBJECT
+
+
+@pytest.mark.usefixtures("ceph_packages")
+def test_growth_takes_the_requests_of_its_model(measure) -> None:
+    found = measure("growth")
+    requests = [figure for (_, name), figure in found.items() if name == "requests of a look-up"]
+    assert len(requests) == 6
+    for figure in requests:
+        assert figure.value == pytest.approx(figure.rival.value, rel=0.3)
+    first = [figure for (subject, _), figure in found.items() if SUBJECT in subject]
+    assert {figure.name for figure in first if figure.must} == {"a cutout", "a light curve"}
+    assert 0.3 < found["bytes rewritten per byte stored", "after 64 flushes"].value < 2.5
+    for count in (1, 2, 4):
+        written = found[COMPACTORS, f"by {count}, parts written"]
+        assert written.rival.value <= written.value
+        assert written.value < count * written.rival.value or count == 1
+    large = {
+        (subject.partition(" ")[0], name): figure
+        for (subject, name), figure in found.items()
+        if "made-up parts" in subject
+    }
+    for table in ("cutouts", "detections"):
+        assert large[table, "start, until it can be asked, p50"].met
+        assert large[table, "requests of a start"].value == 3  # two listings, one checkpoint
+        lookup = large[table, "requests of a look-up, those for indexes too"]
+        assert 1 <= lookup.value <= 3 * lookup.rival.value
+        assert large[table, "read by a look-up"].value > 10
+        assert large[table, "memory after those look-ups"].aimed
