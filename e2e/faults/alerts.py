@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from e2e.http import get
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from tests.support.store import stored_alerts
 

@@ -15,7 +15,7 @@ from e2e.commands import is_running, run, until
 from e2e.places import ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.config.settings import Settings
-from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects

@@ -20,7 +20,7 @@ from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
 from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.simulator import Mix, Simulator
 from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica

@@ -17,7 +17,7 @@ from stampede.errors import SetupError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stampede.simulator.packets import SimulatedAlert
+    from stampede.simulator.alert_bytes import SimulatedAlert
     from stampede.simulator.simulator import Simulator
 
 FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stampede.doctor.certificates import certificates
+from stampede.doctor.completeness import ledger
 from stampede.doctor.finding import Check, Finding, Level, NotExamined, Patient
 from stampede.doctor.kafka import kafka, lag
 from stampede.doctor.knative import knative
-from stampede.doctor.ledger import ledger
 from stampede.doctor.notifications import notifications
 from stampede.doctor.processes import processes
 from stampede.doctor.stores import second_site, store

@@ -6,7 +6,7 @@ __all__ = [
     "decoding",
     "function_process",
     "lightcurves",
-    "packets",
+    "packet_storer",
     "purge",
     "replicate",
     "server",

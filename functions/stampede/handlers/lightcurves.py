@@ -16,7 +16,7 @@ from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
 from stampede.handlers.decoding import blaming, in_parts, make_batch_decoder
-from stampede.handlers.packets import store_packets
+from stampede.handlers.packet_storer import store_packets
 from stampede.runtime.clock import Stopwatch
 from stampede.store.objects.store_clock import StoreClock
 from stampede.store.offsets.coverage import Coverage

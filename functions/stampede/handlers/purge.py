@@ -25,11 +25,11 @@ from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound
 from stampede.events.kafka.schema_registry import SchemaRegistry
 from stampede.handlers.decoding import DecoderFile
-from stampede.handlers.packets import put_packets
+from stampede.handlers.packet_storer import put_packets
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed, sent_crc32
 from stampede.lookup.lookup import Lookup
-from stampede.lookup.packs.packets import cuts_of
+from stampede.lookup.packs.packet_reader import cuts_of
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.compaction.purge import LATER, purge_table, withheld_objects, withheld_runs
 from stampede.store.objects.object_store import Objects, read_twice

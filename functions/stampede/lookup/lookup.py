@@ -24,7 +24,7 @@ from stampede.lookup.packs.locations import (
     shown,
     thumbnail_locations,
 )
-from stampede.lookup.packs.packets import PacketLocation, Packets, packet_locations
+from stampede.lookup.packs.packet_reader import PacketLocation, Packets, packet_locations
 from stampede.lookup.points import in_time
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.store.objects.object_store import Objects

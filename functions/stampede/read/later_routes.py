@@ -16,11 +16,10 @@ from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
 from stampede.read.pages import front_page as html
-from stampede.read.pages import ledger as ledger_page
+from stampede.read.pages import ledger_page, search
 from stampede.read.pages import nights as night_page
 from stampede.read.pages import object as object_page
 from stampede.read.pages import page as pages
-from stampede.read.pages import search
 from stampede.read.pages.object_choices import Choices
 from stampede.read.route import LIGHT_CURVE, Handler, route
 from stampede.read.service import service_of

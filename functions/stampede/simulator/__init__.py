@@ -1,7 +1,7 @@
 """The simulator: deterministic, valid LSST and ZTF alerts of an invented sky."""
 
 __all__ = [
-    "packets",
+    "alert_bytes",
     "simulator",
     "write",
 ]

@@ -11,8 +11,8 @@ import numpy as np
 from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
-from stampede.simulator import cutouts, lsst_cutouts
-from stampede.simulator.packets import (
+from stampede.simulator import cutout_images, lsst_cutouts
+from stampede.simulator.alert_bytes import (
     NULL,
     SOME,
     SimulatedAlert,
@@ -77,7 +77,9 @@ class RubinObject:
         size = int(rng.choice(SIZES))
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
         host = 0.0 if self.moves else measurements.host
-        self.scene = cutouts.Scene(seed, size, host, LSST.depth, lsst_cutouts.FWHM, offset, rng)
+        self.scene = cutout_images.Scene(
+            seed, size, host, LSST.depth, lsst_cutouts.FWHM, offset, rng
+        )
         scale, angle = LSST.pixel / 3600, rng.uniform(0, 2 * math.pi)
         c, s = scale * math.cos(angle), scale * math.sin(angle)
         self.pc, self.angle = (-c, s, s, c), math.degrees(angle)
@@ -271,7 +273,7 @@ class RubinObject:
             fits[kind] = lsst_cutouts.fits(
                 image, variance, psfs[kind], self.corner, self.angle, coordinates
             )
-        return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng)
+        return cutout_images.drop_cutouts(fits, self.null_cutouts, self.rng)
 
 
 def flagged(i: int) -> list[str]:

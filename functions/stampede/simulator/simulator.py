@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from stampede.simulator import lsst, ztf
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.faults import FAULTS, with_fault
-from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.sky import (
     FIRST_NIGHT,
     LSST,

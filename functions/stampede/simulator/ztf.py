@@ -9,8 +9,8 @@ import numpy as np
 
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import simplify
-from stampede.simulator import cutouts
-from stampede.simulator.packets import (
+from stampede.simulator import cutout_images
+from stampede.simulator.alert_bytes import (
     NULL,
     SOME,
     SimulatedAlert,
@@ -75,9 +75,11 @@ class ZtfObject:
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
         self.to_counts = 10 ** ((ZERO_POINT - NJY) / 2.5)
         host, depth = measurements.host * self.to_counts, ZTF.depth * self.to_counts
-        self.scene = cutouts.Scene(seed, cutouts.ZTF_SIZE, host, depth, FWHM, offset, rng)
-        template = cutouts.ztf_fits(self.scene.template)
-        self.template = template, cutouts.gzipped(template)
+        self.scene = cutout_images.Scene(
+            seed, cutout_images.ZTF_SIZE, host, depth, FWHM, offset, rng
+        )
+        template = cutout_images.ztf_fits(self.scene.template)
+        self.template = template, cutout_images.gzipped(template)
 
     def point(self, i: int) -> Point:
         """The detection of exposure `i`."""
@@ -232,7 +234,7 @@ class ZtfObject:
         """The three cutouts, plain and gzipped. Sometimes one or more are missing."""
         assert own.flux is not None
         science, difference = map(
-            cutouts.ztf_fits, self.scene.images(own.flux * self.to_counts, self.rng)
+            cutout_images.ztf_fits, self.scene.images(own.flux * self.to_counts, self.rng)
         )
         template, template_stamp = self.template
         fits: dict[str, bytes | None] = {
@@ -241,11 +243,11 @@ class ZtfObject:
             "difference": difference,
         }
         stamps = {
-            "science": cutouts.gzipped(science),
+            "science": cutout_images.gzipped(science),
             "template": template_stamp,
-            "difference": cutouts.gzipped(difference),
+            "difference": cutout_images.gzipped(difference),
         }
-        return cutouts.drop_cutouts(fits, self.null_cutouts, self.rng), stamps
+        return cutout_images.drop_cutouts(fits, self.null_cutouts, self.rng), stamps
 
 
 def pid(visit: Exposure) -> int:

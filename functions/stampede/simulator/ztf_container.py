@@ -9,7 +9,7 @@ from typing import Any
 import cramjam
 
 from stampede.alerts.container import varint
-from stampede.simulator.packets import blob
+from stampede.simulator.alert_bytes import blob
 
 SYNC = b"stampede-simultr"
 

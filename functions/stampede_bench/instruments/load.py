@@ -15,7 +15,7 @@ import numpy as np
 from stampede.alerts.container import varint
 from stampede.errors import SetupError
 from stampede.ingest import files
-from stampede.simulator.packets import NULL, SOME, SimulatedAlert
+from stampede.simulator.alert_bytes import NULL, SOME, SimulatedAlert
 from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.demo.oracle import read_record
 

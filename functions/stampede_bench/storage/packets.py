@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
-from stampede.handlers.packets import store_packets
+from stampede.handlers.packet_storer import store_packets
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.raw_alerts import write_raw

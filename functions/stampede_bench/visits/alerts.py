@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from stampede.alerts.container import varint
-from stampede.simulator.packets import SimulatedAlert
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_bench.instruments.load import first_night
 

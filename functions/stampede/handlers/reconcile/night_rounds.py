@@ -14,7 +14,7 @@ from stampede.runtime.clock import mjd
 from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.reconcile_state import RoundState
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.packs.nights import NightFolders, night_of_folder, walk
+from stampede.store.packs.night_keys import NightFolders, night_of_folder, walk
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
 

@@ -12,7 +12,7 @@ from stampede.errors import Undecodable
 from stampede.events.cloudevents.record_bytes import Header, unpacked
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.images import Absent, Parts
-from stampede.lookup.packs.packets import cuts_of
+from stampede.lookup.packs.packet_reader import cuts_of
 from stampede.runtime.decompression import Bytes
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from stampede.errors import Damaged, NotFound, SetupError
 from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed, sent_crc32
 from stampede.handlers.replay.plan import PLACE, plan_of, timestamps
 from stampede.lookup.lookup import Lookup
-from stampede.lookup.packs.packets import cuts_of
+from stampede.lookup.packs.packet_reader import cuts_of
 from stampede.store.objects.object_store import read_twice
 from stampede.store.open import open_objects
 from stampede.store.packs.pack import read_rows

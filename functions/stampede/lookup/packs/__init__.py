@@ -5,5 +5,5 @@ __all__ = [
     "images",
     "locations",
     "pack_alerts",
-    "packets",
+    "packet_reader",
 ]

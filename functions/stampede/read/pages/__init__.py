@@ -5,7 +5,7 @@ __all__ = [
     "api_docs",
     "cone",
     "front_page",
-    "ledger",
+    "ledger_page",
     "nights",
     "object",
     "object_choices",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert
 from stampede.lookup.ttl_cache import Readings
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.packs.nights import night_of_folder
+from stampede.store.packs.night_keys import night_of_folder
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import CUTOUT_PACKS
 

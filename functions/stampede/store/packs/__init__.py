@@ -4,7 +4,7 @@ __all__ = [
     "alert_versions",
     "images",
     "kinds",
-    "nights",
+    "night_keys",
     "pack",
     "packets",
     "raw_alerts",

@@ -20,7 +20,7 @@ from stampede.errors import SetupError, StoreDown
 from stampede.events.cloudevents.envelope import Envelope
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
-from stampede.handlers import cutouts, lightcurves, packets
+from stampede.handlers import cutouts, lightcurves, packet_storer
 from stampede.handlers.replay.kafka_sender import send
 from stampede.handlers.replay.messages import Replayed, Unsendable
 from stampede.handlers.replay.night import Night
@@ -149,13 +149,13 @@ def test_such_a_time_that_is_stored_already_is_none(
     settings: Settings, moment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     column = pa.array([moment], pa.timestamp("ms", "UTC"))
-    with_envelopes = packets._with_envelopes
+    with_envelopes = packet_storer._with_envelopes
 
     def stored(rows: pa.Table, batch: Batch) -> pa.Table:
         rows = with_envelopes(rows, batch)
         return rows.set_column(rows.column_names.index("time"), "time", column)
 
-    monkeypatch.setattr(packets, "_with_envelopes", stored)
+    monkeypatch.setattr(packet_storer, "_with_envelopes", stored)
     store(settings, [alert(1)])
     [only] = Night(settings, NIGHT)
     assert (only.message, only.milliseconds) == (alert(1), None)

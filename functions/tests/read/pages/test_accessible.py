@@ -13,7 +13,7 @@ import pytest
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from tests.read.pages.test_every_page import PAGES
-from tests.read.pages.test_ledger import filled, refuse, verdict_on
+from tests.read.pages.test_ledger_page import filled, refuse, verdict_on
 from tests.support.read.read_service import LSST_OBJECT, serving
 
 CHROMIUM = shutil.which("chromium")

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stampede.simulator.alert_bytes import SimulatedAlert
 from stampede.simulator.faults import FAULTS
-from stampede.simulator.packets import SimulatedAlert
 from stampede.simulator.simulator import Simulator
 from stampede.store.objects.object_store import Objects
 

@@ -10,7 +10,7 @@ from astropy.io import fits
 from astropy.wcs import WCS
 
 from stampede.simulator import lsst_cutouts
-from stampede.simulator.cutouts import gzipped
+from stampede.simulator.cutout_images import gzipped
 from stampede.simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts import made_alerts
 from tests.support.alerts.avro_reading import decode

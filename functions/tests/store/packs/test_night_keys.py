@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.store.objects.memory import MemoryObjects
-from stampede.store.packs.nights import NightFolders, folder_of, night_of_folder, walk
+from stampede.store.packs.night_keys import NightFolders, folder_of, night_of_folder, walk
 from tests.support.store.watched_objects import Watched
 
 OTHERS = [
