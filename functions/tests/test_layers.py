@@ -1,4 +1,7 @@
-"""Folders import only those below them, in no circle; others import only what a package offers."""
+"""Folders import only those below them, in no circle; others import only what a package offers.
+
+No folder has more modules than a reader takes in at a glance, and tests lie as what they test.
+"""
 
 import ast
 import os
@@ -10,6 +13,11 @@ import grimp
 
 ROOT = Path(__file__).parents[2]
 OURS = ("stampede", "stampede_local", "stampede_bench")
+MOST_MODULES = 17
+MORE_MODULES = {"stampede/cli": 28, "stampede/alerts": 19}
+"""A command is a module; the formats of alerts have parts in common. Neither may grow."""
+NO_MIRRORS = ("tests/fixtures", "tests/fuzz", "tests/support", "tests/store/simulation")
+"""Folders of tests that mirror no folder of a package: they are what tests need."""
 
 
 def lint(config: Path, code: Path) -> subprocess.CompletedProcess[str]:
@@ -111,3 +119,36 @@ def test_only_the_verified_reader_imports_parquet(tmp_path: Path) -> None:
             input=planted, capture_output=True, text=True, cwd=ROOT,
         )  # fmt: skip
         assert done.stdout.count("`pyarrow.parquet` is banned") == 2, done.stdout + done.stderr
+
+
+def modules_of(*tops: str) -> dict[str, int]:
+    """How many modules each folder below `functions` has, without `__init__` and `conftest`."""
+    code = ROOT / "functions"
+    count: dict[str, int] = {}
+    for top in tops:
+        for path in (code / top).rglob("*.py"):
+            folder = path.parent.relative_to(code).as_posix()
+            named = path.name not in ("__init__.py", "conftest.py")
+            count[folder] = count.get(folder, 0) + named
+    return count
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    count = modules_of(*OURS, "tests")
+    most = {folder: MORE_MODULES.get(folder, MOST_MODULES) for folder in count}
+    assert count.keys() >= MORE_MODULES.keys()
+    assert {name: had for name, had in count.items() if had > most[name]} == {}
+
+
+def test_each_folder_of_tests_mirrors_a_folder_of_a_package() -> None:
+    packages = modules_of(*OURS).keys()
+    tops = {"local": "stampede_local", "bench": "stampede_bench"}
+    alone = set()
+    for folder in modules_of("tests"):
+        if folder.startswith(NO_MIRRORS):
+            continue
+        top, *below = folder.split("/")[1:] or [""]
+        start = [tops[top]] if top in tops else ["stampede", top]
+        if "/".join([*start, *below]).removesuffix("/") not in packages:
+            alone.add(folder)
+    assert not alone
