@@ -2,7 +2,7 @@
 
 The C library keeps what was freed, and so does Arrow's own allocator, each thread for itself. After
 16 large queries whose clients left these were 500 MB, for ever. So Arrow uses the C library, and
-that gives back. See docs/adr/0059-strangers.md for what it costs.
+that gives back. docs/measurements/0059-strangers.md says what it costs.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux has /proc"),
 ]
-RECORD = Path(__file__).parents[3] / "docs" / "adr" / "0054-native-code.md"
+TABLE = Path(__file__).parents[3] / "docs" / "measurements" / "0054-native-code.md"
 GETS = [
     "/",
     f"/v1/alerts/{ZTF_ALERT}",
@@ -49,8 +49,8 @@ POSTS = {
 
 
 def recorded(process: str) -> set[str]:
-    """The packages that the record's table names for a process."""
-    rows = [line.split("|")[1:-1] for line in RECORD.read_text().splitlines() if "| `" in line]
+    """The packages that the table names for a process."""
+    rows = [line.split("|")[1:-1] for line in TABLE.read_text().splitlines() if "| `" in line]
     return {
         name
         for named, processes, *_ in rows
