@@ -23,6 +23,10 @@ MAPS = (
 )
 # A path from the root, such as `functions/stampede/read/app.py` or `manifests/site`.
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)}|tools|\.ci)/[\w./-]+)`")
+RECORDS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+# Records that do not have the common shape yet.
+UNSHAPED = {28, 30, 37, *range(41, 49)}
+STATUS = re.compile(r"^Status: (accepted|superseded by \[\d+\]\(\S+\.md\)), \d{4}-\d\d-\d\d$", re.M)
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A station of a diagram names its files below the package, such as `events/kafka/source.py`.
 STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
@@ -110,3 +114,26 @@ def test_every_target_that_a_page_names_exists() -> None:
     for page in PAGES:
         named = set(re.findall(r"(?:`|[$] )make ([a-z0-9-]+)\b", code(page)))
         assert named <= targets, f"{page}: {named - targets}"
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=name)
+def test_a_decision_record_has_the_common_shape(record: Path) -> None:
+    number, text = int(record.name[:4]), record.read_text()
+    if number in UNSHAPED:
+        pytest.skip("not in shape yet")
+    assert text.startswith(f"# {number}. ")
+    assert len(STATUS.findall(text)) == 1
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections == ["Context", "Decision", "Consequences"]
+    assert len(text.split()) <= 500
+
+
+def test_the_index_names_each_decision_record_once() -> None:
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    rows = re.findall(r"^\| \[(\d+)\]\((\S+)\) \| (.+) \| (.+) \|$", index, re.MULTILINE)
+    assert sorted(file for _, file, _, _ in rows) == [record.name for record in RECORDS]
+    for number, file, decided, status in rows:
+        assert int(number) == int(file[:4])
+        assert len(decided.split()) <= 12, decided
+        if int(number) not in UNSHAPED:
+            assert STATUS.findall((ROOT / "docs" / "adr" / file).read_text()) == [status], file
