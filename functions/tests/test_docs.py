@@ -28,8 +28,8 @@ RECORDS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
 UNSHAPED = {28, 30, 37, *range(41, 49)}
 STATUS = re.compile(r"^Status: (accepted|superseded by \[\d+\]\(\S+\.md\)), \d{4}-\d\d-\d\d$", re.M)
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
-# A station of a diagram names its files below the package, such as `events/kafka/source.py`.
-STATION = re.compile(r"[\w/]+\.(?:py|yaml)")
+# A box of the diagram names its folders or files below the package, such as `events/kafka/`.
+STATION = re.compile(r"\w+/(?:\w+/|\w+\.py)*")
 # Variables of the tests and of Skaffold, and the one that is an option of commands.
 OTHER_VARIABLES = {
     "STAMPEDE_DATA",
@@ -72,13 +72,21 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert not missing, f"{page} names what is not there"
 
 
-def test_every_station_of_the_diagrams_is_a_file() -> None:
-    drawn = diagrams((ROOT / "docs" / "architecture.md").read_text())
-    assert len(drawn) == 2
-    for diagram in drawn:
-        stations = set(STATION.findall(diagram))
-        assert len(stations) > 10
-        assert not {path for path in stations if not (PACKAGE / path).exists()}
+def test_the_architecture_is_one_page_whose_boxes_and_rows_are_rooms_of_the_code() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (diagram,) = diagrams(page)
+    assert len(re.findall(r"^    \w+[\[(]", diagram, re.MULTILINE)) <= 15
+    stations = set(STATION.findall(re.sub(r"<br>", " ", diagram)))
+    assert len(stations) > 10
+    assert not {path for path in stations if not (PACKAGE / path).exists()}
+    rows = [line for line in page.splitlines() if line.startswith("| [")]
+    assert len(rows) <= 25
+    named = set(re.findall(r"\.\./functions/stampede/([\w/]+)\)", " ".join(rows)))
+    folders = {str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py")}
+    top = {folder for folder in folders if "/" not in folder} - {"."}
+    wings = {folder for folder in folders if folder.startswith(("store/", "events/", "read/"))}
+    assert top - {"store", "events", "read"} <= named
+    assert wings <= named
 
 
 def test_pages_that_code_and_other_pages_name_exist() -> None:
