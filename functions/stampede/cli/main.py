@@ -26,7 +26,7 @@ from stampede.cli.status import status
 from stampede.cli.token import token
 from stampede.cli.users import users
 from stampede.errors import StampedeError
-from stampede.handlers.function_process import quicken_imports
+from stampede.runtime.quick_imports import quicken_imports
 
 app = typer.Typer(
     name="stampede",

@@ -6,7 +6,7 @@ of CPU that `serve` does not need (docs/adr/0050-starts.md).
 
 import sys
 
-from stampede.handlers.function_process import quicken_imports, run_function
+from stampede.runtime.quick_imports import quicken_imports
 
 
 def main() -> None:
@@ -22,6 +22,7 @@ def main() -> None:
 
 def _serve(name: str) -> None:
     from stampede.errors import StampedeError
+    from stampede.handlers.function_process import run_function
 
     quicken_imports()
     try:

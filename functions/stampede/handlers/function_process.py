@@ -1,19 +1,9 @@
-"""A function as a process: what it imports, and what it runs."""
+"""A function as a process: all that it needs is imported, then it runs."""
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-
-
-def quicken_imports() -> None:
-    """Leave out what imports do for nothing here. Call it before they begin."""
-    # Nothing here multiplies matrices. numpy's library for it would start a thread for each core
-    # as it is imported, a fifth of the start of a function.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Stampede has no plugin of pydantic's, which looks for them in all installed packages: 25 ms.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def run_function(name: str) -> None:

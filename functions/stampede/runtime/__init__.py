@@ -6,6 +6,7 @@ __all__ = [
     "decompression",
     "lazy_arrow_compute",
     "progress",
+    "quick_imports",
     "signals",
     "timescale",
 ]
