@@ -11,7 +11,7 @@ from e2e.places import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-EMULATION = (ROOT / "functions" / "tests" / "support" / "kafka_source.py").read_text()
+EMULATION = (ROOT / "functions" / "tests" / "support" / "events" / "kafka_source.py").read_text()
 TOPIC, EPOCH, SEED = "by-kafka-source", "2026", 94
 COUNT = 600
 BROKEN = (7, 133, 301)

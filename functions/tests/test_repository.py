@@ -5,7 +5,10 @@ call targets that the Makefile has, and may do no more than they need.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -185,3 +188,15 @@ def test_what_has_owners_exists() -> None:
             path, *owners = line.split()
             assert owners, line
             assert path == "*" or (ROOT / path.strip("/")).exists(), line
+
+
+def test_the_end_to_end_tests_can_be_collected() -> None:
+    """They run on a cluster; a module that is not where they look for it is seen here."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "e2e"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTEST_ADDOPTS": ""},
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
