@@ -11,8 +11,8 @@ from pathlib import Path
 
 from stampede.errors import SetupError
 
-# More than a function takes that reads Kafka: `events.consumer.DRAIN_SECONDS`, then
-# `functions.server.DRAIN_SECONDS`.
+# More than a function takes that reads Kafka: `events.kafka.consumer.DRAIN_SECONDS`, then
+# `handlers.server.DRAIN_SECONDS`.
 STOP_SECONDS = 95.0
 
 _PARENTAL = ("setpriv", "--pdeathsig", "TERM", "--")

@@ -5,6 +5,7 @@ No folder has more modules than a reader takes in at a glance, and tests lie as 
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_only_the_verified_reader_imports_parquet(tmp_path: Path) -> None:
             input=planted, capture_output=True, text=True, cwd=ROOT,
         )  # fmt: skip
         assert done.stdout.count("`pyarrow.parquet` is banned") == 2, done.stdout + done.stderr
+
+
+def test_modules_that_docstrings_and_comments_name_exist() -> None:
+    """A name in backquotes such as `store.runs.reader.Block`, whose first part is a folder."""
+    product = ROOT / "functions" / "stampede"
+    folders = {path.parent.name for path in product.glob("*/__init__.py")}
+    gone = set()
+    for top in OURS:
+        for path in (ROOT / "functions" / top).rglob("*.py"):
+            for named in re.findall(r"`(?:stampede\.)?(\w+(?:\.\w+)+)`", path.read_text()):
+                folder, module = named.split(".")[:2]
+                place = product / folder / module
+                is_there = place.is_dir() or place.with_suffix(".py").exists()
+                if folder in folders | {"functions"} and not is_there:
+                    gone.add(f"{path.relative_to(ROOT)}: {named}")
+    assert not gone, "\n".join(sorted(gone))
 
 
 def modules_of(*tops: str) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """scrub: reads the whole store again and again, a bounded time at each event of a timer.
 
-A pass goes on where the last one ended (`store.scrub_state`). What it finds damaged or lost is
-restored from the other site at once, if there is one, and wrong thumbnails are drawn again. What
-is left is looked at again in each pass.
+A pass goes on where the last one ended (`store.integrity.scrub_state`). What it finds damaged or
+lost is restored from the other site at once, if there is one, and wrong thumbnails are drawn again.
+What is left is looked at again in each pass.
 """
 
 import time

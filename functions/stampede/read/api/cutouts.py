@@ -193,7 +193,7 @@ async def locations(request: Request) -> list[CutoutLocation]:
     service = service_of(request)
     alert_id = parameters.alert_id(request.path_params["alert_id"])
     survey = parameters.survey(request.query_params)
-    if cached := service.lookup.cached_alert(alert_id, survey):  # see `lookup.FEW`
+    if cached := service.lookup.cached_alert(alert_id, survey):  # see `FEW` there
         return cached
     return await service.run(service.lookup.alert, alert_id, survey)
 

@@ -1,8 +1,8 @@
 """The narrow protocol of an object store.
 
 A key is written once, or again with the same content, so the protocol needs no conditional write,
-no rename and no update. Implemented by `s3.S3Objects`, `directory.DirectoryObjects` and
-`memory.MemoryObjects`; one set of contract tests runs on all three.
+no rename and no update. Implemented by `S3Objects`, `DirectoryObjects` and `MemoryObjects`; one
+set of contract tests runs on all three.
 """
 
 from collections.abc import Callable, Iterable, Iterator
