@@ -1,7 +1,10 @@
 """Pages that are made from the code are as the code is."""
 
+import re
 import runpy
 from pathlib import Path
+
+from tools.docs import packages
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,6 +14,13 @@ def test_the_columns_page_matches_the_schemas() -> None:
     assert (ROOT / "docs" / "columns.md").read_text() == tool["page"](), "run tools/columns.py"
 
 
-def test_the_reference_matches_the_code() -> None:
-    tool = runpy.run_path(str(ROOT / "tools" / "reference.py"))
-    assert (ROOT / "docs" / "reference.md").read_text() == tool["page"](), "run tools/reference.py"
+def test_the_page_of_the_packages_describes_every_public_name() -> None:
+    page = packages.page()
+    names = re.findall(r"^## `(.+)`$", page, re.MULTILINE)
+    assert names
+    assert set(names) == {
+        ".".join(path.relative_to(packages.CODE).parts[:-1])
+        for name in packages.PACKAGES
+        for path in (packages.CODE / name).rglob("__init__.py")
+    }
+    assert not re.findall(r"^- `.+`: *$", page, re.MULTILINE), "names without a docstring"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tools.docs import client, commands, http, settings
+from tools.docs import client, commands, http, packages, settings
 from tools.docs.markdown import rewritten
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings.page,
     "reference/http.md": http.page,
     "reference/client-api.md": client.page,
+    "reference/packages.md": packages.page,
 }
 REFERENCE = (
     "reference/commands.md",
@@ -42,14 +43,13 @@ REFERENCE = (
     "store.md",
     "reference/events.md",
     "reference/chart.md",
-    "reference.md",
+    "reference/packages.md",
 )
 EXPLANATION = ("architecture.md", "explanation/*", "scale.md", "benchmarks.md")
 PROJECT = "project/*"
 TITLES = {
     "index.md": "Home",
     "project/readme.md": "README",
-    "reference.md": "Python packages",
     "runbooks/index.md": "All alert rules",
     "adr/index.md": "All records",
     "measurements/index.md": "About these pages",

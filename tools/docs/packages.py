@@ -1,24 +1,21 @@
-"""Writes docs/reference.md: what each package offers the others, from the code itself."""
+"""The page of the Python packages: what each one offers the others, from the code itself."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference.md"
-CODE = ROOT / "functions"
+CODE = Path(__file__).parents[2] / "functions"
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 PACKAGES = ("stampede", "stampede_local", "stampede_bench")
-HEAD = """# Reference
+HEAD = """# Python packages
 
 What each package offers the others: its public modules, which its `__all__` names, and their public
-names. The docstrings in the code say more: shapes, units, errors. `tools/reference.py` wrote this
-page.
+names. The docstrings in the code say more: shapes, units, errors.
 """
 
 
 def page() -> str:
-    """The page as it should be."""
+    """The page."""
     parts = [HEAD]
     for name in PACKAGES:
         for folder in sorted(path.parent for path in (CODE / name).rglob("__init__.py")):
@@ -69,7 +66,3 @@ def first_line(node: ast.AST) -> str:
     """The first paragraph of a docstring, as one line."""
     text = ast.get_docstring(node) or ""
     return " ".join(text.partition("\n\n")[0].split())
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
