@@ -62,28 +62,28 @@ def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:
     )
     # Starlette redirects a path with a slash too many to the host that the request names.
     app.router.redirect_slashes = False
-    _add_later_routes(app)
+    _add_lazy_routes(app)
     app.state.service = service
     app.origins = settings.cors_origins.replace(",", " ").split()
     return app
 
 
-def _add_later_routes(app: Starlette) -> None:
-    """Add `later_routes` with the first request that has none of the other routes."""
+def _add_lazy_routes(app: Starlette) -> None:
+    """Add `lazy_routes` with the first request that has none of the other routes."""
     router, not_found = app.router, app.router.default
 
-    async def with_later_routes(scope: Scope, receive: Receive, send: Send) -> None:
+    async def with_lazy_routes(scope: Scope, receive: Receive, send: Send) -> None:
         # In a thread: other requests are answered meanwhile.
-        routes = await asyncio.to_thread(_later_routes)
-        if router.default is with_later_routes:  # else another request has added them meanwhile
+        routes = await asyncio.to_thread(_lazy_routes)
+        if router.default is with_lazy_routes:  # else another request has added them meanwhile
             router.routes += routes
             router.default = not_found
         await router.app(scope, receive, send)
 
-    router.default = with_later_routes
+    router.default = with_lazy_routes
 
 
-def _later_routes() -> list[Route]:
-    from stampede.read import later_routes
+def _lazy_routes() -> list[Route]:
+    from stampede.read import lazy_routes
 
-    return later_routes.ROUTES
+    return lazy_routes.ROUTES

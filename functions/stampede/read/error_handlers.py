@@ -76,7 +76,7 @@ def problem_response(
     if accepts.startswith("image/"):
         return Response(placeholder(), status, headers, "image/png")
     if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
-        # Imported here, as in `later_routes`: a first cutout needs no page.
+        # Imported here, as in `lazy_routes`: a first cutout needs no page.
         from stampede.read.pages.page import POLICY, PageResponse, problem_page
 
         page = problem_page(str(problem["title"]), str(problem["detail"]))

@@ -1,6 +1,6 @@
 """The routes of single items, which most requests are for, and of health and metrics.
 
-Their handlers are imported at the start, those of `later_routes` with the first request for one.
+Their handlers are imported at the start, those of `lazy_routes` with the first request for one.
 """
 
 from starlette.routing import Route

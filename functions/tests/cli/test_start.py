@@ -25,7 +25,7 @@ main()
 """
 # Writing, the command line, wrappers of Arrow, lines of logs, and what other functions need.
 UNUSED = {"minio", "typer", "pyarrow.compute", "structlog", "rich", "astropy", "PIL", "datafusion"}
-UNUSED |= {"jinja2", "stampede.read.later_routes"}
+UNUSED |= {"jinja2", "stampede.read.lazy_routes"}
 
 
 @pytest.fixture(scope="module")

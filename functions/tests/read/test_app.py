@@ -9,7 +9,7 @@ import pytest
 from stampede.alerts.columns import DETECTION
 from stampede.config.settings import Settings
 from stampede.errors import StoreDown
-from stampede.read import later_routes
+from stampede.read import lazy_routes
 from stampede.read.app import make_app
 from stampede.read.http.static_files import address
 from stampede.read.routes import ROUTES
@@ -142,7 +142,7 @@ EXAMPLES = {
 def test_every_route_is_described_and_every_described_route_answers(read):
     api = read("/openapi.json").json()
     methods: dict[str, set[str]] = {}
-    for route in (*ROUTES, *later_routes.ROUTES):
+    for route in (*ROUTES, *lazy_routes.ROUTES):
         methods.setdefault(route.path, set()).update(m.lower() for m in route.methods - {"HEAD"})
     assert {path: set(item) for path, item in api["paths"].items()} == methods
     for path, item in api["paths"].items():

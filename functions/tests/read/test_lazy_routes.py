@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stampede.config.settings import Settings
-from stampede.read import later_routes
+from stampede.read import lazy_routes
 from stampede.read.app import make_app
 from stampede.read.routes import ROUTES
 from tests.support.read.read_service import LSST_ALERT, Reader, serving
@@ -28,11 +28,11 @@ def test_the_first_request_for_one_adds_all_of_them(app, read: Reader) -> None:
     assert read(CUTOUT).status == 200
     assert app.routes == ROUTES
     assert read("/nights").status == 200
-    assert app.routes == [*ROUTES, *later_routes.ROUTES]
+    assert app.routes == [*ROUTES, *lazy_routes.ROUTES]
     assert b'route="nights_page"' in read("/metrics").data
     for path, status in (("/", 200), (CUTOUT, 200), ("/v1/ledger", 200), ("/no-such", 404)):
         assert read(path).status == status
-    assert len(app.routes) == len(ROUTES) + len(later_routes.ROUTES)
+    assert len(app.routes) == len(ROUTES) + len(lazy_routes.ROUTES)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_first_requests_at_the_same_time(app, read: Reader) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(read, 4 * ["/v1/ledger", "/nights", "/openapi.json", CUTOUT]))
     assert {answer.status for answer in answers} == {200}
-    assert len(app.routes) == len(ROUTES) + len(later_routes.ROUTES)
+    assert len(app.routes) == len(ROUTES) + len(lazy_routes.ROUTES)
 
 
 def test_no_path_has_routes_of_both_kinds() -> None:
-    """A wrong method for a path is refused without a look at the later routes."""
-    assert not {route.path for route in ROUTES} & {route.path for route in later_routes.ROUTES}
+    """A wrong method for a path is refused without a look at the lazy routes."""
+    assert not {route.path for route in ROUTES} & {route.path for route in lazy_routes.ROUTES}

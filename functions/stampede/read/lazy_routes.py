@@ -1,4 +1,4 @@
-"""The routes of pages, of large queries and of cones, and what describes the API.
+"""Routes imported with the first request for one: pages, large queries, cones, the API description.
 
 A first cutout needs none of their handlers, whose imports take 25 ms (docs/adr/0050-starts.md).
 """
