@@ -1,6 +1,7 @@
 """Images: FITS cutouts as arrays, PNG and thumbnails."""
 
 __all__ = [
+    "animation",
     "fits",
     "fits_tail",
     "hdu",
@@ -8,7 +9,6 @@ __all__ = [
     "orientation",
     "png",
     "stretch",
-    "strip",
     "thumbnail",
     "tiles",
 ]

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from stampede.alerts.columns import KINDS
 from stampede.errors import StampedeError
 from stampede.images import fits
+from stampede.images.animation import AnimationFormat, animate
 from stampede.images.orientation import sky_axes, turn_of
 from stampede.images.png import drawn, frame
-from stampede.images.strip import Animation, strip
 from stampede.lookup import notes
 from stampede.lookup.errors import BadParameter, NoSuchCutout
 from stampede.lookup.lookup import Lookup
@@ -32,7 +32,7 @@ from stampede.read.service import service_of
 SIZE, MOST_SIZE = 252, 512
 """Longer side of a strip's pictures in pixels: by default, and at most."""
 MEDIA_TYPES = {name: writer().media_type for name, writer in CUTOUT_WRITERS.items()} | {
-    animation.value: f"image/{animation}" for animation in Animation
+    animation.value: f"image/{animation}" for animation in AnimationFormat
 }
 
 
@@ -44,16 +44,16 @@ async def get_object_cutouts(request: Request) -> Response:
     size = parameters.whole_number(query, "size", 1, MOST_SIZE)
     wanted = point_filter(request)
     format = parameters.wanted_format(request, MEDIA_TYPES)
-    animated = format in tuple(Animation)
+    animated = format in tuple(AnimationFormat)
     if size and not animated:
-        raise BadParameter("size", f"size is for {' and '.join(Animation)}")
+        raise BadParameter("size", f"size is for {' and '.join(AnimationFormat)}")
     alerts = await service.run(_alerts, service.lookup, object_id, wanted)
     with ExitStack() as held:
         if animated:
             held.enter_context(service.bulk_limit.slot(request.state.client))
             cutouts = _of_kind(alerts, kind or KINDS[0])
             body = await service.run_bulk(
-                _strip, service.bulk_lookup, cutouts, Animation(format), size or SIZE
+                _animate, service.bulk_lookup, cutouts, AnimationFormat(format), size or SIZE
             )
             name = f'inline; filename="{object_id}-{kind or KINDS[0]}.{format}"'
             headers = {"Vary": "Accept", "Content-Disposition": name}
@@ -101,12 +101,12 @@ def _of_kind(alerts: Sequence[Sequence[CutoutLocation]], kind: str) -> list[Cuto
     return found
 
 
-def _strip(
-    lookup: Lookup, cutouts: Sequence[CutoutLocation], animation: Animation, size: int
+def _animate(
+    lookup: Lookup, cutouts: Sequence[CutoutLocation], animation: AnimationFormat, size: int
 ) -> bytes:
     """The strip; an image that cannot be drawn is a crossed square, and that is noted."""
     files = dict(lookup.images.many(cutouts))
-    return strip([_picture(files[one], one.survey, size) for one in cutouts], animation)
+    return animate([_picture(files[one], one.survey, size) for one in cutouts], animation)
 
 
 def _picture(file: bytes | Absent, survey: str, size: int) -> np.ndarray:

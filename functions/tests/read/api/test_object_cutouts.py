@@ -11,8 +11,8 @@ from PIL import Image
 
 from stampede.alerts.columns import KINDS
 from stampede.config.settings import Settings
+from stampede.images.animation import AnimationFormat, animate
 from stampede.images.png import drawn
-from stampede.images.strip import Animation, strip
 from stampede.lookup.object_alerts import MOST_FRAMES
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
@@ -62,7 +62,7 @@ def test_a_tar_has_every_file_of_the_object_as_sent(many):
     assert chosen.keys() == {*(f"{n}/template.fits.gz" for n in range(1, 6)), "missing.json"}
 
 
-@pytest.mark.parametrize("format", [*Animation])
+@pytest.mark.parametrize("format", [*AnimationFormat])
 def test_a_strip_shows_each_alert_in_time(many, format):
     got = many(f"{PATH}?format={format}&start=58995&size=63")
     assert got.headers["content-type"] == f"image/{format}"
@@ -82,7 +82,7 @@ def test_a_strip_shows_each_alert_in_time(many, format):
 
 def test_pictures_of_a_strip_are_centred():
     pictures = [drawn(source(side, seed=side)) for side in (30, 63)]
-    shown = Image.open(io.BytesIO(strip(pictures, Animation.APNG)))
+    shown = Image.open(io.BytesIO(animate(pictures, AnimationFormat.APNG)))
     assert shown.size == (63, 63)
     assert (np.asarray(shown)[16:46, 16:46] == pictures[0]).all()
 

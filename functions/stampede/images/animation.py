@@ -1,4 +1,4 @@
-"""Strips: pictures one after another in one animated file, APNG or GIF."""
+"""Animations: pictures one after another in one file, APNG or GIF."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,14 +12,14 @@ MILLISECONDS = 400
 """How long each picture is shown."""
 
 
-class Animation(StrEnum):
-    """Formats of a strip: APNG (Third Edition of the PNG specification) and GIF89a."""
+class AnimationFormat(StrEnum):
+    """Formats of an animation: APNG (Third Edition of the PNG specification) and GIF89a."""
 
     APNG = "apng"
     GIF = "gif"
 
 
-def strip(pictures: Sequence[np.ndarray], animation: Animation) -> bytes:
+def animate(pictures: Sequence[np.ndarray], animation: AnimationFormat) -> bytes:
     """An animated file that shows each picture for `MILLISECONDS`, for ever.
 
     Parameters
@@ -34,7 +34,7 @@ def strip(pictures: Sequence[np.ndarray], animation: Animation) -> bytes:
     file = BytesIO()
     first.save(
         file,
-        "PNG" if animation == Animation.APNG else "GIF",
+        "PNG" if animation == AnimationFormat.APNG else "GIF",
         save_all=True,
         append_images=others,
         duration=MILLISECONDS,
