@@ -4,7 +4,7 @@ One bad message never harms the others: its error names the alert and the fault,
 the rows of the other messages.
 
 Everything done to a message's bytes is done under a guard, which may end the process. Before each
-step of a careful decoding, `Suspect` is told which messages the step reads: if the process ends,
+step of an isolated decoding, `Suspect` is told which messages the step reads: if the process ends,
 one of them is to blame.
 """
 
@@ -27,7 +27,6 @@ from stampede.alerts.batch_parts import (
     Suspect,
 )
 from stampede.alerts.bounds import Times
-from stampede.alerts.care import Care
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
@@ -43,6 +42,7 @@ from stampede.alerts.groups import (
 )
 from stampede.alerts.history_cut import without_rows
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
+from stampede.alerts.isolation import Isolation
 from stampede.errors import DecoderFailed, Overloaded, StampedeError, Undecodable
 from stampede.runtime.decompression import Bytes
 
@@ -91,7 +91,7 @@ class BatchDecoder:
     def cutouts(
         self,
         messages: Sequence[Bytes],
-        care: Care = Care.FAST,
+        isolation: Isolation = Isolation.FAST,
         suspect: Suspect = lambda numbers: None,
     ) -> Decoded:
         """All cutouts: three rows per alert in the order of a pack, null if none was sent.
@@ -100,11 +100,11 @@ class BatchDecoder:
 
         Parameters
         ----------
-        care
-            More than `Care.FAST` for a batch that made the decoder fail. Then a message that
+        isolation
+            More than `Isolation.FAST` for a batch that made the decoder fail. Then a message that
             cannot be decoded has a fault, whatever the reason.
         suspect
-            Called before each step of a careful decoding, and with none after the last.
+            Called before each step of an isolated decoding, and with none after the last.
 
         Raises
         ------
@@ -112,15 +112,15 @@ class BatchDecoder:
             The batch as a whole cannot be decoded.
         """
 
-        def read(records: Records, careful: bool) -> Part:
-            return self._cutouts(records, careful, messages)
+        def read(records: Records, isolated: bool) -> Part:
+            return self._cutouts(records, isolated, messages)
 
-        return self._decoded(messages, care, suspect, read, CUTOUT)
+        return self._decoded(messages, isolation, suspect, read, CUTOUT)
 
     def detections(
         self,
         messages: Sequence[Bytes],
-        care: Care = Care.FAST,
+        isolation: Isolation = Isolation.FAST,
         suspect: Suspect = lambda numbers: None,
     ) -> Decoded:
         """All points of the light curves, the alerts' own and their histories', as `cutouts`.
@@ -128,15 +128,15 @@ class BatchDecoder:
         Without the points of observing programmes that are not stored.
         """
 
-        def read(records: Records, careful: bool) -> Part:
-            return self._detections(records, careful, messages)
+        def read(records: Records, isolated: bool) -> Part:
+            return self._detections(records, isolated, messages)
 
-        return self._decoded(messages, care, suspect, read, DETECTION)
+        return self._decoded(messages, isolation, suspect, read, DETECTION)
 
     def identities(
         self,
         messages: Sequence[Bytes],
-        care: Care = Care.FAST,
+        isolation: Isolation = Isolation.FAST,
         suspect: Suspect = lambda numbers: None,
     ) -> tuple[dict[int, AlertIdentity], list[StampedeError | None]]:
         """By number of message the alert that it is; and per message None, or its error.
@@ -145,33 +145,33 @@ class BatchDecoder:
         """
         alerts: dict[int, AlertIdentity] = {}
 
-        def read(records: Records, careful: bool) -> Part:
-            group, faults = self._decode(records, [], careful)
+        def read(records: Records, isolated: bool) -> Part:
+            group, faults = self._decode(records, [], isolated)
             heads = group.heads.select(["alert_id", "object_id"]).to_pylist()
             for number, head in zip(group.messages.tolist(), heads, strict=True):
                 alerts[number] = AlertIdentity(group.survey.NAME, **head)
             return Part(CUTOUT.empty_table(), [], faults)
 
-        faults = self._decoded(messages, care, suspect, read, CUTOUT).faults
+        faults = self._decoded(messages, isolation, suspect, read, CUTOUT).faults
         return alerts, faults
 
     def _decoded(
         self,
         messages: Sequence[Bytes],
-        care: Care,
+        isolation: Isolation,
         suspect: Suspect,
         read: Read,
         schema: pa.Schema,
     ) -> Decoded:
-        by_schema, faults, count = self._sort(messages, care, suspect)
+        by_schema, faults, count = self._sort(messages, isolation, suspect)
         parts: list[Part] = []
         for records in by_schema:
-            if care is Care.ALONE:
+            if isolation is Isolation.ALONE:
                 for one in records.split(1):
-                    faults |= _faults(self._parts(one, care, suspect, read))
+                    faults |= _faults(self._parts(one, isolation, suspect, read))
                 records = records.without(faults)
-            parts += self._parts(records, care, suspect, read)
-        if care is not Care.FAST:
+            parts += self._parts(records, isolation, suspect, read)
+        if isolation is not Isolation.FAST:
             suspect([])  # what goes wrong from here on is no single message's fault
         faults |= _faults(parts)
         rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
@@ -182,13 +182,13 @@ class BatchDecoder:
         return Decoded(rows, of_messages, raw, groups, origins)
 
     def _sort(
-        self, messages: Sequence[Bytes], care: Care, suspect: Suspect
+        self, messages: Sequence[Bytes], isolation: Isolation, suspect: Suspect
     ) -> tuple[list[Records], Faults, int]:
         """Take messages out of their frames and sort them by schema; of how many messages."""
         by_schema: dict[int, Records] = {}
         faults: Faults = {}
         held = 0
-        fast = care is Care.FAST
+        fast = isolation is Isolation.FAST
         with self._guards.batch(sum(map(len, messages))) if fast else nullcontext():
             for number, message in enumerate(messages):
                 if held >= self._most_bytes:
@@ -221,44 +221,46 @@ class BatchDecoder:
                 check(schema, record)
         return schema, record
 
-    def _parts(self, records: Records, care: Care, suspect: Suspect, read: Read) -> Iterator[Part]:
-        """Decode records: as one, or, in a careful decoding that fails, their halves."""
+    def _parts(
+        self, records: Records, isolation: Isolation, suspect: Suspect, read: Read
+    ) -> Iterator[Part]:
+        """Decode records: as one, or, in an isolated decoding that fails, their halves."""
         if not records.messages:
             return
         one = len(records.messages) == 1
         guards = self._guards
-        fast = care is Care.FAST and not records.schema.by_record
-        guard = guards.batch if fast else guards.message if one else guards.careful
-        if care is not Care.FAST:
+        fast = isolation is Isolation.FAST and not records.schema.by_record
+        guard = guards.batch if fast else guards.message if one else guards.isolated
+        if isolation is not Isolation.FAST:
             suspect(records.messages)
         try:
             with guard(sum(map(len, records.data))):
-                part = read(records, care is not Care.FAST)
+                part = read(records, isolation is not Isolation.FAST)
             yield part
             return
         except Overloaded:  # no room in the spool: no message is at fault
             raise
         except Exception as error:
-            if care is Care.FAST:
+            if isolation is Isolation.FAST:
                 raise DecoderFailed(_reason(error)) from error
             if one:
                 yield Part(pa.table({}), [], {records.messages[0]: _cannot_be_decoded(error)})
                 return
         for half in records.split((len(records.messages) + 1) // 2):
-            yield from self._parts(half, care, suspect, read)
+            yield from self._parts(half, isolation, suspect, read)
 
-    def _cutouts(self, records: Records, careful: bool, messages: Sequence[Bytes]) -> Part:
-        group, faults = self._decode(records, [], careful)
+    def _cutouts(self, records: Records, isolated: bool, messages: Sequence[Bytes]) -> Part:
+        group, faults = self._decode(records, [], isolated)
         if not group.heads.num_rows:
             return Part(CUTOUT.empty_table(), [], faults)
         rows, bad_images, origins = cutout_rows(group, messages)
         return Part(rows, [], faults | bad_images, origins=origins)
 
-    def _detections(self, records: Records, careful: bool, messages: Sequence[Bytes]) -> Part:
+    def _detections(self, records: Records, isolated: bool, messages: Sequence[Bytes]) -> Part:
         schema = records.schema
         images = schema.survey.CUTOUT_FIELDS.values()
         fields = [name for name in schema.fields if name not in images]
-        group, faults = self._decode(records, fields, careful)
+        group, faults = self._decode(records, fields, isolated)
         if not group.heads.num_rows:
             return Part(DETECTION.empty_table(), [], faults)
         points = detection_rows(group, self._times(), self._programids)
@@ -288,13 +290,13 @@ class BatchDecoder:
         return group._replace(mixed=mixed)
 
     def _decode(
-        self, records: Records, fields: Sequence[str], careful: bool
+        self, records: Records, fields: Sequence[str], isolated: bool
     ) -> tuple[Group, Faults]:
         """Decode records of one schema, and leave out alerts that cannot be stored."""
         survey = records.schema.survey
         schema = records.schema
         columns = list(dict.fromkeys([*survey.head_columns(schema.fields, schema.own), *fields]))
-        read = self._read_records if careful else self._read_without_images
+        read = self._read_records if isolated else self._read_without_images
         table, images = read(records, columns)
         group = Group(survey, table, survey.head(table), images, np.array(records.messages))
         faults = unusable(group, self._times(), self._programids)

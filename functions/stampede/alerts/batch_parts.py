@@ -111,12 +111,12 @@ class Part(NamedTuple):
 
 
 Read = Callable[[Records, bool], Part]
-"""Decodes records; takes whether they are to be decoded carefully."""
+"""Decodes records; takes whether they are to be decoded in isolation."""
 
 
 class Guards(NamedTuple):
     """The guards around work with a batch, with one that failed before, and with one message."""
 
     batch: Guard = lambda size: nullcontext()
-    careful: Guard = lambda size: nullcontext()
+    isolated: Guard = lambda size: nullcontext()
     message: Guard = lambda size: nullcontext()

@@ -28,7 +28,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
         clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
-        decoded = decoder.cutouts(batch.messages, batch.care, batch.suspect)
+        decoded = decoder.cutouts(batch.messages, batch.isolation, batch.suspect)
         watch.lap("decode")
         coverage = batch.coverage(decoded.faults)
         stored, locations = 0, []

@@ -23,9 +23,9 @@ from stampede.runtime.clock import now_mjd
 from stampede.runtime.decompression import Bytes
 
 # Bytes decoded per second of CPU: the usual rate is 250 MB/s. A batch may take ten times as long
-# as usual; then it is decoded with care, and may take fifty times as long.
+# as usual; then it is decoded in isolation, and may take fifty times as long.
 SLOW, SLOWEST = 25e6, 5e6
-CAREFUL = 4  # times the seconds that a batch decoded with care may take
+ISOLATED = 4  # times the seconds that a batch decoded in isolation may take
 SECRET_BYTES = 12
 # What code raises that meets a value it cannot take. Not OSError and RuntimeError: a full disk, no
 # more threads.
@@ -44,7 +44,7 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
     seconds = settings.decode_seconds
     guards = Guards(
         batch=lambda size: deadline(seconds + size / SLOW),
-        careful=lambda size: deadline(CAREFUL * seconds + size / SLOWEST),
+        isolated=lambda size: deadline(ISOLATED * seconds + size / SLOWEST),
         message=lambda size: deadline(seconds + size / SLOWEST),
     )
     return BatchDecoder(

@@ -39,7 +39,7 @@ def make_batch_storer(settings: Settings) -> BatchStorer:
     def store_batch(batch: Batch) -> StoredBatch:
         watch = Stopwatch()
         clock.refresh()  # not while decoding: there, a store that is slow would cost the worker
-        decoded = decoder.detections(batch.messages, batch.care, batch.suspect)
+        decoded = decoder.detections(batch.messages, batch.isolation, batch.suspect)
         watch.lap("decode")
         files = [write_raw(alerts) for alerts in decoded.raw]
         stored = sum(len(data) for _, data, _ in files)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from stampede.alerts.care import Care
+from stampede.alerts.isolation import Isolation
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from tests.support.alerts import made_alerts
 from tests.support.alerts.oracle_comparison import assert_as_the_oracle
@@ -189,13 +189,15 @@ def test_raw_alerts_keep_the_surveys_own_columns(decoder) -> None:
     assert ztf.table["candidate"][0].as_py()["candid"] == 5
 
 
-@pytest.mark.parametrize("care", [Care.CHECKED, pytest.param(Care.ALONE, marks=pytest.mark.long)])
-def test_once_all_is_read_no_message_is_suspected(decoder, care: Care) -> None:
+@pytest.mark.parametrize(
+    "isolation", [Isolation.CHECKED, pytest.param(Isolation.ALONE, marks=pytest.mark.long)]
+)
+def test_once_all_is_read_no_message_is_suspected(decoder, isolation: Isolation) -> None:
     """What goes wrong behind the decoder is not the fault of the messages that it read last."""
     messages = [made_alerts.confluent(made_alerts.rubin_record(v, 1), v) for v in RUBIN_VERSIONS]
     for decode in (decoder.cutouts, decoder.detections):
         suspected: list[list[int]] = []
-        decode(messages, care, lambda numbers, notes=suspected: notes.append(list(numbers)))
+        decode(messages, isolation, lambda numbers, notes=suspected: notes.append(list(numbers)))
         assert {number for numbers in suspected for number in numbers} == set(range(len(messages)))
         assert suspected[-1] == []
 

@@ -9,10 +9,10 @@ import pytest
 
 from stampede.alerts import batch_decoder
 from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.care import Care
 from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
+from stampede.alerts.isolation import Isolation
 from stampede.alerts.surveys import rubin, ztf
 from stampede.handlers.decoding import DecoderFile
 from tests.support.alerts import made_alerts
@@ -125,23 +125,23 @@ def test_a_string_that_looks_like_an_image_is_decoded(decoder: BatchDecoder, see
     record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
     for read in (decoder.cutouts, decoder.detections):
-        found = read([message], Care.CHECKED)
+        found = read([message], Isolation.CHECKED)
         assert found.faults == [None]
     assert set(seen.sizes) == {len(message) - 5}
     assert made_alerts.FORGED in found.rows["band"].to_pylist()
 
 
-@pytest.mark.parametrize("care", Care)
+@pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize(
     "message", [rubin_alert(), made_alerts.ztf_alert(cutoutScience=stamp(zipped(9000)))]
 )
 def test_nothing_holds_a_message_that_was_read(
-    decoder: BatchDecoder, message: bytes, care: Care
+    decoder: BatchDecoder, message: bytes, isolation: Isolation
 ) -> None:
     """A worker's messages are views of one map, which is freed once no view is left."""
     for decode in (decoder.cutouts, decoder.detections):
         data = bytearray(message)
-        assert decode([memoryview(data)], care).faults == [None]
+        assert decode([memoryview(data)], isolation).faults == [None]
         # A thread of the decoder may hold it a moment longer, or a cycle of references.
         eventually(partial(resized, data), 20)
 

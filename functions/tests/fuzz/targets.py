@@ -19,9 +19,9 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.care import Care
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.framing import Framing
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.events.cloudevents.event import parse
@@ -53,10 +53,10 @@ def framing(data: bytes) -> None:
 
 
 def decoding(data: bytes) -> None:
-    """Decode a message with all care: rows, or one fault."""
+    """Decode a message with full isolation: rows, or one fault."""
     decoder = _decoder()
     for decode in (decoder.cutouts, decoder.detections):
-        decoded = decode([data], Care.ALONE)
+        decoded = decode([data], Isolation.ALONE)
         (fault,) = decoded.faults
         assert (fault is None) == bool(decoded.rows.num_rows), fault
         assert fault is None or 400 <= fault.status < 500, fault

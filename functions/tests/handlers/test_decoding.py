@@ -7,8 +7,8 @@ import time
 import pytest
 from pyarrow import ArrowMemoryError, ArrowNotImplementedError
 
-from stampede.alerts.care import Care
 from stampede.alerts.framing import Framing
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import Overloaded, StoreDown, Undecodable
 from stampede.events.cloudevents.event import Position
@@ -70,8 +70,8 @@ def test_each_decoder_has_a_random_secret(tmp_path) -> None:
     assert {len(secret) for secret in secrets} == {12}
 
 
-@pytest.mark.parametrize("care", Care)
-def test_the_sum_of_what_alerts_decompress_to_is_bounded(tmp_path, care: Care) -> None:
+@pytest.mark.parametrize("isolation", Isolation)
+def test_the_sum_of_what_alerts_decompress_to_is_bounded(tmp_path, isolation: Isolation) -> None:
     """Each alert is small as sent; a batch of them is stored in packs of a bounded size."""
     image = {"fileName": "zeros", "stampData": fits_of(100, 100, 32)}
     alerts = [made_alerts.ztf_alert(n, "deflate", cutoutScience=image) for n in range(1, 10)]
@@ -81,14 +81,14 @@ def test_the_sum_of_what_alerts_decompress_to_is_bounded(tmp_path, care: Care) -
     noted: list[int] = []
     positions = [Position("alerts", 0, n) for n in range(10)]
     for function, table in ((cutouts, CUTOUTS), (lightcurves, DETECTIONS)):
-        batch = Batch(messages, positions, care, noted.extend)
+        batch = Batch(messages, positions, isolation, noted.extend)
         stored = function.make_batch_storer(settings)(batch)
         assert [isinstance(each, Undecodable) for each in stored.outcomes] == [
             n == 5 for n in range(10)
         ]
         found = Table(open_objects(settings), table).coverage()
         assert found.intervals("alerts", 0) == [(0, 5), (6, 10)]
-    assert set(noted) == (set() if care is Care.FAST else set(range(10)))
+    assert set(noted) == (set() if isolation is Isolation.FAST else set(range(10)))
     objects, ids = open_objects(settings), []
     for info in objects.list("packs/"):
         rows, _ = read_rows(objects.get(info.key), info.key)

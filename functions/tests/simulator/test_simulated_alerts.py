@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from stampede.alerts.care import Care
 from stampede.alerts.columns import KINDS
+from stampede.alerts.isolation import Isolation
 from stampede.images.fits import unpack
 from stampede.simulator.faults import FAULTS
 from stampede.simulator.simulator import Fields, Mix, Simulator
@@ -68,7 +68,7 @@ def test_every_fault_gets_its_status(reader, survey):
     assert {alert.fault for alert in alerts} == {None, *FAULTS}
     messages = [alert.body for alert in alerts]
     for number, read in enumerate((reader.cutouts, reader.detections)):
-        answers = [status(fault) for fault in read(messages, Care.CHECKED).faults]
+        answers = [status(fault) for fault in read(messages, Isolation.CHECKED).faults]
         expected = [FAULTS[a.fault][number] if a.fault else 200 for a in alerts]
         assert answers == expected, [
             (a.fault, got)

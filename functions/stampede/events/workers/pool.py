@@ -1,6 +1,6 @@
 """Stores batches in worker processes, and finds the one message that kills them.
 
-If a batch fails or kills its worker, it is tried again with more care (`Care`). Then the worker
+If a batch fails or kills its worker, it is tried again with more `Isolation`. Then the worker
 notes which message it is about to read. If it dies, that message is refused, and the others are
 tried again. So a message that kills workers costs its batch two deadlines and two new workers,
 wherever in the batch it is.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from stampede.alerts.care import Care
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import StoreDown
 from stampede.events.cloudevents.envelope import envelope_of
@@ -80,21 +80,25 @@ class Workers:
             The store or the spool failed; no event is at fault.
         """
         outcomes: list[Outcome] = [None] * len(events)
-        await self._store(events, range(len(events)), Care.FAST, outcomes)
+        await self._store(events, range(len(events)), Isolation.FAST, outcomes)
         return outcomes
 
     async def _store(
-        self, events: Sequence[Event], numbers: Sequence[int], care: Care, outcomes: list[Outcome]
+        self,
+        events: Sequence[Event],
+        numbers: Sequence[int],
+        isolation: Isolation,
+        outcomes: list[Outcome],
     ) -> None:
         """Store the events of these numbers, and set their outcomes."""
         if not numbers:
             return
         try:
-            found = await self._try_batch([events[number] for number in numbers], care)
+            found = await self._try_batch([events[number] for number in numbers], isolation)
         except BatchFailed as failure:
-            for part, next_care in _next_attempts(numbers, care, failure):
-                if next_care is not None:
-                    await self._store(events, part, next_care, outcomes)
+            for part, next_isolation in _next_attempts(numbers, isolation, failure):
+                if next_isolation is not None:
+                    await self._store(events, part, next_isolation, outcomes)
                 else:
                     outcomes[part[0]] = failure.outcome
                     self._log_refused(events[part[0]], failure)
@@ -102,7 +106,7 @@ class Workers:
         for number, outcome in zip(numbers, found, strict=True):
             outcomes[number] = outcome
 
-    async def _try_batch(self, events: Sequence[Event], care: Care) -> list[Outcome]:
+    async def _try_batch(self, events: Sequence[Event], isolation: Isolation) -> list[Outcome]:
         """Store events as one batch; one outcome per event. Raises `BatchFailed`, `StoreDown`."""
         begin = time.perf_counter()
         sizes = [len(event.data) for event in events]
@@ -111,7 +115,7 @@ class Workers:
             skipped = [event.skipped for event in events]
             envelopes = [envelope_of(event.attributes) for event in events]
             trace = tracing.current()
-            batch = SpooledBatch(path, sizes, positions, care, skipped, envelopes, trace)
+            batch = SpooledBatch(path, sizes, positions, isolation, skipped, envelopes, trace)
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)
@@ -123,7 +127,7 @@ class Workers:
                     "batch failed, trying it again with more care",
                     function=self._name,
                     alerts=len(events),
-                    care=care.value,
+                    care=isolation.value,
                     suspects=len(failure.suspects),
                     reason=str(failure),
                 )
@@ -163,25 +167,27 @@ class Workers:
             tracing.note({f"stampede.seconds.{stage}": spent for stage, spent in stages.items()})
 
 
-Attempt = tuple[Sequence[int], Care | None]
-"""Numbers of events to store with that care; without any, one event that is refused."""
+Attempt = tuple[Sequence[int], Isolation | None]
+"""Numbers of events to store with that isolation; without any, one event that is refused."""
 
 
-def _next_attempts(numbers: Sequence[int], care: Care, failure: BatchFailed) -> list[Attempt]:
+def _next_attempts(
+    numbers: Sequence[int], isolation: Isolation, failure: BatchFailed
+) -> list[Attempt]:
     """What to do after the events of these numbers failed as a batch."""
-    if care is Care.FAST:
-        return [(numbers, Care.CHECKED)]
+    if isolation is Isolation.FAST:
+        return [(numbers, Isolation.CHECKED)]
     if len(numbers) == 1:
         return [(numbers, None)]
     suspects = [numbers[at] for at in failure.suspects]
     if not suspects or len(suspects) == len(numbers):
-        if care is Care.CHECKED:
-            return [(numbers, Care.ALONE)]
+        if isolation is Isolation.CHECKED:
+            return [(numbers, Isolation.ALONE)]
         half = (len(numbers) + 1) // 2
-        return [(numbers[:half], Care.ALONE), (numbers[half:], Care.ALONE)]
+        return [(numbers[:half], Isolation.ALONE), (numbers[half:], Isolation.ALONE)]
     if len(suspects) > 1:  # decoded together, so the others may have been decoded or not
         others = [number for number in numbers if number not in suspects]
-        return [(others, Care.FAST), (suspects, Care.ALONE)]
+        return [(others, Isolation.FAST), (suspects, Isolation.ALONE)]
     at = numbers.index(suspects[0])
-    blame = Care.ALONE if failure.sum else None  # alone it may not take too much memory
-    return [(suspects, blame), (numbers[:at], Care.FAST), (numbers[at + 1 :], care)]
+    blame = Isolation.ALONE if failure.sum else None  # alone it may not take too much memory
+    return [(suspects, blame), (numbers[:at], Isolation.FAST), (numbers[at + 1 :], isolation)]

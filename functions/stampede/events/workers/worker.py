@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from stampede.alerts.care import Care
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import DecoderFailed, StampedeError, Undecodable
 from stampede.events.cloudevents.envelope import Envelope
@@ -51,8 +51,8 @@ class Batch(NamedTuple):
         The alerts' bytes.
     positions
         Where each came from.
-    care
-        How carefully to decode them.
+    isolation
+        How far to isolate them from each other.
     suspect
         Notes the numbers of the messages that are about to be read. If the worker dies, one of
         them is to blame.
@@ -64,7 +64,7 @@ class Batch(NamedTuple):
 
     messages: Sequence[bytes | memoryview]
     positions: Sequence[Position | None]
-    care: Care = Care.FAST
+    isolation: Isolation = Isolation.FAST
     suspect: Callable[[Sequence[int]], None] = _suspect_none
     skipped: Sequence[int] = ()
     envelopes: Sequence[Envelope] = ()
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
         return Batch(
             self.messages[begin:end],
             self.positions[begin:end],
-            self.care,
+            self.isolation,
             lambda numbers: self.suspect([begin + number for number in numbers]),
             self.skipped[begin:end],
             self.envelopes[begin:end],
@@ -136,7 +136,7 @@ class SpooledBatch(NamedTuple):
     path: Path
     sizes: list[int]
     positions: list[Position | None]
-    care: Care
+    isolation: Isolation
     skipped: list[int]
     envelopes: list[Envelope]
     trace: str | None = None
@@ -231,8 +231,8 @@ def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exceptio
     with open(spooled.path, "r+b", buffering=0) as file:
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
-        _, _, positions, care, skipped, envelopes, trace = spooled
-        batch = Batch(messages, positions, care, note.suspect, skipped, envelopes)
+        _, _, positions, isolation, skipped, envelopes, trace = spooled
+        batch = Batch(messages, positions, isolation, note.suspect, skipped, envelopes)
         with tracing.carrying(trace):
             return _outcome(store, batch)
 

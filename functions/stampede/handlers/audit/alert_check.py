@@ -70,7 +70,7 @@ def reasons(table: Table, decoder: BatchDecoder, batch: Batch) -> list[StampedeE
 
     Only of the first messages, as `BatchDecoder.identities`.
     """
-    alerts, faults = decoder.identities(batch.messages, batch.care, batch.suspect)
+    alerts, faults = decoder.identities(batch.messages, batch.isolation, batch.suspect)
     rows = table.lookup([_leading(table, alert) for alert in alerts.values()]).to_pylist()
     stored = {
         AlertIdentity(row["survey"], row[_column(table)], row["object_id"])

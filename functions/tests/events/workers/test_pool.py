@@ -59,9 +59,9 @@ def statuses(outcomes: list[Outcome]) -> list[int]:
 
 
 def batches(settings: Settings) -> list[tuple[int, str, int]]:
-    """For each batch a worker got: number of messages, care, the worker's pid."""
+    """For each batch a worker got: number of messages, isolation, the worker's pid."""
     lines = (line.split() for line in Path(settings.store, "batches").read_text().splitlines())
-    return [(int(count), care, int(pid)) for count, care, pid in lines]
+    return [(int(count), isolation, int(pid)) for count, isolation, pid in lines]
 
 
 def stored(settings: Settings) -> set[str]:
@@ -121,9 +121,9 @@ async def test_the_message_at_fault_is_found(store, settings, killer: bytes) -> 
     assert reason in outcomes[5].message
     names = {line.split()[0] for line in stored(settings)}
     assert {m.decode() for m in good} <= names
-    # The batch, then with care; then the message at fault is known.
+    # The batch, then in isolation; then the message at fault is known.
     alone = [(1, "alone")] if killer == b"memory" else []
-    assert [(count, care) for count, care, _ in batches(settings)] == [
+    assert [(count, isolation) for count, isolation, _ in batches(settings)] == [
         *[(8, "fast"), (8, "checked"), *alone, (5, "fast"), (2, "checked")]
     ]
 
@@ -131,7 +131,7 @@ async def test_the_message_at_fault_is_found(store, settings, killer: bytes) -> 
 async def test_the_message_at_fault_costs_the_same_in_a_large_batch(store, settings) -> None:
     good = [f"good-{n}".encode() for n in range(1000)]
     assert statuses(await store(*good, b"exit")) == [204] * 1000 + [400]
-    assert [(count, care) for count, care, _ in batches(settings)] == [
+    assert [(count, isolation) for count, isolation, _ in batches(settings)] == [
         *[(1001, "fast"), (1001, "checked"), (1000, "fast")]
     ]
 

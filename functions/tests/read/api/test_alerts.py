@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stampede.alerts.care import Care
 from stampede.alerts.columns import KINDS
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import Undecodable
 from stampede.events.cloudevents.event import Position
@@ -110,7 +110,7 @@ def test_a_batch_decoded_with_care_has_the_same_packets(settings: Settings, read
     positions = [Position("alerts@0", 0, number) for number in range(len(messages))]
     for function in (cutouts, lightcurves):
         work = function.make_batch_storer(settings)
-        outcomes = work(Batch(messages, positions, Care.CHECKED)).outcomes
+        outcomes = work(Batch(messages, positions, Isolation.CHECKED)).outcomes
         assert [outcome is None for outcome in outcomes] == [True] * len(MADE) + [False]
     for message in MADE.values():
         check(read, message)

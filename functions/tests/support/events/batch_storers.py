@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from stampede.alerts.care import Care
+from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
 from stampede.errors import DecoderFailed, SetupError, StoreDown, Undecodable
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch, deadline
@@ -26,12 +26,12 @@ def make(settings: Settings) -> BatchStorer:
 
     def store_batch(batch: Batch) -> StoredBatch:
         messages = [bytes(message) for message in batch.messages]
-        note("batches", f"{len(messages)} {batch.care.value} {os.getpid()}")
+        note("batches", f"{len(messages)} {batch.isolation.value} {os.getpid()}")
         outcomes = [Undecodable("bad") if m == b"bad" else None for m in messages]
         for number, message in enumerate(messages):
-            if batch.care is not Care.FAST:
+            if batch.isolation is not Isolation.FAST:
                 batch.suspect([number])
-            fate(message, batch.care, settings)
+            fate(message, batch.isolation, settings)
         batch.suspect([])  # as a decoder that has read all
         if b"late" in messages:
             raise KeyError("a bug behind the decoder")
@@ -46,7 +46,7 @@ def fail_to_make(settings: Settings) -> BatchStorer:
     raise SetupError("no such store")
 
 
-def fate(message: bytes, care: Care, settings: Settings) -> None:
+def fate(message: bytes, isolation: Isolation, settings: Settings) -> None:
     """What a message does to its worker."""
     match message:
         case b"spin":
@@ -63,7 +63,7 @@ def fate(message: bytes, care: Care, settings: Settings) -> None:
                 time.sleep(0.001)
         case b"decoder":
             raise DecoderFailed("a value cannot be read")
-        case b"careless" if care is Care.FAST:
+        case b"careless" if isolation is Isolation.FAST:
             raise DecoderFailed("fewer rows than records")
         case b"bug":
             raise KeyError("a bug")

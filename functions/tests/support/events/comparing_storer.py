@@ -14,8 +14,8 @@ def make(settings: Settings) -> BatchStorer:
     decoder = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
-        images = decoder.cutouts(batch.messages, batch.care, batch.suspect)
-        points = decoder.detections(batch.messages, batch.care, batch.suspect)
+        images = decoder.cutouts(batch.messages, batch.isolation, batch.suspect)
+        points = decoder.detections(batch.messages, batch.isolation, batch.suspect)
         outcomes = []
         for number, message in enumerate(batch.messages):
             fault: Outcome = images.faults[number] or points.faults[number]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from stampede.alerts.care import Care
+from stampede.alerts.isolation import Isolation
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
 from stampede.deadletters.stored import StoredAlerts, stored_offsets
@@ -65,7 +65,7 @@ def stored_alerts(objects: Objects) -> StoredAlerts:
         with tempfile.TemporaryDirectory() as directory:
             decoder = make_batch_decoder(Path(directory))
             messages = [event.data for event in events]
-            batch = Batch(messages, [None] * len(messages), Care.CHECKED)
+            batch = Batch(messages, [None] * len(messages), Isolation.CHECKED)
             return reasons(Table(objects, TABLES[table]), decoder, batch)
 
     return StoredAlerts(stored_offsets(objects), check)

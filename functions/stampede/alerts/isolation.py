@@ -1,9 +1,9 @@
-"""How carefully a batch is decoded."""
+"""How far the messages of a batch are isolated from each other when it is decoded."""
 
 from enum import Enum
 
 
-class Care(Enum):
+class Isolation(Enum):
     """What is done before a batch is decoded as one; each step costs more than the one before."""
 
     FAST = "fast"
