@@ -245,7 +245,7 @@ def test_a_run_that_only_a_checkpoint_remembers(bucket: Path, copy: Path, tmp_pa
     objects = DirectoryObjects(copy)
     table = Table(objects, DETECTIONS)
     table.refresh()
-    put_checkpoint(objects, DETECTIONS, table.remembered())
+    put_checkpoint(objects, DETECTIONS, table.listing.remembered())
     table.close()
     assert curves(copy) == curves(bucket)
     gone = parts(copy, "0000-*")[0]

@@ -216,7 +216,7 @@ class RefreshingTable:
             notes.announce(notes.damaged_in(self.table.spec.name, missing))
 
     def _missing(self) -> Mapping[str, str]:
-        return {**self.table.quarantined(), **self.table.omitted()}
+        return {**self.table.quarantined(), **self.table.listing.omitted}
 
     def unreadable(self, values: Sequence[Any]) -> list[Any]:
         """Those of `values`, ascending, that may have rows that cannot be read."""

@@ -56,7 +56,7 @@ def points_of(
     ids = [name for rows in pixels for name in rows["object_id"].to_pylist()]
     few = len(ids) <= FEW
     found = table.lookup(ids) if few else DETECTIONS.no_rows
-    if table.quarantined() or table.omitted():
+    if table.quarantined() or table.listing.omitted:
         for key, why in table.lacking(ids).items():
             raise Damaged(f"{key}: {why}; the catalogue would lack points")
     if few:

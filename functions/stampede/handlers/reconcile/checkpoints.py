@@ -96,7 +96,7 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
     sound, wrong, bad, unreadable = _compared(table.objects, table.spec, found)
     newest = sound[-1] if sound else None
     named = newest.parts if newest else {}
-    written, remembered = None, table.remembered()
+    written, remembered = None, table.listing.remembered()
     if write:
         changed = len(named) != len(remembered) or any(
             not same_entry(part, named.get(part.key)) for part in remembered

@@ -143,7 +143,7 @@ class _Compaction:
         table.refresh()
         while picked := self._pick():
             self._merge(*picked)
-        report.damaged |= {part.key: VANISHED for part in table.vanished()}
+        report.damaged |= {part.key: VANISHED for part in table.listing.vanished()}
         table.keep_checkpoint(self._policy.grace)
         return report
 
@@ -168,7 +168,7 @@ class _Compaction:
         inputs = {part.key for run in runs for part in run}
         try:
             parts = merge(table, runs, level, self._policy, report, self._progress)
-            table.include(parts)
+            table.listing.include(parts)
             self._judge_output(runs, inputs, {part.key for part in parts})
         except DamagedPart as error:
             self._leave_out(error)
@@ -200,7 +200,7 @@ class _Compaction:
         Its run stays as it is: no merged run claims its rows or its coverage.
         """
         key = error.part.key
-        self._table.put_into_quarantine(error.part, error.message)
+        self._table.listing.put_into_quarantine(error.part, error.message)
         self._report.damaged[key] = error.message
         if key in self._failed:
             self._given_up.add(key)
@@ -306,7 +306,7 @@ def _coverage(table: Table, part: RunInfo) -> Coverage:
 
 def _find(table: Table, key: str) -> RunInfo | None:
     """A part that is there and not known to be damaged. Raises `StoreDown`."""
-    info = None if table.in_quarantine(key) else find(table.objects, key)
+    info = None if table.listing.quarantine.holds(key) else find(table.objects, key)
     try:
         return table.reader.footer(info) if info else None
     except (Damaged, NotFound):

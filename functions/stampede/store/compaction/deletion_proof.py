@@ -116,7 +116,7 @@ class Holders:
             except Damaged as error:
                 self._footers[part.object] = None
                 self.damaged[part.key] = error.message
-                self._other.put_into_quarantine(part, error.message)
+                self._other.listing.put_into_quarantine(part, error.message)
         return self._footers[part.object]
 
     def _rows(self, part: RunInfo, every: bool) -> Iterator[pa.Table]:

@@ -64,7 +64,7 @@ def purge_table(table: Table, run_rows: int, show: Callable[[str], None]) -> int
                 parts = merge(table, [run], level, policy, Report(), _ignore, table.rights)
             except NotFound:  # a compactor was faster: what it wrote is found next
                 continue
-            table.include(parts)
+            table.listing.include(parts)
             rewritten += 1
         table.refresh()
     sweep = Sweep(table, table.objects.now() + LATER, timedelta())

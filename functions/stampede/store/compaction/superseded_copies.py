@@ -41,7 +41,7 @@ def superseded_copies(
         that is damaged, or a copy that the second site does not give, although it gives others.
     """
     known = {part.key: part for part in second.listed()}
-    remembered = {part.key: part for part in second.remembered()}
+    remembered = {part.key: part for part in second.listing.remembered()}
     old = [info for info in _gone_from_first(first, second) if now - info.modified >= grace]
     damaged = [info for info in old if _damaged(second, info, undecided)]
     if not damaged:

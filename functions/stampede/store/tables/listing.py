@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.objects.object_store import ObjectInfo, find, gives_others, read_twice
+from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.quarantine import Fault, Quarantine
 from stampede.store.runs.reader import RunReader
 from stampede.store.runs.run import RunInfo, RunName, prefix
@@ -51,6 +52,9 @@ class Listing:
         Number of faults added since the table was made.
     checkpoint
         That which the first refresh read; None if there was none.
+    omitted
+        Parts that the latest listing left out, by key with the reason; they are read. It may have
+        left out parts that this process does not know: any lookup may lack rows.
     """
 
     def __init__(self, reader: RunReader, map_items: Map, believe: bool = True) -> None:
@@ -62,7 +66,6 @@ class Listing:
         self._refreshing, self._choosing = threading.Lock(), threading.Lock()
         self._seen: dict[str, RunInfo] | None = None
         self._vanished: list[Fault] = []
-        # Parts that are there, were there before, and that the latest listing does not show.
         self.omitted: dict[str, str] = {}
         # Parts in quarantine as they were before: what is lost if somebody deletes them.
         self._hidden: dict[str, RunInfo] = {}
@@ -85,7 +88,7 @@ class Listing:
         return self._readable()
 
     def remembered(self) -> list[RunInfo]:
-        """See `Table.remembered`."""
+        """What a checkpoint names: all parts whose footer is known, those that are left out too."""
         listed = {part.key for part in self.parts()}
         faults = [*self.quarantine.faults(), *self._vanished]
         # What was read of a part before it was damaged may be known nowhere else.
@@ -98,7 +101,7 @@ class Listing:
         return [*self.parts(), *(part for key, part in others.items() if key not in listed)]
 
     def vanished(self) -> list[RunInfo]:
-        """See `Table.vanished`."""
+        """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""
         self.view()
         return [fault.run for fault in self._vanished if fault.run]
 
@@ -116,6 +119,20 @@ class Listing:
         self.faults_found += 1
         self.quarantine.add(fault)
         self._choose()
+
+    def put_into_quarantine(
+        self,
+        part: RunInfo,
+        reason: str,
+        group: int | None = None,
+        index: RunIndex | None = None,
+    ) -> None:
+        """Leave out a part that was found damaged, or one of its row groups.
+
+        `index` says which keys the row group may have; without it, all those of the part.
+        """
+        ends = (part.first, part.last) if group is None or index is None else index.ends_of(group)
+        self.add(Fault(part.object, reason, part, group, *ends))
 
     def include(self, parts: Sequence[RunInfo]) -> None:
         """Take parts for listed that were written or read back just now."""

@@ -11,7 +11,8 @@ from stampede.store.parquet.range_file import ChangedObject
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.keys import bounds
 from stampede.store.runs.run import RunInfo
-from stampede.store.tables.table import Fetch, Piece, Table
+from stampede.store.tables.row_finder import Fetch, Piece
+from stampede.store.tables.table import Table
 
 _TRIES = 5
 
@@ -46,13 +47,13 @@ def _keys(table: Table, run: RunInfo, prefix: str) -> Iterator[str]:
     ):
         return
     for section in sections:
-        index = table.index(Piece(run, section, Wanted.of([], table.spec)))
+        index = table.finder.index(Piece(run, section, Wanted.of([], table.spec)))
         if index is None:
             continue
         for place in _inside(index.firsts, index.lasts, prefix):
             group = place + index.first
             if not table.listing.quarantine.holds(run.key, group):
-                for block in table.blocks(Fetch(run, index, [group], ())):
+                for block in table.finder.blocks(Fetch(run, index, [group], ())):
                     yield from (key for key in block.keys if key.startswith(prefix))
 
 

@@ -13,7 +13,8 @@ from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.reader import adjacent_groups
 from stampede.store.runs.run import RunInfo
-from stampede.store.tables.table import Fetch, Piece, Table
+from stampede.store.tables.row_finder import Fetch, Piece
+from stampede.store.tables.table import Table
 
 CHUNK_ROWS = 100_000
 """Rows of the row groups that are read together, unless one range of keys has more: 15 MB."""
@@ -104,7 +105,8 @@ def _groups(table: Table, ranges: Ranges) -> _Groups:
     """The row groups that may have rows in `ranges`."""
     pieces = list(_pieces(table, ranges))
     cold = not all(table.reader.has_index(piece.run, piece.section) for piece in pieces)
-    indexes = table.map(table.index, pieces) if cold else [table.index(piece) for piece in pieces]
+    read = table.finder.index
+    indexes = table.map(read, pieces) if cold else [read(piece) for piece in pieces]
     # Of a section that is damaged the index of the whole part is read, perhaps several times.
     found = {
         (piece.run.key, index.first, len(index.rows)): (piece.run, index)
@@ -152,7 +154,8 @@ def _rows(table: Table, groups: _Groups, ranges: Ranges) -> pa.Table:
         ]
         fetches += [Fetch(run, index, some, ()) for some in adjacent_groups(index, kept)]
     cold = not all(table.reader.has(fetch.run, fetch.groups) for fetch in fetches)
-    blocks = table.map(table.blocks, fetches) if cold else [table.blocks(each) for each in fetches]
+    read = table.finder.blocks
+    blocks = table.map(read, fetches) if cold else [read(each) for each in fetches]
     found = [table.spec.no_rows]
     for block in (block for some in blocks for block in some):
         keys = np.asarray(block.keys)

@@ -4,39 +4,33 @@ There is no manifest and no lock. A table is the runs in a listing, except those
 listed too. A lookup is a union in which the versions of one key merge.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.runtime import lazy_arrow_compute as pc
-from stampede.store.objects.object_store import Objects, read_twice
+from stampede.errors import NotFound, StoreDown
+from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.parquet.range_file import ChangedObject
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.bloom_filters import Wanted
-from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.merge import sort_unique
-from stampede.store.runs.quarantine import Fault
-from stampede.store.runs.reader import MIB, Block, RunReader, adjacent_groups
+from stampede.store.runs.reader import MIB, RunReader
 from stampede.store.runs.row_values import RowValues
 from stampede.store.runs.run import RunInfo, RunName, name_of
 from stampede.store.runs.schema import TableSpec
 from stampede.store.runs.writer import RunWriter
 from stampede.store.tables.checkpoint_files import keep_checkpoint
 from stampede.store.tables.listing import Listing
+from stampede.store.tables.row_finder import RowFinder
 from stampede.store.tables.view import Spans
 
 # How often a lookup starts again because runs were deleted meanwhile.
 _TRIES = 5
-# Indexes that are read at once, and held until what they name is known.
-_TOGETHER = 32
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -73,6 +67,7 @@ class Table:
         self.reader = RunReader(objects, spec, cache_bytes)
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
         self.listing = Listing(self.reader, self.map, believe)
+        self.finder = RowFinder(self.reader, self.listing, self.map)
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
         """Write `rows` as one run of level 0 and return its key. Durable when this returns.
@@ -95,10 +90,6 @@ class Table:
         """
         self.listing.refresh()
 
-    def include(self, parts: Sequence[RunInfo]) -> None:
-        """Read these parts too, as if listed: they were written or read back just now."""
-        self.listing.include(parts)
-
     def runs(self) -> list[RunInfo]:
         """The parts of all live runs that can be read: input of no whole run."""
         return self.listing.view().parts
@@ -107,25 +98,13 @@ class Table:
         """All parts in the last listing that can be read, live or not."""
         return self.listing.parts()
 
-    def in_quarantine(self, key: str) -> bool:
-        """Whether a part is left out as a whole."""
-        return self.listing.quarantine.holds(key)
-
-    def remembered(self) -> list[RunInfo]:
-        """What a checkpoint names: all parts whose footer is known, those that are left out too."""
-        return self.listing.remembered()
-
     def keep_checkpoint(self, grace: timedelta) -> str | None:
         """Write a checkpoint if one is due, and delete those that are older than `grace`.
 
         Two are kept. Returns the key of what was written. Raises `StoreDown`.
         """
         known = self.listing.checkpoint
-        return keep_checkpoint(self.objects, self.spec, self.remembered(), grace, known)
-
-    def vanished(self) -> list[RunInfo]:
-        """Parts that a checkpoint or an earlier listing shows, and whose offsets are lost now."""
-        return self.listing.vanished()
+        return keep_checkpoint(self.objects, self.spec, self.listing.remembered(), grace, known)
 
     def coverage(self) -> Coverage:
         """The offsets that the live runs hold; those of a run that is damaged do not count."""
@@ -135,33 +114,12 @@ class Table:
         """The objects that are left out or missing, as a whole or in part: key and reason."""
         return self.listing.quarantined()
 
-    def omitted(self) -> Mapping[str, str]:
-        """Parts that the latest listing left out, by key with the reason; they are read.
-
-        It may have left out parts that this process does not know: any lookup may lack rows.
-        """
-        return self.listing.omitted
-
     def lacking(self, values: Sequence[Any]) -> Mapping[str, str]:
         """Objects that may hold rows whose leading key is in `values`, but cannot be read.
 
         Key and reason of each. A `lookup` of the same values just before may lack their rows.
         """
         return self.listing.view().lacking(sorted(set(values)))
-
-    def put_into_quarantine(
-        self,
-        part: RunInfo,
-        reason: str,
-        group: int | None = None,
-        index: RunIndex | None = None,
-    ) -> None:
-        """Leave out a part that was found damaged, or one of its row groups.
-
-        `index` says which keys the row group may have; without it, all those of the part.
-        """
-        ends = (part.first, part.last) if group is None or index is None else index.ends_of(group)
-        self.listing.add(Fault(part.object, reason, part, group, *ends))
 
     def lookup(self, values: Sequence[Any]) -> pa.Table:
         """All rows whose leading key is in `values`: sorted by key, one version of each.
@@ -173,7 +131,7 @@ class Table:
         for _ in range(_TRIES):
             try:
                 view, faults = self.listing.view(), self.listing.faults_found
-                rows = self._lookup(wanted, view.spans)
+                rows = self.finder.find(wanted, view.spans)
                 # Of a part found damaged on the way the inputs may be there still: read them.
                 found = self.listing.faults_found != faults
                 if not found or self.listing.view().parts == view.parts:
@@ -184,45 +142,19 @@ class Table:
 
     def cached(self, key: int | str) -> pa.Table | None:
         """What `lookup` returns for one key, from memory; None if that needs a request."""
-        found = self._cached(key)
-        return None if found is None else self._rows(found)
+        found = self.finder.in_memory(key)
+        return None if found is None else self.finder.rows_at(found)
 
     def cached_values(self, key: int | str, most: int) -> list[tuple[Any, ...]] | None:
         """The rows of `cached` as Python values; None also if runs hold more than `most`."""
-        found = self._cached(key)
+        found = self.finder.in_memory(key)
         if found is None or sum(end - start for _, start, end in found) > most:
             return None
         if len(found) == 1:
             [(block, start, end)] = found
             return block.values.between(start, end)
-        rows = self._rows(found)
+        rows = self.finder.rows_at(found)
         return RowValues(rows).between(0, rows.num_rows)
-
-    def _rows(self, found: Iterable[tuple[Block, int, int]]) -> pa.Table:
-        """The rows at these places."""
-        return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
-
-    def _cached(self, key: int | str) -> list[tuple[Block, int, int]] | None:
-        """Where the rows of one key are in memory; None if a request may find more."""
-        if not self.listing.listed:
-            return None
-        wanted = Wanted.of([key], self.spec)
-        found = []
-        for run, section, passing in self._pieces(wanted, self.listing.view().spans):
-            index = self.reader.cached_index(run, section)
-            if index is None:
-                return None
-            if not passing.passing(index.filter).values:
-                continue
-            for group in index.groups(wanted):
-                if self.listing.quarantine.holds(run.key, group):
-                    continue
-                block = self.reader.cached_block(run, group)
-                if block is None:
-                    return None
-                if place := block.place(key):
-                    found.append((block, *place))
-        return found
 
     def close(self) -> None:
         """Stop the threads."""
@@ -237,107 +169,4 @@ class Table:
 
     def lookup_among(self, values: Sequence[Any], parts: Iterable[RunInfo]) -> pa.Table:
         """As `lookup`, in these parts alone. Raises `NotFound` if one is gone, `StoreDown`."""
-        return self._lookup(Wanted.of(values, self.spec), Spans(parts, self.spec))
-
-    def _lookup(self, wanted: Wanted, spans: Spans) -> pa.Table:
-        cached, cold = [], []
-        for fetch in self._fetches(self._pieces(wanted, spans)):
-            if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
-                cached.append(self._matching(fetch))
-            else:
-                cold.append(fetch)
-        return self._merged(cached + self.map(self._matching, cold))
-
-    def _pieces(self, wanted: Wanted, spans: Spans) -> Iterator["Piece"]:
-        """The parts and sections that may have any of `wanted`, as far as is known already."""
-        for run in spans.holding(wanted):
-            passing = wanted.passing(run.filter)
-            if run.sections is None:
-                if passing.values:
-                    yield Piece(run, None, passing)
-                continue
-            for number, here in run.sections.holding(passing):
-                yield Piece(run, number, here)
-
-    def _fetches(self, pieces: Iterable["Piece"]) -> Iterator["Fetch"]:
-        """What to read of these pieces. Indexes that are not in the cache are read together."""
-        pieces = iter(pieces)
-        while some := list(itertools.islice(pieces, _TOGETHER)):
-            cold = not all(self.reader.has_index(piece.run, piece.section) for piece in some)
-            indexes = self.map(self.index, some) if cold else map(self.index, some)
-            for piece, index in zip(some, indexes, strict=True):
-                if index is not None:
-                    yield from self._fetches_of(piece, index)
-
-    def _fetches_of(self, piece: "Piece", index: RunIndex) -> Iterator["Fetch"]:
-        run, wanted = piece.run, piece.wanted.passing(index.filter)
-        groups = [
-            group
-            for group in index.groups(wanted)
-            if not self.listing.quarantine.holds(run.key, group)
-        ]
-        # A filter takes up to 192 KB, which nobody needs while the row groups are read.
-        held = replace(index, filter=None) if index.filter else index
-        for adjacent in adjacent_groups(index, groups):
-            yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
-
-    def index(self, piece: "Piece") -> RunIndex | None:
-        """The index of a piece; None if its part is damaged, which is put into quarantine."""
-        run, section, _ = piece
-        try:
-            return read_twice(lambda: self.reader.index(run, section), Damaged)
-        except Damaged as error:
-            self.put_into_quarantine(run, error.message)
-            return None
-
-    def _matching(self, fetch: "Fetch") -> pa.Table:
-        values = fetch.values
-        pieces = [block.between(values[0], values[-1]) for block in self.blocks(fetch)]
-        # Joining even one table takes 0.1 ms: Arrow looks at every column.
-        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self.spec.no_rows, *pieces])
-        if len(values) == 1:
-            return rows
-        leading = rows[self.spec.leading]
-        return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
-
-    def blocks(self, fetch: "Fetch") -> list[Block]:
-        """Row groups of a part; those that are damaged are put into quarantine."""
-        try:
-            return self.reader.read(fetch.run, fetch.groups, fetch.index)
-        except Damaged:
-            blocks = []
-        for group in fetch.groups:  # once more, each alone
-            try:
-                blocks += self.reader.read(fetch.run, [group], fetch.index)
-            except Damaged as error:
-                reason = f"row group {group}: {error.message}"
-                self.put_into_quarantine(fetch.run, reason, group, fetch.index)
-        return blocks
-
-    def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
-        found = [rows for rows in matches if rows.num_rows]
-        if len(found) < 2:  # rows of one run are sorted, and one version of each
-            return found[0] if found else self.spec.no_rows
-        return sort_unique(pa.concat_tables(found), self.spec)
-
-
-class Piece(NamedTuple):
-    """A part, or one of its sections, that may hold rows of `wanted`."""
-
-    run: RunInfo
-    section: int | None
-    wanted: Wanted
-
-
-@dataclass(frozen=True, eq=False)
-class Fetch:
-    """Row groups of a part that may hold rows of `values`.
-
-    `index` describes them. It is kept until they are read, since what the reader gives next may be
-    another: that of a section instead of the whole part.
-    """
-
-    run: RunInfo
-    index: RunIndex
-    groups: list[int]
-    values: Sequence[Any]
+        return self.finder.find(Wanted.of(values, self.spec), Spans(parts, self.spec))

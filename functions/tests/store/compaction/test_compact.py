@@ -493,7 +493,7 @@ def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> 
     for number in range(21, 28):
         row = Coverage.of({("alerts", 0): [number]})
         Table(objects, DETECTIONS).append(many(30, 3, number), row)
-    put_checkpoint(objects, DETECTIONS, Table(objects, DETECTIONS).remembered())
+    put_checkpoint(objects, DETECTIONS, Table(objects, DETECTIONS).listing.remembered())
     before, good = Table(objects, DETECTIONS).coverage(), objects.get(bad)
     asked = many(30, 3, 27)
     reached = Failing(objects, StoreDown, lambda key, _: key == bad)
@@ -531,7 +531,7 @@ def test_a_damaged_merged_run_is_written_again_once(damage: str) -> None:
     if damage == "body":
         one.refresh()
         [part] = [part for part in one.listed() if part.key == merged]
-        one.put_into_quarantine(part, "its body is damaged")
+        one.listing.put_into_quarantine(part, "its body is damaged")
     report = compact(one, START, Policy(fanout=4, grace=HOUR))
     assert len(report.merged) <= 1
     assert objects.get(merged) == good

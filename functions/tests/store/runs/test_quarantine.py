@@ -439,10 +439,12 @@ def test_faults_that_threads_find_at_once_are_all_named(monkeypatch: pytest.Monk
         return view
 
     monkeypatch.setattr(listing, "TableView", slow)
-    thread = threading.Thread(target=points.put_into_quarantine, args=(one, "it is damaged"))
+    thread = threading.Thread(
+        target=points.listing.put_into_quarantine, args=(one, "it is damaged")
+    )
     thread.start()
     made.wait()
-    points.put_into_quarantine(other, "it is damaged")
+    points.listing.put_into_quarantine(other, "it is damaged")
     thread.join()
     assert {*points.lacking([one.first])} == {one.key, other.key}
     points.close()

@@ -274,7 +274,7 @@ def read_once(world: World, site: Site, objects: Connection | Site, one: Table) 
             if lacking := {alert_of(offset) for offset in range(start, end)} - found.keys():
                 raise Violation(f"a reader's coverage has alerts that it cannot read: {lacking}")
     if objects.honest:
-        if gone := one.vanished():
+        if gone := one.listing.vanished():
             raise Violation(f"a reader takes for lost what was merged: {[run.key for run in gone]}")
         for alert, version in must.items():
             if found.get(alert, ("", -1)) < version:

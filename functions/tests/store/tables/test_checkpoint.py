@@ -311,11 +311,11 @@ def test_a_damaged_run_stays_in_the_checkpoint() -> None:
     objects = filled(clock)
     table = Table(objects, DETECTIONS)
     part = next(part for part in table.runs() if part.name.level == 0)
-    table.put_into_quarantine(part, "its bytes are damaged")
-    assert part.key in {one.key for one in table.remembered()}
+    table.listing.put_into_quarantine(part, "its bytes are damaged")
+    assert part.key in {one.key for one in table.listing.remembered()}
     fill(objects, 4, first=50)
     table.refresh()
-    keep_checkpoint(objects, DETECTIONS, table.remembered(), GRACE)
+    keep_checkpoint(objects, DETECTIONS, table.listing.remembered(), GRACE)
     objects.delete(part.key)
     assert list(Table(objects, DETECTIONS).quarantined()) == [part.key]
 
@@ -353,18 +353,18 @@ def test_a_part_in_quarantine_is_not_gone() -> None:
     objects = filled()
     table = Table(objects, DETECTIONS)
     [part, *_] = table.runs()
-    table.put_into_quarantine(part, "its index is damaged")
+    table.listing.put_into_quarantine(part, "its index is damaged")
     for _ in range(2):
         table.refresh()
         assert table.quarantined()[part.key] == "its index is damaged"
-        assert table.vanished() == []
+        assert table.listing.vanished() == []
 
 
 def test_inputs_of_a_damaged_run_that_are_swept_are_not_named_gone() -> None:
     objects = filled()
     table = Table(objects, DETECTIONS)
     merged = next(part for part in table.runs() if part.name.level)
-    table.put_into_quarantine(merged, "a row group is damaged", 0)
+    table.listing.put_into_quarantine(merged, "a row group is damaged", 0)
     for part in table.listed():
         if part.name.run in merged.inputs:
             objects.delete(part.key)

@@ -1,0 +1,160 @@
+"""Which rows of a table's runs a lookup wants, and how they are read."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from stampede.errors import Damaged
+from stampede.runtime import lazy_arrow_compute as pc
+from stampede.store.objects.object_store import read_twice
+from stampede.store.runs.bloom_filters import Wanted
+from stampede.store.runs.footer import RunIndex
+from stampede.store.runs.merge import sort_unique
+from stampede.store.runs.reader import Block, RunReader, adjacent_groups
+from stampede.store.runs.run import RunInfo
+from stampede.store.tables.listing import Listing, Map
+from stampede.store.tables.view import Spans
+
+# Indexes that are read at once, and held until what they name is known.
+_TOGETHER = 32
+
+
+class Piece(NamedTuple):
+    """A part, or one of its sections, that may hold rows of `wanted`."""
+
+    run: RunInfo
+    section: int | None
+    wanted: Wanted
+
+
+@dataclass(frozen=True, eq=False)
+class Fetch:
+    """Row groups of a part that may hold rows of `values`.
+
+    `index` describes them. It is kept until they are read, since what the reader gives next may be
+    another: that of a section instead of the whole part.
+    """
+
+    run: RunInfo
+    index: RunIndex
+    groups: list[int]
+    values: Sequence[Any]
+
+
+class RowFinder:
+    """Finds rows in the runs of a table. What it finds damaged it puts into quarantine."""
+
+    def __init__(self, reader: RunReader, listing: Listing, map_items: Map) -> None:
+        self.reader, self._listing, self._map = reader, listing, map_items
+        self._spec = reader.spec
+
+    def find(self, wanted: Wanted, spans: Spans) -> pa.Table:
+        """The rows of `wanted` in these parts: sorted by key, one version of each."""
+        cached, cold = [], []
+        for fetch in self._fetches(self._pieces(wanted, spans)):
+            if self.reader.has(fetch.run, fetch.groups):  # too little work for a thread
+                cached.append(self._matching(fetch))
+            else:
+                cold.append(fetch)
+        return self._merged(cached + self._map(self._matching, cold))
+
+    def in_memory(self, key: int | str) -> list[tuple[Block, int, int]] | None:
+        """Where the rows of one key are in memory; None if a request may find more."""
+        if not self._listing.listed:
+            return None
+        wanted = Wanted.of([key], self._spec)
+        found = []
+        for run, section, passing in self._pieces(wanted, self._listing.view().spans):
+            index = self.reader.cached_index(run, section)
+            if index is None:
+                return None
+            if not passing.passing(index.filter).values:
+                continue
+            for group in index.groups(wanted):
+                if self._listing.quarantine.holds(run.key, group):
+                    continue
+                block = self.reader.cached_block(run, group)
+                if block is None:
+                    return None
+                if place := block.place(key):
+                    found.append((block, *place))
+        return found
+
+    def rows_at(self, found: Iterable[tuple[Block, int, int]]) -> pa.Table:
+        """The rows at these places."""
+        return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
+
+    def index(self, piece: Piece) -> RunIndex | None:
+        """The index of a piece; None if its part is damaged, which is put into quarantine."""
+        run, section, _ = piece
+        try:
+            return read_twice(lambda: self.reader.index(run, section), Damaged)
+        except Damaged as error:
+            self._listing.put_into_quarantine(run, error.message)
+            return None
+
+    def blocks(self, fetch: Fetch) -> list[Block]:
+        """Row groups of a part; those that are damaged are put into quarantine."""
+        try:
+            return self.reader.read(fetch.run, fetch.groups, fetch.index)
+        except Damaged:
+            blocks = []
+        for group in fetch.groups:  # once more, each alone
+            try:
+                blocks += self.reader.read(fetch.run, [group], fetch.index)
+            except Damaged as error:
+                reason = f"row group {group}: {error.message}"
+                self._listing.put_into_quarantine(fetch.run, reason, group, fetch.index)
+        return blocks
+
+    def _pieces(self, wanted: Wanted, spans: Spans) -> Iterator[Piece]:
+        """The parts and sections that may have any of `wanted`, as far as is known already."""
+        for run in spans.holding(wanted):
+            passing = wanted.passing(run.filter)
+            if run.sections is None:
+                if passing.values:
+                    yield Piece(run, None, passing)
+                continue
+            for number, here in run.sections.holding(passing):
+                yield Piece(run, number, here)
+
+    def _fetches(self, pieces: Iterable[Piece]) -> Iterator[Fetch]:
+        """What to read of these pieces. Indexes that are not in the cache are read together."""
+        pieces = iter(pieces)
+        while some := list(itertools.islice(pieces, _TOGETHER)):
+            cold = not all(self.reader.has_index(piece.run, piece.section) for piece in some)
+            indexes = self._map(self.index, some) if cold else map(self.index, some)
+            for piece, index in zip(some, indexes, strict=True):
+                if index is not None:
+                    yield from self._fetches_of(piece, index)
+
+    def _fetches_of(self, piece: Piece, index: RunIndex) -> Iterator[Fetch]:
+        run, wanted = piece.run, piece.wanted.passing(index.filter)
+        groups = [
+            group
+            for group in index.groups(wanted)
+            if not self._listing.quarantine.holds(run.key, group)
+        ]
+        # A filter takes up to 192 KB, which nobody needs while the row groups are read.
+        held = replace(index, filter=None) if index.filter else index
+        for adjacent in adjacent_groups(index, groups):
+            yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
+
+    def _matching(self, fetch: Fetch) -> pa.Table:
+        values = fetch.values
+        pieces = [block.between(values[0], values[-1]) for block in self.blocks(fetch)]
+        # Joining even one table takes 0.1 ms: Arrow looks at every column.
+        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self._spec.no_rows, *pieces])
+        if len(values) == 1:
+            return rows
+        leading = rows[self._spec.leading]
+        return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
+
+    def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
+        found = [rows for rows in matches if rows.num_rows]
+        if len(found) < 2:  # rows of one run are sorted, and one version of each
+            return found[0] if found else self._spec.no_rows
+        return sort_unique(pa.concat_tables(found), self._spec)
