@@ -5,10 +5,10 @@ __all__ = [
     "errors",
     "ledger_cache",
     "lookup",
-    "notes",
     "object_alerts",
     "points",
     "refreshing_table",
+    "response_warnings",
     "sky",
     "ttl_cache",
 ]

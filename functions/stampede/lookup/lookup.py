@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.errors import Gone, NoPacket, NoThumbnail, UnknownObject
 from stampede.lookup.packs.images import Absent, Images, Parts
 from stampede.lookup.packs.locations import (
@@ -172,11 +172,11 @@ class Lookup:
         except (NoPacket, Gone):
             return None
         except Damaged:
-            notes.may_lack("the packet of this alert is damaged")
+            response_warnings.may_lack("the packet of this alert is damaged")
         except TooLarge:
-            notes.may_lack("the fields of this alert are too many: take its packet")
+            response_warnings.may_lack("the fields of this alert are too many: take its packet")
         except SchemaRegistryDown:
-            notes.may_lack("the schema registry does not answer: try again")
+            response_warnings.may_lack("the schema registry does not answer: try again")
         return None
 
     @cached_property

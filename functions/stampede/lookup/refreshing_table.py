@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.errors import StoreDown
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.tables.prefix_lookup import keys_with_prefix
 from stampede.store.tables.range_lookup import Ranges, damaged_between, lacking, rows_in
@@ -27,8 +27,8 @@ class RefreshingTable:
     waiting `max_age` after that listing began: a store that hangs stores nothing new either.
 
     While the store cannot be listed, lookups use the old listing up to an age of `stale`, and note
-    that age (`notes`). One lookup in `max_age` tries to list again. A lookup that finds nothing in
-    an old listing fails: the store may have stored it since.
+    that age (`response_warnings`). One lookup in `max_age` tries to list again. A lookup that
+    finds nothing in an old listing fails: the store may have stored it since.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class RefreshingTable:
         if age > self._stale:
             raise failure or StoreDown(f"the store was last listed {age:.0f} s ago")
         if failure is not None or age > max(2 * self._max_age, 1.0):
-            notes.from_view_of_age(age)
+            response_warnings.from_view_of_age(age)
         return failure
 
     def cached(self, key: int | str) -> pa.Table | None:
@@ -213,7 +213,7 @@ class RefreshingTable:
     def announce_quarantine(self) -> None:
         """Say in the headers of a stream that rows of the table are damaged, if any are."""
         if missing := self._missing():
-            notes.announce(notes.damaged_in(self.table.spec.name, missing))
+            response_warnings.announce(response_warnings.damaged_in(self.table.spec.name, missing))
 
     def _missing(self) -> Mapping[str, str]:
         return {**self.table.quarantined(), **self.table.listing.omitted}
@@ -234,7 +234,7 @@ class RefreshingTable:
 
     def _note(self, missing: Mapping[str, str]) -> None:
         if missing:
-            notes.lacks_objects(self.table.spec.name, missing)
+            response_warnings.lacks_objects(self.table.spec.name, missing)
 
     def _failed_since(self, moment: float) -> bool:
         """Whether the latest listing failed so recently that no other is tried yet."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from stampede.lookup.notes import noted
+from stampede.lookup.response_warnings import call_with_warnings
 from stampede.store.objects.lru_cache import Cache
 
 T = TypeVar("T")
@@ -13,7 +13,8 @@ T = TypeVar("T")
 class Readings(Generic[T]):
     """The latest results of `read`, which is called again once a result is `max_age` seconds old.
 
-    A result that may lack something (`notes`) is not kept: only the request that read it was told.
+    A result that may lack something (`response_warnings`) is not kept: only the request that read
+    it was told.
 
     Threads may share it. It does not keep two of them from reading at the same time.
 
@@ -35,7 +36,7 @@ class Readings(Generic[T]):
         """What `read` returns for these arguments, or returned lately."""
         found: tuple[float, T] | None = self._results.get(args)
         if found is None or time.monotonic() - found[0] > self._max_age:
-            result, lacks = noted(lambda: self._read(*args))
+            result, lacks = call_with_warnings(lambda: self._read(*args))
             found = time.monotonic(), result
             if not lacks:
                 self._results.put(args, found, 1)

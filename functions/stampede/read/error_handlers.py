@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from stampede.errors import StampedeError
 from stampede.http.problem_details import problem_document
 from stampede.images.png import placeholder
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter
 from stampede.read.errors import DoorError
 from stampede.telemetry.logs import get_logger
@@ -69,7 +69,7 @@ def problem_response(
 ) -> Response:
     """A problem as JSON, as a page for a browser, or as an image in place of an image."""
     status = int(str(problem["status"]))
-    if why := notes.incomplete():
+    if why := response_warnings.incomplete():
         problem = {**problem, "incomplete": why}
     headers = {"Cache-Control": "no-store", **(headers or {})}
     accepts = request.headers.get("accept", "")

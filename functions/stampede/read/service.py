@@ -49,7 +49,7 @@ class ThreadRunner:
     def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         """The result of `function`, when a thread has run it."""
         loop = asyncio.get_running_loop()
-        call = partial(copy_context().run, function, *args, **kwargs)  # with the request's notes
+        call = partial(copy_context().run, function, *args, **kwargs)  # with the request's warnings
         return loop.run_in_executor(self._pool, call)
 
     def close(self) -> None:

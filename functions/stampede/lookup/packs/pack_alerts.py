@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.store.integrity.verification import twice
 from stampede.store.integrity.verified_objects import read_columns
@@ -57,7 +57,7 @@ def note_damage(pack: ObjectInfo, error: Damaged) -> None:
     """Note that the answer lacks what this pack holds."""
     metrics.DAMAGED_IMAGES.inc()
     log.error("damaged", key=pack.key, why=error.message)
-    notes.lacks_pack(pack.key)
+    response_warnings.lacks_pack(pack.key)
 
 
 class PackAlerts:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.api.cutouts import locations
@@ -27,7 +27,7 @@ def _answer(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
     """The answer, made in a thread: the fields of an alert may be megabytes."""
     fields = lookup.fields(locations[0].alert_id, locations[0].survey)
     alert = as_json(locations, fields)
-    if why := notes.incomplete():
+    if why := response_warnings.incomplete():
         alert["incomplete"] = why
     # The fields come a moment later than the cutouts, or go with their retention.
     cache = REVALIDATE if fields is None else IMMUTABLE
@@ -40,7 +40,7 @@ async def get_latest(request: Request) -> Response:
     limit = parameters.number(request.query_params, "limit", 1, MOST)
     found = await service.run_ledger(service.latest.alerts, int(limit or DEFAULT))
     answer: dict[str, object] = {"alerts": [_brief(alert) for alert in found]}
-    if why := notes.incomplete():
+    if why := response_warnings.incomplete():
         answer["incomplete"] = why
     return JSONResponse(answer, headers={"Cache-Control": REVALIDATE})
 

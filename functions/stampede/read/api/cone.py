@@ -9,7 +9,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.lookup import notes, sky
+from stampede.lookup import response_warnings, sky
 from stampede.lookup.cone_search import Cone, Times, nearest_first
 from stampede.lookup.errors import BadParameter
 from stampede.read.api.bulk import SlotResponse
@@ -85,7 +85,7 @@ def wanted_times(request: Request) -> Times:
 
 def _whole(writer: Writer, tables: list[pa.Table]) -> bytes:
     body = b"".join(writer.add(table) for table in tables)
-    return body + writer.end(Lacks(NONE, NONE, notes.incomplete()))
+    return body + writer.end(Lacks(NONE, NONE, response_warnings.incomplete()))
 
 
 async def _stream(
@@ -105,5 +105,7 @@ async def _stream(
                 yield piece
     finally:
         ahead.cancel()
-    for piece in pieces(await run(last_bytes, writer, Lacks(NONE, NONE, notes.incomplete()))):
+    for piece in pieces(
+        await run(last_bytes, writer, Lacks(NONE, NONE, response_warnings.incomplete()))
+    ):
         yield piece

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.read.service import service_of
 from stampede.store.integrity.ledger_json import entry_json
@@ -17,7 +17,7 @@ async def get_ledger(request: Request) -> Response:
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     if page.damaged:
-        notes.may_lack(notes.counted(len(page.damaged), "damaged object"))
+        response_warnings.may_lack(response_warnings.counted(len(page.damaged), "damaged object"))
     return JSONResponse(as_json(page), headers={"Cache-Control": "no-cache"})
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import FEW
 from stampede.lookup.points import BANDS, PointFilter
@@ -35,7 +35,7 @@ async def get_light_curve(request: Request) -> Response:
     else:
         body = await service.run(lambda: body_of(service.lookup.light_curve(object_id)))
     if format.name == "json":
-        body = notes.in_object(body)
+        body = response_warnings.in_object(body)
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',

@@ -14,7 +14,7 @@ from stampede.images import fits
 from stampede.images.animation import AnimationFormat, animate
 from stampede.images.orientation import sky_axes, turn_of
 from stampede.images.png import drawn, frame
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter, NoSuchCutout
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.object_alerts import MOST_FRAMES, stored_alerts
@@ -116,5 +116,5 @@ def _picture(file: bytes | Absent, survey: str, size: int) -> np.ndarray:
             return drawn(image, size=size, turn=turn_of(sky_axes(first, survey)))
         except StampedeError:
             pass
-    notes.may_lack("images of this strip are damaged or past their retention")
+    response_warnings.may_lack("images of this strip are damaged or past their retention")
     return frame(size, crossed=True)

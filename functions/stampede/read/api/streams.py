@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.images.fits import gzip_file
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.images import Absent
 from stampede.lookup.points import PointFilter
@@ -87,7 +87,7 @@ async def stream(
         for piece in pieces(data):
             yield piece
     missing, unreadable = (_chosen(ids, fates == fate) for fate in (MISSING, UNREADABLE))
-    lacks = Lacks(missing, unreadable, notes.incomplete())
+    lacks = Lacks(missing, unreadable, response_warnings.incomplete())
     for piece in pieces(await run(last_bytes, writer, lacks)):
         yield piece
 

@@ -1,7 +1,7 @@
 """Formats of the answer to a cone search, written piece by piece.
 
 Each has a method `add`, the bytes of some rows, and a method `end`, the last bytes, which say why
-the answer may lack rows (`stampede.lookup.notes`).
+the answer may lack rows (`stampede.lookup.response_warnings`).
 """
 
 import json

@@ -20,7 +20,8 @@ class Lacks(NamedTuple):
     unreadable
         The ids that may have rows that cannot be read. Other rows of such an id may be there.
     reasons
-        Why it may lack what is stored, see `stampede.lookup.notes`; empty if it lacks nothing.
+        Why it may lack what is stored, see `stampede.lookup.response_warnings`;
+        empty if it lacks nothing.
     """
 
     missing: Ids

@@ -1,4 +1,4 @@
-"""What every request to `read` meets: its notes, its metrics, and the headers of its answer."""
+"""What every request to `read` meets: its warnings, its metrics, and the headers of its answer."""
 
 import time
 from functools import cache
@@ -7,7 +7,7 @@ from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stampede.http.security_headers import NOTHING, POLICY, SAFE_HEADERS
-from stampede.lookup.notes import Notes
+from stampede.lookup.response_warnings import ResponseWarnings
 from stampede.read.http.cors import Cors
 from stampede.telemetry.metrics import READ_BYTES, READ_SECONDS
 
@@ -33,13 +33,13 @@ class AnswerMiddleware:
             await send({"type": "http.response.body"})
             return
         began, status, sent = time.perf_counter(), 500, 0
-        notes = Notes.begin()
+        warnings = ResponseWarnings.begin()
 
         async def send_and_count(message: Message) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = notes.added_to(message["headers"])
+                headers = warnings.added_to(message["headers"])
                 headers += self._cors.headers(scope)
                 headers += SAFE_HEADERS
                 if POLICY not in {name for name, _ in headers}:

@@ -12,7 +12,7 @@ from stampede.images.hdu import Hdu
 from stampede.images.orientation import pixel_scale, sky_axes, turn_of, turned_size
 from stampede.images.stretch import Stretch
 from stampede.images.tiles import is_tiled, plane_of
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.object_alerts import stored_alerts
 from stampede.lookup.packs.locations import CutoutLocation
@@ -95,7 +95,7 @@ def _shown(lookup: Lookup, location: CutoutLocation) -> ShownCutout:
         image, first = fits.first_image(whole)
         hdus = fits.hdus(whole)
     except StampedeError as error:
-        notes.may_lack(f"the {location.kind} image cannot be read")
+        response_warnings.may_lack(f"the {location.kind} image cannot be read")
         return ShownCutout(location.kind, location.length, fault=error.message)
     axes = sky_axes(first, location.survey)
     bar = None

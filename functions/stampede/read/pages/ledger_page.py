@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.lookup.ledger_cache import LedgerPage
-from stampede.lookup.notes import counted
+from stampede.lookup.response_warnings import counted
 from stampede.read.pages import page as pages
 from stampede.read.pages.verdict import verdict
 from stampede.read.plots import ledger_bars

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.http.conditional import preferred
 from stampede.read.http.static_files import address
@@ -71,7 +71,7 @@ def _environment() -> "Environment":
 
 def page(template: str, **values: Any) -> str:
     """The page that a template makes of these values."""
-    common = {"incomplete": notes.incomplete(), "origin": origin.get()}
+    common = {"incomplete": response_warnings.incomplete(), "origin": origin.get()}
     return _environment().get_template(template).render(common, **values)
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from stampede.lookup.ledger_cache import LedgerPage
-from stampede.lookup.notes import counted
+from stampede.lookup.response_warnings import counted
 
 
 class Verdict(NamedTuple):

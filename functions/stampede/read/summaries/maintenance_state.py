@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StampedeError
-from stampede.lookup import notes
+from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.ttl_cache import Readings
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
@@ -174,7 +174,9 @@ class Letters:
                 log.error("damaged", key=info.key, why=error.message)
                 damaged += 1
         if damaged:
-            notes.may_lack(f"{notes.counted(damaged, 'damaged object')} of dead letters")
+            response_warnings.may_lack(
+                f"{response_warnings.counted(damaged, 'damaged object')} of dead letters"
+            )
         more = len(letters) > LETTERS or len(infos) > LETTER_OBJECTS
         return letters[:LETTERS], more, damaged
 

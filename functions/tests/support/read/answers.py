@@ -11,8 +11,8 @@ import anyio
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stampede.lookup.notes import INCOMPLETE
 from stampede.lookup.packs.images import Absent
+from stampede.lookup.response_warnings import INCOMPLETE
 from tests.support.store.whole_store import Filled
 
 _FLAGS = (

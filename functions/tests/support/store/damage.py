@@ -19,7 +19,7 @@ from stampede.config.settings import Settings
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.thumbnails.handler import Thumbnails
-from stampede.lookup.notes import INCOMPLETE
+from stampede.lookup.response_warnings import INCOMPLETE
 from stampede.read.app import make_app
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger

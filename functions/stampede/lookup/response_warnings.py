@@ -10,7 +10,7 @@ header                            meaning
 A JSON answer has the reasons too, as the list ``incomplete``; a page shows them. The headers of a
 stream are sent before its rows are read, so its end decides (`stampede.read.api.streams`).
 
-The lookups of a request run in threads that share its notes (`ThreadRunner`).
+The lookups of a request run in threads that share its warnings (`ThreadRunner`).
 """
 
 import json
@@ -26,8 +26,8 @@ Headers = list[tuple[bytes, bytes]]
 INCOMPLETE, VIEW_AGE = "Stampede-Incomplete", "Stampede-View-Age"
 
 
-class Notes:
-    """What the lookups of one request found."""
+class ResponseWarnings:
+    """What the response to one request may lack, and how old it may be."""
 
     def __init__(self) -> None:
         self.announced: dict[str, None] = {}
@@ -37,11 +37,11 @@ class Notes:
         self.view_age = 0.0
 
     @classmethod
-    def begin(cls) -> "Notes":
-        """The notes of a request that begins in this context."""
-        notes = cls()
-        _notes.set(notes)
-        return notes
+    def begin(cls) -> "ResponseWarnings":
+        """The warnings of a request that begins in this context."""
+        warnings = cls()
+        _warnings.set(warnings)
+        return warnings
 
     @property
     def reasons(self) -> list[str]:
@@ -56,8 +56,8 @@ class Notes:
         """Whether the answer may lack something, or be old."""
         return bool(self._reasons or self._objects or self._packs or self.view_age)
 
-    def add(self, other: "Notes") -> None:
-        """Add what other notes say."""
+    def add(self, other: "ResponseWarnings") -> None:
+        """Add what other warnings say."""
         self.announced |= other.announced
         self._reasons |= other._reasons
         for table, keys in other._objects.items():
@@ -66,7 +66,7 @@ class Notes:
         self.view_age = max(self.view_age, other.view_age)
 
     def added_to(self, headers: Headers) -> Headers:
-        """The headers of the answer, with what is noted."""
+        """The headers of the answer, with the warnings."""
         if not (self.announced or self.lacking):
             return [*headers]
         added = [(name, value) for name, value in headers if name != b"cache-control"]
@@ -78,25 +78,25 @@ class Notes:
         return added
 
 
-_notes: ContextVar[Notes | None] = ContextVar("notes", default=None)
+_warnings: ContextVar[ResponseWarnings | None] = ContextVar("warnings", default=None)
 
 
 def may_lack(reason: str) -> None:
     """Note that the answer may lack something; `reason` is ASCII."""
-    if notes := _notes.get():
-        notes._reasons[reason] = None
+    if warnings := _warnings.get():
+        warnings._reasons[reason] = None
 
 
 def lacks_objects(table: str, keys: Iterable[str]) -> None:
     """Note that the answer may lack what these objects of a table hold, which cannot be read."""
-    if notes := _notes.get():
-        notes._objects.setdefault(table, set()).update(keys)
+    if warnings := _warnings.get():
+        warnings._objects.setdefault(table, set()).update(keys)
 
 
 def lacks_pack(key: str) -> None:
     """Note that the answer lacks what a pack of images holds, which cannot be read."""
-    if notes := _notes.get():
-        notes._packs.add(key)
+    if warnings := _warnings.get():
+        warnings._packs.add(key)
 
 
 def announce(reason: str) -> None:
@@ -104,8 +104,8 @@ def announce(reason: str) -> None:
 
     `reason` is ASCII.
     """
-    if notes := _notes.get():
-        notes.announced[reason] = None
+    if warnings := _warnings.get():
+        warnings.announced[reason] = None
 
 
 def damaged_in(table: str, keys: Collection[str]) -> str:
@@ -120,14 +120,14 @@ def counted(count: int, noun: str) -> str:
 
 def from_view_of_age(seconds: float) -> None:
     """Note that the answer comes from a listing of this age; the oldest counts."""
-    if notes := _notes.get():
-        notes.view_age = max(notes.view_age, seconds)
+    if warnings := _warnings.get():
+        warnings.view_age = max(warnings.view_age, seconds)
 
 
 def incomplete() -> list[str]:
     """Why the answer may lack something; empty if it lacks nothing."""
-    notes = _notes.get()
-    return notes.reasons if notes else []
+    warnings = _warnings.get()
+    return warnings.reasons if warnings else []
 
 
 def in_object(document: bytes) -> bytes:
@@ -137,14 +137,14 @@ def in_object(document: bytes) -> bytes:
     return document
 
 
-def noted(read: Callable[[], A]) -> tuple[A, bool]:
-    """What `read` returns, and whether it noted anything."""
-    before, own = _notes.get(), Notes()
-    token = _notes.set(own)
+def call_with_warnings(read: Callable[[], A]) -> tuple[A, bool]:
+    """What `read` returns, and whether it warned of anything."""
+    before, own = _warnings.get(), ResponseWarnings()
+    token = _warnings.set(own)
     try:
         result = read()
     finally:
-        _notes.reset(token)
+        _warnings.reset(token)
         if before is not None:
             before.add(own)
     return result, own.lacking
