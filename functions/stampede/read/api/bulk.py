@@ -16,7 +16,7 @@ from stampede.errors import StampedeError, TooLarge
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import streams
 from stampede.read.api.lightcurves import point_filter
-from stampede.read.formats.lacks import Ids
+from stampede.read.formats.completeness import Ids
 from stampede.read.formats.light_curves import COLUMNS, with_magnitudes
 from stampede.read.formats.writers import (
     CUTOUT_ROWS,

@@ -14,8 +14,8 @@ from stampede.lookup.cone_search import Cone, Times, nearest_first
 from stampede.lookup.errors import BadParameter
 from stampede.read.api.bulk import SlotResponse
 from stampede.read.api.streams import last_bytes, pieces
+from stampede.read.formats.completeness import NONE, Completeness
 from stampede.read.formats.cone_writers import writers
-from stampede.read.formats.lacks import NONE, Lacks
 from stampede.read.formats.writers import Writer
 from stampede.read.http import parameters
 from stampede.read.http.conditional import REVALIDATE, Representation, etag
@@ -85,7 +85,7 @@ def wanted_times(request: Request) -> Times:
 
 def _whole(writer: Writer, tables: list[pa.Table]) -> bytes:
     body = b"".join(writer.add(table) for table in tables)
-    return body + writer.end(Lacks(NONE, NONE, response_warnings.incomplete()))
+    return body + writer.end(Completeness(NONE, NONE, response_warnings.incomplete()))
 
 
 async def _stream(
@@ -106,6 +106,6 @@ async def _stream(
     finally:
         ahead.cancel()
     for piece in pieces(
-        await run(last_bytes, writer, Lacks(NONE, NONE, response_warnings.incomplete()))
+        await run(last_bytes, writer, Completeness(NONE, NONE, response_warnings.incomplete()))
     ):
         yield piece

@@ -39,7 +39,7 @@ from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.images import Absent
 from stampede.lookup.points import PointFilter
 from stampede.read.errors import BrokenOff
-from stampede.read.formats.lacks import Ids, Lacks
+from stampede.read.formats.completeness import Completeness, Ids
 from stampede.read.formats.writers import Cutouts, Writer
 from stampede.read.http.chunks import Chunks, bytes_of, read_ahead
 from stampede.read.service import ThreadRunner
@@ -87,16 +87,16 @@ async def stream(
         for piece in pieces(data):
             yield piece
     missing, unreadable = (_chosen(ids, fates == fate) for fate in (MISSING, UNREADABLE))
-    lacks = Lacks(missing, unreadable, response_warnings.incomplete())
-    for piece in pieces(await run(last_bytes, writer, lacks)):
+    completeness = Completeness(missing, unreadable, response_warnings.incomplete())
+    for piece in pieces(await run(last_bytes, writer, completeness)):
         yield piece
 
 
-def last_bytes(writer: Writer, lacks: Lacks) -> bytes:
+def last_bytes(writer: Writer, completeness: Completeness) -> bytes:
     """The end of a stream. Raises `BrokenOff` if its format cannot say what it lacks."""
-    if (lacks.reasons or len(lacks.unreadable)) and not writer.has_end:
-        raise BrokenOff(", ".join(lacks.reasons) or "it has ids that cannot be read")
-    return writer.end(lacks)
+    if (completeness.reasons or len(completeness.unreadable)) and not writer.has_end:
+        raise BrokenOff(", ".join(completeness.reasons) or "it has ids that cannot be read")
+    return writer.end(completeness)
 
 
 def _chosen(ids: Ids, mask: np.ndarray) -> Ids:

@@ -1,8 +1,8 @@
 """How an answer is written: JSON, CSV, Parquet, Arrow, VOTable, tar."""
 
 __all__ = [
+    "completeness",
     "cone_writers",
-    "lacks",
     "light_curves",
     "votable",
     "writers",

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 import pyarrow as pa
 
 from stampede.lookup.cone_search import FOUND
-from stampede.read.formats.lacks import NOTHING, Lacks
+from stampede.read.formats.completeness import COMPLETE, Completeness
 from stampede.read.formats.votable import VOTableWriter
 from stampede.read.formats.writers import CsvWriter, ParquetWriter, Writer
 from stampede.runtime import lazy_arrow_compute as pc
@@ -46,10 +46,10 @@ class JsonWriter:
         before, self._before = self._before, ","
         return (before + ",".join(_objects(found).to_pylist())).encode()
 
-    def end(self, lacks: Lacks = NOTHING) -> bytes:
+    def end(self, completeness: Completeness = COMPLETE) -> bytes:
         """The end of the document."""
         before = self._before if self._before != "," else ""
-        why = f',"incomplete":{json.dumps([*lacks.reasons])}' if lacks.reasons else ""
+        why = f',"incomplete":{json.dumps([*completeness.reasons])}' if completeness.reasons else ""
         return f"{before}]{why}}}".encode()
 
 

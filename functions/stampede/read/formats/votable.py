@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 
-from stampede.read.formats.lacks import NOTHING, Lacks
+from stampede.read.formats.completeness import COMPLETE, Completeness
 from stampede.runtime import lazy_arrow_compute as pc
 
 MEDIA_TYPE = "application/x-votable+xml"
@@ -80,11 +80,12 @@ class VOTableWriter:
         lines = pc.binary_join_element_wise("<TR><TD>", rows, "</TD></TR>\n", "")
         return (before + "".join(lines.to_pylist())).encode()
 
-    def end(self, lacks: Lacks = NOTHING) -> bytes:
+    def end(self, completeness: Completeness = COMPLETE) -> bytes:
         """The end of the document; why it may lack rows becomes an INFO."""
         why = '<INFO name="QUERY_STATUS" value="OVERFLOW"/>\n' if self.overflow else ""
         why += "".join(
-            f'<INFO name="incomplete" value={_attribute(reason)}/>\n' for reason in lacks.reasons
+            f'<INFO name="incomplete" value={_attribute(reason)}/>\n'
+            for reason in completeness.reasons
         )
         before, self._before = self._before, ""
         return f"{before}</TABLEDATA></DATA></TABLE>\n{why}</RESOURCE>\n</VOTABLE>\n".encode()

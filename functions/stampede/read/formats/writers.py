@@ -13,7 +13,7 @@ import pyarrow as pa
 from stampede.alerts.columns import CUTOUT
 from stampede.lookup.packs.images import Absent
 from stampede.lookup.packs.locations import CutoutLocation
-from stampede.read.formats.lacks import Ids, Lacks
+from stampede.read.formats.completeness import Completeness, Ids
 from stampede.read.formats.light_curves import to_csv
 from stampede.store.parquet.checksums import new_file
 
@@ -51,7 +51,7 @@ class Writer(Protocol):
     def add(self, found: Any) -> bytes:
         """The bytes of one chunk."""
 
-    def end(self, lacks: Lacks) -> bytes:
+    def end(self, completeness: Completeness) -> bytes:
         """The last bytes, with what the answer lacks."""
 
 
@@ -75,13 +75,13 @@ class TarWriter:
                 parts += _member(f"{name}.fits.gz", fits, location.mjd)
         return b"".join(parts)
 
-    def end(self, lacks: Lacks) -> bytes:
+    def end(self, completeness: Completeness) -> bytes:
         """See `Writer.end`; also lists the cutouts that are absent, by reason."""
-        lists = {"unknown_alerts": _json_list(lacks.missing)}
+        lists = {"unknown_alerts": _json_list(completeness.missing)}
         lists |= {reason: names.end() for reason, names in self._absent.items()}
-        lists |= {"unreadable_alerts": _json_list(lacks.unreadable)}
-        if lacks.reasons:
-            lists["incomplete"] = json.dumps([*lacks.reasons]).encode()
+        lists |= {"unreadable_alerts": _json_list(completeness.unreadable)}
+        if completeness.reasons:
+            lists["incomplete"] = json.dumps([*completeness.reasons]).encode()
         items = (b'"%s": %s' % (name.encode(), names) for name, names in lists.items())
         data = b"{%s}" % b", ".join(items)
         return b"".join((*_member("missing.json", data), bytes(2 * tarfile.BLOCKSIZE)))
@@ -106,13 +106,13 @@ class _JsonList:
         return b"[%s]" % self._text
 
 
-def _pairs(lacks: Lacks) -> dict[str, bytes]:
+def _pairs(completeness: Completeness) -> dict[str, bytes]:
     """What an answer lacks, as metadata."""
-    pairs = {MISSING: _json_list(lacks.missing)}
-    if len(lacks.unreadable):
-        pairs[UNREADABLE] = _json_list(lacks.unreadable)
-    if lacks.reasons:
-        pairs[INCOMPLETE] = json.dumps([*lacks.reasons]).encode()
+    pairs = {MISSING: _json_list(completeness.missing)}
+    if len(completeness.unreadable):
+        pairs[UNREADABLE] = _json_list(completeness.unreadable)
+    if completeness.reasons:
+        pairs[INCOMPLETE] = json.dumps([*completeness.reasons]).encode()
     return pairs
 
 
@@ -182,10 +182,10 @@ class ArrowWriter:
             self._writer.write_table(table)
         return self._drain.take()
 
-    def end(self, lacks: Lacks) -> bytes:
+    def end(self, completeness: Completeness) -> bytes:
         """See `Writer.end`."""
         empty = pa.RecordBatch.from_pylist([], self._schema)
-        metadata = _pairs(lacks)
+        metadata = _pairs(completeness)
         for reason, names in self._absent.items():
             if names:
                 metadata[f"stampede.{reason}"] = names.end()
@@ -223,10 +223,10 @@ class ParquetWriter:
         self._rows += found.num_rows
         return self._flush() if self._rows >= ROW_GROUP else b""
 
-    def end(self, lacks: Lacks) -> bytes:
+    def end(self, completeness: Completeness) -> bytes:
         """See `Writer.end`."""
         last = self._flush()
-        self._writer.add_key_value_metadata(_pairs(lacks))
+        self._writer.add_key_value_metadata(_pairs(completeness))
         self._writer.close()
         return last + self._drain.take()
 
@@ -253,10 +253,11 @@ class CsvWriter:
         self._header = False
         return data
 
-    def end(self, lacks: Lacks) -> bytes:
+    def end(self, completeness: Completeness) -> bytes:
         """See `Writer.end`."""
         blank = "," * (self._columns - 1)
         lines = (
-            "".join(f"{one_id}{blank}\n" for one_id in some) for some in _slices(lacks.missing)
+            "".join(f"{one_id}{blank}\n" for one_id in some)
+            for some in _slices(completeness.missing)
         )
         return b"".join(line.encode() for line in lines)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from stampede.read.formats.lacks import Ids
+    from stampede.read.formats.completeness import Ids
     from stampede.read.formats.writers import Cutouts
 
 T = TypeVar("T")

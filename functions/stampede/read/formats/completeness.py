@@ -1,4 +1,4 @@
-"""What a large answer lacks: its end says so, see `stampede.read.api.streams`."""
+"""What a large response lacks: its end says so, see `stampede.read.api.streams`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -10,8 +10,8 @@ Ids: TypeAlias = np.ndarray | pa.Array
 NONE = pa.array([], pa.string())
 
 
-class Lacks(NamedTuple):
-    """What an answer lacks.
+class Completeness(NamedTuple):
+    """Whether a response is complete, and what it lacks.
 
     Attributes
     ----------
@@ -29,4 +29,4 @@ class Lacks(NamedTuple):
     reasons: Sequence[str] = ()
 
 
-NOTHING = Lacks(NONE, NONE)
+COMPLETE = Completeness(NONE, NONE)
