@@ -12,12 +12,12 @@ __all__ = [
     "container",
     "decoder",
     "framing",
-    "groups",
     "healpix",
     "image_tokens",
     "isolation",
     "packets",
     "positions",
     "readable",
+    "schema_groups",
     "schemas",
 ]

@@ -30,19 +30,19 @@ from stampede.alerts.bounds import Times
 from stampede.alerts.columns import CUTOUT, DETECTION
 from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
-from stampede.alerts.groups import (
+from stampede.alerts.history_cut import without_rows
+from stampede.alerts.image_tokens import ImageTokens, Misplaced
+from stampede.alerts.isolation import Isolation
+from stampede.alerts.schema_groups import (
     ORIGIN,
     Faults,
-    Group,
-    Mixed,
+    MixedProgrammes,
+    SchemaGroup,
     cutout_rows,
     detection_rows,
     raw_alerts,
     unusable,
 )
-from stampede.alerts.history_cut import without_rows
-from stampede.alerts.image_tokens import ImageTokens, Misplaced
-from stampede.alerts.isolation import Isolation
 from stampede.errors import DecoderFailed, Overloaded, StampedeError, Undecodable
 from stampede.runtime.decompression import Bytes
 
@@ -275,13 +275,13 @@ class BatchDecoder:
         return Part(points.rows, raw, faults, [group])
 
     def _mixed(
-        self, group: Group, found: Mapping[int, frozenset[int]], messages: Sequence[Bytes]
-    ) -> Group:
+        self, group: SchemaGroup, found: Mapping[int, frozenset[int]], messages: Sequence[Bytes]
+    ) -> SchemaGroup:
         """The group with what is stored of alerts whose points are of the programmes `found`."""
         own = dict(zip(group.messages.tolist(), group.heads["programid"].to_pylist(), strict=True))
         mixed = {}
         for number in own.keys() & found.keys():
-            mixed[number] = Mixed(found[number] & self._programids)
+            mixed[number] = MixedProgrammes(found[number] & self._programids)
             if not found[number] <= self._programids:
                 schema, record = self._framing.take(messages[number])
                 cut, rows = without_rows(schema, record, own[number], self._programids)
@@ -291,14 +291,14 @@ class BatchDecoder:
 
     def _decode(
         self, records: Records, fields: Sequence[str], isolated: bool
-    ) -> tuple[Group, Faults]:
+    ) -> tuple[SchemaGroup, Faults]:
         """Decode records of one schema, and leave out alerts that cannot be stored."""
         survey = records.schema.survey
         schema = records.schema
         columns = list(dict.fromkeys([*survey.head_columns(schema.fields, schema.own), *fields]))
         read = self._read_records if isolated else self._read_without_images
         table, images = read(records, columns)
-        group = Group(survey, table, survey.head(table), images, np.array(records.messages))
+        group = SchemaGroup(survey, table, survey.head(table), images, np.array(records.messages))
         faults = unusable(group, self._times(), self._programids)
         return group.without(faults), faults
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from stampede.alerts.arrays import viewed, views
 from stampede.alerts.framing import WriterSchema
-from stampede.alerts.groups import Faults, Group, RawAlerts
+from stampede.alerts.schema_groups import Faults, RawAlerts, SchemaGroup
 from stampede.errors import StampedeError
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes
@@ -43,7 +43,7 @@ class Decoded(NamedTuple):
     rows: pa.Table
     faults: list[StampedeError | None]
     raw: list[RawAlerts]
-    groups: list[Group]
+    groups: list[SchemaGroup]
     origins: pa.Table
 
     def by_programme(self) -> Iterator["OfProgramme"]:
@@ -106,7 +106,7 @@ class Part(NamedTuple):
     rows: pa.Table
     raw: list[RawAlerts]
     faults: Faults
-    groups: Sequence[Group] = ()
+    groups: Sequence[SchemaGroup] = ()
     origins: pa.Table | None = None
 
 

@@ -17,7 +17,7 @@ from isal import isal_zlib
 
 from stampede.alerts.columns import KINDS, PACKET, cut_columns
 from stampede.alerts.container import is_compressed
-from stampede.alerts.groups import Group, Mixed
+from stampede.alerts.schema_groups import MixedProgrammes, SchemaGroup
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes
 
@@ -75,7 +75,7 @@ def joined(packet: Bytes, cuts: Iterable[Cut], image: Callable[[Cut], Iterable[B
 
 
 def packet_rows(
-    groups: Iterable[Group], messages: Sequence[Bytes]
+    groups: Iterable[SchemaGroup], messages: Sequence[Bytes]
 ) -> tuple[pa.Table, list[list[Bytes]]]:
     """The packets of decoded alerts, at least one, by night and in the order of a pack.
 
@@ -89,7 +89,7 @@ def packet_rows(
     """
     heads: list[pa.Table] = []
     images: list[dict[str, Bytes]] = []
-    mixed: dict[int, Mixed] = {}
+    mixed: dict[int, MixedProgrammes] = {}
     for group in groups:
         heads.append(_heads(group))
         images += _images(group)
@@ -126,7 +126,7 @@ def packet_rows(
     return rows, packets
 
 
-def _heads(group: Group) -> pa.Table:
+def _heads(group: SchemaGroup) -> pa.Table:
     """What identifies each packet of a group, a row each, in the order of the group."""
     given = {name: group.heads[name] for name in HEADS}
     survey = pa.repeat(group.survey.NAME, len(group.messages))
@@ -136,7 +136,7 @@ def _heads(group: Group) -> pa.Table:
     return pa.table({"number": number, "survey": survey, "night": night, **given})
 
 
-def _programids(group: Group) -> pa.Array:
+def _programids(group: SchemaGroup) -> pa.Array:
     """The programmes of each packet, ascending, as text: 1, or 1.2; empty without programmes."""
     if "programid" not in group.heads.column_names:
         return pa.repeat("", len(group.messages))
@@ -150,7 +150,7 @@ def _programids(group: Group) -> pa.Array:
     return pa.array([stored.get(number, text) for number, text in numbers], pa.string())
 
 
-def _images(group: Group) -> Iterator[dict[str, Bytes]]:
+def _images(group: SchemaGroup) -> Iterator[dict[str, Bytes]]:
     """By kind, the images of each alert in the form in which it was sent."""
     magic = group.survey.IMAGE_MAGIC  # what begins in another way is stored in another form
     for row in range(len(group.messages)):

@@ -1,6 +1,6 @@
 """The output of a batch: rows of cutouts, points of light curves, and the alerts as sent.
 
-A batch holds alerts of several schemas. A `Group` holds the decoded alerts of one schema.
+A batch holds alerts of several schemas. A `SchemaGroup` holds the decoded alerts of one schema.
 """
 
 import json
@@ -31,7 +31,7 @@ ORIGIN = pa.schema([("message", pa.int64()), ("programid", pa.int32())])
 Faults = dict[int, StampedeError]
 
 
-class Mixed(NamedTuple):
+class MixedProgrammes(NamedTuple):
     """What is stored of an alert whose history has points of other programmes than its own.
 
     Attributes
@@ -49,7 +49,7 @@ class Mixed(NamedTuple):
     rows_cut: int = 0
 
 
-class Group(NamedTuple):
+class SchemaGroup(NamedTuple):
     """Decoded alerts of one schema.
 
     Attributes
@@ -71,12 +71,12 @@ class Group(NamedTuple):
     heads: pa.Table
     images: dict[str, list[Bytes | None]]
     messages: np.ndarray
-    mixed: Mapping[int, Mixed] = MappingProxyType({})
+    mixed: Mapping[int, MixedProgrammes] = MappingProxyType({})
 
-    def filter(self, keep: np.ndarray) -> "Group":
+    def filter(self, keep: np.ndarray) -> "SchemaGroup":
         """The alerts for which `keep` is true."""
         mask = pa.array(keep)
-        return Group(
+        return SchemaGroup(
             self.survey,
             self.table.filter(mask).combine_chunks(),
             self.heads.filter(mask).combine_chunks(),
@@ -85,7 +85,7 @@ class Group(NamedTuple):
             self.mixed,
         )
 
-    def without(self, faults: Faults) -> "Group":
+    def without(self, faults: Faults) -> "SchemaGroup":
         """The alerts whose messages have no fault."""
         if not faults:
             return self
@@ -111,7 +111,7 @@ class RawAlerts(NamedTuple):
     programid: int | None = None
 
 
-def unusable(group: Group, times: Times, programids: frozenset[int]) -> Faults:
+def unusable(group: SchemaGroup, times: Times, programids: frozenset[int]) -> Faults:
     """A fault for each alert that could not be served, or is of a programme that is not stored."""
     heads = group.heads
     ids, objects, mjd = heads["alert_id"], heads["object_id"], heads["mjd"]
@@ -151,7 +151,7 @@ def _describe(head: dict[str, Any]) -> str:
     return f"alert {alert_id} of object {shown} at MJD {mjd}{programid}"
 
 
-def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults, pa.Table]:
+def cutout_rows(group: SchemaGroup, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults, pa.Table]:
     """Three rows of `CUTOUT` per alert, in the order of a pack; `messages` are those of the batch.
 
     An alert with an image that is not FITS has a fault and no rows. The last value is `ORIGIN`,
@@ -178,13 +178,13 @@ def cutout_rows(group: Group, messages: Sequence[Bytes]) -> tuple[pa.Table, Faul
     return table_of(CUTOUT, columns, len(rows)), faults, origin
 
 
-def _crc32s(group: Group, rows: Sequence[int], messages: Sequence[Bytes]) -> np.ndarray:
+def _crc32s(group: SchemaGroup, rows: Sequence[int], messages: Sequence[Bytes]) -> np.ndarray:
     """CRC-32 of the message of each of these alerts, uint32."""
     found = [isal_zlib.crc32(messages[group.messages[row]]) for row in rows]
     return np.array(found, np.uint32)
 
 
-def _files(group: Group, ids: list[int]) -> tuple[dict[str, list[Bytes | None]], Faults]:
+def _files(group: SchemaGroup, ids: list[int]) -> tuple[dict[str, list[Bytes | None]], Faults]:
     """By kind, the file of each alert's image, as sent."""
     files: dict[str, list[Bytes | None]] = {}
     faults: Faults = {}
@@ -226,7 +226,7 @@ class Points(NamedTuple):
     programids: dict[int, frozenset[int]]
 
 
-def detection_rows(group: Group, times: Times, programids: Collection[int]) -> Points:
+def detection_rows(group: SchemaGroup, times: Times, programids: Collection[int]) -> Points:
     """All points of the light curves, of the programmes that are stored.
 
     An alert with a point that could not be served, by its id or its time, has a fault and no rows:
@@ -256,7 +256,7 @@ def detection_rows(group: Group, times: Times, programids: Collection[int]) -> P
     return Points(rows.filter(good), faults, found)
 
 
-def _numbers(group: Group) -> pa.ChunkedArray:
+def _numbers(group: SchemaGroup) -> pa.ChunkedArray:
     """The number of the alert that each point comes from: it stands for its object id here."""
     numbers = pa.array(map(str, range(group.heads.num_rows)), pa.string())
     at = group.heads.schema.get_field_index("object_id")
@@ -273,7 +273,7 @@ def _several(programids: pa.ChunkedArray) -> bool:
 
 
 def _programids(
-    group: Group, numbers: pa.ChunkedArray, rows: pa.Table
+    group: SchemaGroup, numbers: pa.ChunkedArray, rows: pa.Table
 ) -> dict[int, frozenset[int]]:
     """By number of the message, the programmes of alerts whose points are of several."""
     pairs = pa.table({"number": numbers, "programid": rows["programid"]})
@@ -298,7 +298,7 @@ def _describe_point(point: dict[str, Any]) -> str:
 
 
 def raw_alerts(
-    group: Group, left_out: Sequence[str] = (), types: pa.Schema | None = None
+    group: SchemaGroup, left_out: Sequence[str] = (), types: pa.Schema | None = None
 ) -> list[RawAlerts]:
     """The alerts in the survey's own columns, those of each programme by themselves.
 
@@ -316,7 +316,7 @@ def raw_alerts(
 
 
 def _raw_alerts(
-    group: Group, programid: int | None, left_out: Sequence[str], types: pa.Schema | None
+    group: SchemaGroup, programid: int | None, left_out: Sequence[str], types: pa.Schema | None
 ) -> RawAlerts:
     history = group.survey.HISTORY_FIELDS
     own = [name for name in group.table.column_names if "." not in name and name not in history]

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.groups import Group
 from stampede.alerts.packets import packet_rows
+from stampede.alerts.schema_groups import SchemaGroup
 from stampede.events.cloudevents.envelope import Envelope
 from stampede.events.cloudevents.event import coverage_of_positions
 from stampede.events.workers.worker import Batch
@@ -17,7 +17,7 @@ from stampede.store.packs.packets import write_packets
 from stampede.store.tables.table import Table
 
 
-def store_packets(table: Table, batch: Batch, groups: Sequence[Group]) -> int:
+def store_packets(table: Table, batch: Batch, groups: Sequence[SchemaGroup]) -> int:
     """Store the packets of the alerts in `groups`; return how many bytes were put.
 
     One pack for each night and each set of observing programmes in a packet, then the run of

@@ -8,7 +8,7 @@ alert that was sent twice may be there twice: readers take one row of each id (d
 
 from hashlib import sha256
 
-from stampede.alerts.groups import RawAlerts
+from stampede.alerts.schema_groups import RawAlerts
 from stampede.store.parquet.checksums import write
 from stampede.store.programmes.keys import suffix
 from stampede.store.runs.run import digest, name_of

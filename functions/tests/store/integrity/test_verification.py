@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from stampede.alerts.columns import CUTOUT
-from stampede.alerts.groups import RawAlerts
+from stampede.alerts.schema_groups import RawAlerts
 from stampede.deadletters.dead_letter import write_letters
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.compaction.compact import Policy, compact

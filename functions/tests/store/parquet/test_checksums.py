@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION
-from stampede.alerts.groups import RawAlerts
+from stampede.alerts.schema_groups import RawAlerts
 from stampede.deadletters.dead_letter import read_rows, write_letters
 from stampede.errors import Damaged
 from stampede.store.integrity.dead_letter_offsets import read_coverage
