@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.integrity.ledger import Account, Entry, accounts, entries, expected, quarantined
 from stampede.store.objects.object_store import Objects
@@ -62,7 +62,7 @@ class LedgerCache:
         self._topics = [topic.strip() for topic in settings.topics.split(",") if topic.strip()]
         self._tables = tables
         self._letters = DeadLetterOffsets(objects)
-        self._pages = Readings(self._read, MAX_AGE)
+        self._pages = TtlCache(self._read, MAX_AGE)
         self._silent: str | None = None
         self._silent_until = float("-inf")
 

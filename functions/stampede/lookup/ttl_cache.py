@@ -10,7 +10,7 @@ from stampede.store.objects.lru_cache import Cache
 T = TypeVar("T")
 
 
-class Readings(Generic[T]):
+class TtlCache(Generic[T]):
     """The latest results of `read`, which is called again once a result is `max_age` seconds old.
 
     A result that may lack something (`response_warnings`) is not kept: only the request that read

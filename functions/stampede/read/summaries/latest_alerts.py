@@ -6,7 +6,7 @@ from typing import NamedTuple
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import CutoutLocation, by_kind
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert, check_packs
-from stampede.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import TtlCache
 from stampede.read.summaries.nights import nights_of, packs_of_night
 from stampede.store.objects.object_store import ObjectInfo
 
@@ -29,7 +29,7 @@ class LatestAlerts:
 
     def __init__(self, lookup: Lookup, alerts: PackAlerts) -> None:
         self._lookup, self._of_packs = lookup, alerts
-        self._alerts = Readings(self._read, MAX_AGE)
+        self._alerts = TtlCache(self._read, MAX_AGE)
 
     def alerts(self, limit: int = DEFAULT) -> list[LatestAlert]:
         """`limit` alerts at most, up to `MOST`, the latest first.

@@ -12,7 +12,7 @@ from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StampedeError
 from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
-from stampede.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.integrity.reconcile_state import PREFIX as RECONCILE
 from stampede.store.integrity.scrub_state import PREFIX as SCRUB
@@ -98,7 +98,7 @@ class UpkeepCache:
         self._second: Objects | None = None
         self._silent: Site | None = None
         self._silent_until = float("-inf")
-        self._upkeep = Readings(self._read, MAX_AGE)
+        self._upkeep = TtlCache(self._read, MAX_AGE)
 
     def upkeep(self) -> Upkeep:
         """The present state; notes the dead letters that cannot be read.

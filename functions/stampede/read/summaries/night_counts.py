@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
 from stampede.lookup.packs.pack_alerts import PackAlerts, alerts_of, note_damage
-from stampede.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import TtlCache
 from stampede.read.summaries.nights import MAX_AGE, digest_of, packs_of_night
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import ObjectInfo, Objects
@@ -61,7 +61,7 @@ class NightCounts:
         self._objects, self._packs, self._rights = objects, packs, rights
         # By key and etag: a pack that was mended is read again.
         self._known, self._damaged = Cache(REMEMBERED), Cache(REMEMBERED)
-        self._counts = Readings(self._read, MAX_AGE, KEPT)
+        self._counts = TtlCache(self._read, MAX_AGE, KEPT)
 
     def of(self, nights: Sequence[int]) -> list[NightCount]:
         """The counts of these nights: one listing each, and at most `READ` packs read.

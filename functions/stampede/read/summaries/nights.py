@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert
-from stampede.lookup.ttl_cache import Readings
+from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.night_keys import night_of_folder
 from stampede.store.programmes.rights import EVERYTHING, Rights
@@ -74,7 +74,7 @@ class NightAlerts:
 
     def __init__(self, objects: Objects, alerts: PackAlerts, rights: Rights = EVERYTHING) -> None:
         self._objects, self._alerts, self._rights = objects, alerts, rights
-        self._listings = Readings(self._list, MAX_AGE, KEPT_NIGHTS)
+        self._listings = TtlCache(self._list, MAX_AGE, KEPT_NIGHTS)
 
     def packs(self, night: int) -> list[ObjectInfo]:
         """The packs of a night, `LISTED` at most, the one stored last first. Raises `StoreDown`."""
