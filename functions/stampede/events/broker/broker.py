@@ -20,7 +20,7 @@ from stampede.events.broker.triggers import DeliverySpec, Trigger, read_triggers
 from stampede.events.cloudevents.event import Event
 from stampede.events.cloudevents.kafka_record import extension_headers
 from stampede.events.cloudevents.s3_events import headers_of
-from stampede.events.delivery.poison_events import LoneFailures
+from stampede.events.delivery.poison_events import PoisonEvents
 from stampede.events.delivery.response import (
     ANSWER_SECONDS,
     Answer,
@@ -80,7 +80,7 @@ class Broker:
     def __init__(self, routes: Sequence[Route], connections: Connections) -> None:
         self._routes = routes
         self._connections = connections
-        self._lone = {route.name: LoneFailures(GIVE_UP_SECONDS) for route in routes}
+        self._poison_events = {route.name: PoisonEvents(GIVE_UP_SECONDS) for route in routes}
 
     async def handle(self, event: Event) -> SubscriberDown | None:
         """Deliver an event; returns None once every matching subscriber has accepted it."""
@@ -97,8 +97,8 @@ class Broker:
     async def _deliver(
         self, route: Route, headers: Mapping[str, str], body: bytes
     ) -> SubscriberDown | None:
-        answer, lone = await self._retry(route, headers, body)
-        outcome = await self._settle(route, headers, body, answer, lone)
+        answer, poison = await self._retry(route, headers, body)
+        outcome = await self._settle(route, headers, body, answer, poison)
         metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
         if outcome == "delivered":
             return None
@@ -117,7 +117,7 @@ class Broker:
         return SubscriberDown(f"Trigger {route.name}: {route.url}: {answer.outcome}: {reason}")
 
     async def _settle(
-        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer, lone: bool
+        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer, poison: bool
     ) -> str:
         """Handle the subscriber's last answer; return the outcome, a label of the metric."""
         if answer.verdict is Verdict.ACCEPTED:
@@ -127,7 +127,7 @@ class Broker:
             dead_letter = {**headers, **extensions}
             last = await post(self._connections, route.dead_letters, dead_letter, body)
             return "dead-lettered" if last.verdict is Verdict.ACCEPTED else "failed"
-        return "dropped" if lone or answer.verdict is Verdict.REFUSED else "failed"
+        return "dropped" if poison or answer.verdict is Verdict.REFUSED else "failed"
 
     async def _retry(
         self, route: Route, headers: Mapping[str, str], body: bytes
@@ -140,17 +140,17 @@ class Broker:
             The last answer, and whether the event fails alone: then it is of no use to let its
             sender send it again, which would hold up the sender's queue.
         """
-        lone = self._lone[route.name]
+        poison = self._poison_events[route.name]
         event = (headers["ce-source"], headers["ce-id"])
         retry = 0
         while True:
             answer = await self._post(route, headers, body)
             if answer.verdict is Verdict.ACCEPTED:
-                lone.accept(event)
+                poison.accept(event)
                 return answer, False
             if answer.verdict is Verdict.REFUSED:
                 return answer, False
-            if lone.fail(event, time.monotonic()):
+            if poison.fail(event, time.monotonic()):
                 return answer, True
             retry += 1
             if retry > route.delivery.retry:

@@ -15,7 +15,7 @@ WORKING = 0.1
 MOST_EVENTS = 10_000  # that are remembered; with more, the sink is what fails
 
 
-class LoneFailures:
+class PoisonEvents:
     """Counts what one sink accepts and what fails, and says which events to give up.
 
     Parameters
@@ -40,7 +40,7 @@ class LoneFailures:
         """Note that an event is not sent any more."""
         self._failing.pop(event, None)
 
-    def is_lone(self, event: Hashable) -> bool:
+    def is_suspected(self, event: Hashable) -> bool:
         """Whether an event has failed more than once while others were accepted."""
         failing = self._failing.get(event)
         return failing is not None and failing.alone > 1

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from stampede.errors import Overloaded
-from stampede.events.delivery.poison_events import LoneFailures
+from stampede.events.delivery.poison_events import PoisonEvents
 from stampede.events.delivery.response import Answer, Poster, Verdict, post
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
@@ -66,7 +66,7 @@ class Sink:
         self._backoff = backoff_seconds
         self._longest_probe_pause = longest_probe_pause
         self._accepted = 0
-        self._lone = LoneFailures(give_up_seconds)
+        self._poison_events = PoisonEvents(give_up_seconds)
         self._down_since: float | None = None
         self._probes = 1
         self._probing = asyncio.Lock()
@@ -97,7 +97,7 @@ class Sink:
         Abandoned
             The source is stopping, and the event is not accepted.
         """
-        event = object()  # for `LoneFailures`
+        event = object()  # for `PoisonEvents`
         attempts = failures = 0
         try:
             while True:
@@ -110,11 +110,11 @@ class Sink:
                     break
                 # 429 is about the load, and a large event may meet it more often.
                 overloaded = answer.status == Overloaded.status
-                if not overloaded and self._lone.fail(event, time.monotonic()):
+                if not overloaded and self._poison_events.fail(event, time.monotonic()):
                     break
                 await self._back_off(attempts, answer)
         finally:
-            self._lone.forget(event)
+            self._poison_events.forget(event)
         if retries is not None:
             return answer
         await self._send_stuck(headers, body, attempts, answer)
@@ -150,7 +150,7 @@ class Sink:
         answer = await post(self._poster, self.url, headers, body)
         if answer.verdict is Verdict.ACCEPTED:
             self._accepted += 1
-            self._lone.accept(event)
+            self._poison_events.accept(event)
             self._mark_up()
             return answer
         metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
@@ -160,7 +160,7 @@ class Sink:
             answer = answer._replace(verdict=verdict)
         if answer.verdict is not Verdict.DOWN:
             self._mark_up()
-        elif not (others_accepted or self._lone.is_lone(event)):
+        elif not (others_accepted or self._poison_events.is_suspected(event)):
             self._mark_down(answer)
         return answer
 
