@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.compaction.garbage_collection import GarbageCollector
 from stampede.store.compaction.plan import MergePlan, plan
 from stampede.store.compaction.run_iterator import DamagedPart, RunStream, check_digest, read_part
 from stampede.store.integrity.verification import unreadable
@@ -149,13 +149,13 @@ class _Compaction:
 
     def _delete_merged(self, now: datetime) -> None:
         """Delete what was merged at least `grace` ago."""
-        sweep = Sweep(self._table, now, self._policy.grace)
+        collector = GarbageCollector(self._table, now, self._policy.grace)
         # Those in quarantine first: a run that names one of them may itself be an input.
-        for key in chain(sweep.unreadable(), (part.key for part in sweep.unneeded())):
+        for key in chain(collector.unreadable(), (part.key for part in collector.unneeded())):
             self._table.objects.delete(key)
             self._report.deleted.append(key)
             self._progress(self._report)
-        self._report.damaged |= sweep.holders.damaged
+        self._report.damaged |= collector.proof.damaged
 
     def _pick(self) -> tuple[list[Run], int] | None:
         """The runs to merge next, and the level of the result; None if no level is full."""

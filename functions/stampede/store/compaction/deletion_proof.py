@@ -26,7 +26,7 @@ log = get_logger()
 SAMPLE = 64
 
 
-class Holders:
+class DeletionProof:
     """Asks whether runs of a table are whole, and whether others hold what a run holds.
 
     Remembers what it has verified and which footers it has read, so that each is read once.

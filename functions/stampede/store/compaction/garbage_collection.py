@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from stampede.errors import NotFound
-from stampede.store.compaction.deletion_proof import Holders
+from stampede.store.compaction.deletion_proof import DeletionProof
 from stampede.store.compaction.superseded_copies import superseded_copies
 from stampede.store.integrity.digests import same
 from stampede.store.objects.object_store import Objects, find
@@ -28,14 +28,14 @@ from stampede.telemetry.logs import get_logger
 log = get_logger()
 
 
-class Sweep:
+class GarbageCollector:
     """The parts of a table that may be deleted, and what is lost or damaged.
 
     Attributes
     ----------
     settled
         The runs that have been complete for the grace, by the name of each input.
-    holders
+    proof
         Asks whether runs are whole, and remembers which parts are lost or damaged.
     """
 
@@ -43,7 +43,7 @@ class Sweep:
         self._table, self._now, self._grace = table, now, grace
         self._parts = table.listed()
         self._runs = complete(self._parts)
-        self.holders = Holders(table)
+        self.proof = DeletionProof(table)
         self.settled: dict[str, list[Run]] = {}
         for run in self._runs:
             if self._old(run):
@@ -86,7 +86,7 @@ class Sweep:
 
     def merged(self, name: str) -> bool:
         """Whether a run that has been complete for the grace holds the run of that name."""
-        return any(self.holders.stand(run) for run in self.settled.get(name, ()))
+        return any(self.proof.stand(run) for run in self.settled.get(name, ()))
 
     def sound(self, runs: Iterable[Run]) -> list[Run]:
         """Those of `runs` of which nothing is in quarantine."""
@@ -115,11 +115,11 @@ class Sweep:
         if not lost or (there and there == needed):
             return False  # complete by now; or its inputs hold its rows, and it may be continued
         others = self.sound(live(self._parts))
-        held = self.holders.hold(run, others, every_row=True)
+        held = self.proof.hold(run, others, every_row=True)
         if held:
-            return not there and all(self.holders.present(other) for other in others)
+            return not there and all(self.proof.present(other) for other in others)
         for key in lost if held is False else ():
-            self.holders.damaged[key] = "lost, and no other run holds all that its run held"
+            self.proof.damaged[key] = "lost, and no other run holds all that its run held"
         return False
 
     def _merged_elsewhere(self, name: str) -> bool:
@@ -127,14 +127,14 @@ class Sweep:
             name in run[0].inputs
             and (footer := self._footer(run)) is not None
             and name in footer.inputs
-            and self.holders.present(run)
+            and self.proof.present(run)
             for run in self._runs
         )
 
     def _footer(self, run: Run) -> RunInfo | None:
         """The footer of a run's first part; None if it is damaged or gone."""
         try:
-            return self.holders.footer(run)
+            return self.proof.footer(run)
         except NotFound:
             return None
 
@@ -178,15 +178,15 @@ def unneeded_at_second_site(
         first = Table(source, spec, cache_bytes=0, rights=rights)
         second = Table(target, spec, rights=rights)
         try:
-            sweep, deleted = Sweep(second, now, grace), set()
+            collector, deleted = GarbageCollector(second, now, grace), set()
             undecided: dict[str, str] = {}
             for key in chain(
-                _unneeded_copies(sweep, first, second, now, grace),
+                _unneeded_copies(collector, first, second, now, grace),
                 superseded_copies(first, second, now, grace, undecided),
             ):
                 deleted.add(key)
                 yield key
-            for key, why in (sweep.holders.damaged | undecided).items():
+            for key, why in (collector.proof.damaged | undecided).items():
                 if key not in deleted:
                     log.error("damaged", key=key, why=why)
                     damaged(key)
@@ -196,7 +196,7 @@ def unneeded_at_second_site(
 
 
 def _unneeded_copies(
-    sweep: Sweep, first: Table, second: Table, now: datetime, grace: timedelta
+    collector: GarbageCollector, first: Table, second: Table, now: datetime, grace: timedelta
 ) -> Iterator[str]:
     parts = second.listed()
     # List the first site after the second: a run copied in between must not be taken for gone.
@@ -204,24 +204,24 @@ def _unneeded_copies(
     # No run that may be deleted here is the proof for another: the first site has all of these.
     shared = [
         run
-        for run in sweep.sound(live(parts))
+        for run in collector.sound(live(parts))
         if all(part.age(now) >= grace and same(part.object, at_first.get(part.key)) for part in run)
     ]
     gone = [
         run
         for run in by_name(parts)
-        if run[0].name.run not in sweep.settled
+        if run[0].name.run not in collector.settled
         and all(part.age(now) >= grace and part.key not in at_first for part in run)
     ]
     held = {
         run[0].name.whole
         for run in gone
-        if sweep.holders.hold(run, shared, every_row=False)
+        if collector.proof.hold(run, shared, every_row=False)
         and not any(find(first.objects, key) for key in run[0].name.keys(first.spec.name))
     }
-    if held and not all(sweep.holders.present(run) for run in shared):
+    if held and not all(collector.proof.present(run) for run in shared):
         held = set()
-    yield from sweep.unreadable()
+    yield from collector.unreadable()
     for part in parts:
-        if part.name.whole in held or sweep.merged(part.name.run):
+        if part.name.whole in held or collector.merged(part.name.run):
             yield part.key

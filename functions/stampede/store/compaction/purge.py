@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from stampede.errors import NotFound
 from stampede.store.compaction.compact import Policy, Report, merge
-from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.compaction.garbage_collection import GarbageCollector
 from stampede.store.integrity.verified_objects import footer_of, read_column
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.raw_alerts import PREFIX
@@ -67,8 +67,8 @@ def purge_table(table: Table, run_rows: int, show: Callable[[str], None]) -> int
             table.listing.include(parts)
             rewritten += 1
         table.refresh()
-    sweep = Sweep(table, table.objects.now() + LATER, timedelta())
-    for key in chain(sweep.unreadable(), (part.key for part in sweep.unneeded())):
+    collector = GarbageCollector(table, table.objects.now() + LATER, timedelta())
+    for key in chain(collector.unreadable(), (part.key for part in collector.unneeded())):
         table.objects.delete(key)
     return rewritten
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from stampede.errors import Damaged, NotFound, StoreDown
-from stampede.store.compaction.deletion_proof import Holders
+from stampede.store.compaction.deletion_proof import DeletionProof
 from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.integrity.verification import sound
 from stampede.store.objects.object_store import ObjectInfo, find, gives_others
@@ -52,13 +52,13 @@ def superseded_copies(
     if first.quarantined() or not runs:
         return
     name = first.spec.name
-    holders = Holders(first)
+    proof = DeletionProof(first)
     try:
-        held = holders.coverage(runs)
+        held = proof.coverage(runs)
     except NotFound:  # merged since the listing: the next pass asks again
         return
-    if holders.damaged:  # a checkpoint had hidden it
-        undecided |= holders.damaged
+    if proof.damaged:  # a checkpoint had hidden it
+        undecided |= proof.damaged
         return
     held |= dead_lettered(first.objects, SOURCES.get(name, name))
     bad = {info.key for info in damaged}
@@ -68,7 +68,7 @@ def superseded_copies(
         memory = remembered.get(info.key)
         if memory and memory.coverage - held_here:
             continue  # until the run that the first site merged it into is copied
-        if _held(second, info, held, undecided) and all(holders.present(run) for run in runs):
+        if _held(second, info, held, undecided) and all(proof.present(run) for run in runs):
             yield info.key
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.compaction.deletion_proof import Holders
+from stampede.store.compaction.deletion_proof import DeletionProof
 from stampede.store.integrity import ledger
 from stampede.store.integrity.dead_letter_offsets import (
     DEAD_LETTERS,
@@ -105,7 +105,7 @@ class LostAtFirst:
         self._letters = DeadLetterOffsets(first)
         self._tables: dict[str, tuple[Table, Table]] = {}
         self._lost_runs: dict[str, LostRuns] = {}
-        self._footers: dict[str, Holders] = {}
+        self._footers: dict[str, DeletionProof] = {}
 
     def lost(self, info: ObjectInfo) -> bool:
         """Whether an object, which only the second site has, was lost at the first."""
@@ -141,7 +141,7 @@ class LostAtFirst:
         # A checkpoint may say that they are stored: the footers decide.
         runs = [run for run in live(first.listed()) if _overlap(run[0].coverage, open_letters)]
         if name not in self._footers:
-            self._footers[name] = Holders(first)
+            self._footers[name] = DeletionProof(first)
         try:
             return bool(open_letters - self._footers[name].coverage(runs))
         except NotFound:  # merged since the listing: the next pass asks again
@@ -176,7 +176,7 @@ class LostRuns:
 
     def __init__(self, first: Table, second: Table) -> None:
         self._first = first
-        self._holders = Holders(second, first)  # one for all questions: it remembers footers
+        self._proof = DeletionProof(second, first)  # one for all questions: it remembers footers
         self._whole = self._list()
 
     def lost(self, part: RunInfo) -> bool:
@@ -185,14 +185,14 @@ class LostRuns:
         A damaged part counts as lost: nobody can compare its rows. Raises `StoreDown`.
         """
         held = self._hold(part)
-        if held is None and part.key not in self._holders.damaged:
+        if held is None and part.key not in self._proof.damaged:
             self._first.refresh()  # a run that holds it was merged since our listing
             self._whole = self._list()
             held = self._hold(part)
-        return held is False or part.key in self._holders.damaged
+        return held is False or part.key in self._proof.damaged
 
     def _hold(self, part: RunInfo) -> bool | None:
-        return self._holders.hold([part], self._whole, every_row=False)
+        return self._proof.hold([part], self._whole, every_row=False)
 
     def _list(self) -> list[Run]:
         damaged = self._first.quarantined()

@@ -482,7 +482,7 @@ def test_compactors_race_while_others_append_and_read(
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_a_run_that_the_store_does_not_give_stops_no_other_merge(level: int) -> None:
-    """A checkpoint has its footer, so only a merge or the sweep asks for it. Nothing is lost."""
+    """A checkpoint has its footer, so only a merge or a collector asks for it. None is lost."""
     objects = store_at()
     fill(Table(objects, DETECTIONS), 8)
     if level:

@@ -8,8 +8,8 @@ import pytest
 
 from stampede.errors import StoreDown
 from stampede.store.compaction.compact import Policy, Report, compact, merge
-from stampede.store.compaction.deletion_proof import Holders
-from stampede.store.compaction.garbage_collection import Sweep, unneeded_at_second_site
+from stampede.store.compaction.deletion_proof import DeletionProof
+from stampede.store.compaction.garbage_collection import GarbageCollector, unneeded_at_second_site
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -90,8 +90,8 @@ def abandoned(store: Objects) -> str:
     return part
 
 
-def swept(sweep: Sweep) -> list[str]:
-    return [part.key for part in sweep.unneeded()]
+def deletions(collector: GarbageCollector) -> list[str]:
+    return [part.key for part in collector.unneeded()]
 
 
 @pytest.mark.parametrize("said", [None, range(10)])
@@ -120,22 +120,25 @@ def test_a_half_written_run_stays_while_footers_name_inputs_that_are_there(
         checkpoint(store, lambda p: replace(p, inputs=()) if p.key == part else p)
     elif wrong:
         checkpoint(store, lambda p: replace(p, inputs=names) if p.key == other else p)
-    sweep = Sweep(listed(store), LATER, GRACE)
-    assert swept(sweep) == []
-    assert part not in sweep.holders.damaged
+    collector = GarbageCollector(listed(store), LATER, GRACE)
+    assert deletions(collector) == []
+    assert part not in collector.proof.damaged
 
 
 def test_a_holder_that_is_merged_meanwhile_makes_no_run_lost() -> None:
     store = site()
     part = abandoned(store)
     unrelated = append(store, range(1000, 1100))
-    sweep = Sweep(listed(store), LATER, GRACE)
+    collector = GarbageCollector(listed(store), LATER, GRACE)
     # Another compactor merges all runs, after this one has listed them.
     compact(Table(store, DETECTIONS, threads=1), LATER, Policy(grace=timedelta(days=1), major=True))
     store.delete(unrelated)
-    assert swept(sweep) == []
-    assert sweep.holders.damaged == {}
-    assert swept(Sweep(listed(store), LATER + timedelta(days=2), GRACE)).count(part) == 1
+    assert deletions(collector) == []
+    assert collector.proof.damaged == {}
+    assert (
+        deletions(GarbageCollector(listed(store), LATER + timedelta(days=2), GRACE)).count(part)
+        == 1
+    )
 
 
 def test_a_damaged_holder_that_a_checkpoint_hides_is_named_and_stops_nothing() -> None:
@@ -146,9 +149,9 @@ def test_a_damaged_holder_that_a_checkpoint_hides_is_named_and_stops_nothing() -
     damage(store, unrelated)
     table = listed(store)
     assert table.quarantined() == {}
-    sweep = Sweep(table, LATER, GRACE)
-    assert swept(sweep) == [part]
-    assert list(sweep.holders.damaged) == list(table.quarantined()) == [unrelated]
+    collector = GarbageCollector(table, LATER, GRACE)
+    assert deletions(collector) == [part]
+    assert list(collector.proof.damaged) == list(table.quarantined()) == [unrelated]
 
 
 def test_a_holder_that_the_store_does_not_give_is_named_and_stops_nothing() -> None:
@@ -158,9 +161,9 @@ def test_a_holder_that_the_store_does_not_give_is_named_and_stops_nothing() -> N
     checkpoint(store)
     table = listed(Failing(store, StoreDown, lambda key, _: key == unrelated))
     assert table.quarantined() == {}
-    sweep = Sweep(table, LATER, GRACE)
-    assert swept(sweep) == [part]
-    assert list(sweep.holders.damaged) == list(table.quarantined()) == [unrelated]
+    collector = GarbageCollector(table, LATER, GRACE)
+    assert deletions(collector) == [part]
+    assert list(collector.proof.damaged) == list(table.quarantined()) == [unrelated]
 
 
 def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing() -> None:
@@ -170,15 +173,15 @@ def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing(
     [holder] = [key for key in (info.key for info in store.list(f"{FOLDER}0001-")) if key != part]
     append(store, range(1000, 1100))
     table = listed(store)
-    holders = Holders(table)
+    proof = DeletionProof(table)
     runs = {run[0].key: run for run in by_name(table.listed())}
-    assert holders.hold(runs[part], [runs[holder]], every_row=True)
+    assert proof.hold(runs[part], [runs[holder]], every_row=True)
     table.objects = Failing(store, StoreDown, lambda key, _: key == holder)
     table.reader = table.finder.reader = RunReader(table.objects, DETECTIONS, 0)
-    assert holders.hold(runs[part], [runs[holder]], every_row=True) is None
+    assert proof.hold(runs[part], [runs[holder]], every_row=True) is None
     table.objects = table.reader.objects = Failing(store, StoreDown)
     with pytest.raises(StoreDown):
-        holders.hold(runs[part], [runs[holder]], every_row=True)
+        proof.hold(runs[part], [runs[holder]], every_row=True)
 
 
 @pytest.mark.parametrize("hidden", [pytest.param(False, marks=pytest.mark.long), True])

@@ -1,4 +1,4 @@
-"""The sweep never deletes what may be the last copy, and names what is lost."""
+"""Garbage collection never deletes what may be the last copy, and names what is lost."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,7 @@ def filled(runs: int = 8, kafka: bool = True) -> MemoryObjects:
     return store
 
 
-def swept(store: Objects, grace: timedelta = NOW, fanout: int = 8) -> Report:
+def collect_garbage(store: Objects, grace: timedelta = NOW, fanout: int = 8) -> Report:
     table = Table(store, DETECTIONS, threads=1)
     return compact(table, START, Policy(run_rows=50, slice_rows=50, grace=grace, fanout=fanout))
 
@@ -54,14 +54,14 @@ def rows_at(store: Objects) -> int:
 @pytest.mark.parametrize("inputs_left", [False, True])
 def test_a_merged_run_that_lost_a_part_keeps_the_others(kafka: bool, inputs_left: bool) -> None:
     store = filled(kafka=kafka)
-    swept(store)
+    collect_garbage(store)
     if not inputs_left:
-        swept(store)
+        collect_garbage(store)
     lost, *others = parts_of_merged(store)
     assert len(others) == 7
     kept = store.get(lost)
     store.delete(lost)
-    report = swept(store)
+    report = collect_garbage(store)
     assert not report.deleted
     if inputs_left:
         assert store.get(lost) == kept  # merged again
@@ -72,15 +72,15 @@ def test_a_merged_run_that_lost_a_part_keeps_the_others(kafka: bool, inputs_left
         assert parts_of_merged(store) == others
     store.put(lost, kept)
     assert rows_at(store) == 400
-    assert not swept(store).damaged
+    assert not collect_garbage(store).damaged
 
 
 def test_a_listing_that_omits_a_part_loses_nothing() -> None:
     store = filled()
-    swept(store)
-    swept(store)
+    collect_garbage(store)
+    collect_garbage(store)
     lost, *_ = parts_of_merged(store)
-    report = swept(Omitting(store, lost))
+    report = collect_garbage(Omitting(store, lost))
     assert (report.deleted, report.damaged) == ([], {})
     assert rows_at(Omitting(store, lost)) == 400
 
@@ -88,7 +88,7 @@ def test_a_listing_that_omits_a_part_loses_nothing() -> None:
 def test_inputs_stay_while_the_merged_run_is_not_whole() -> None:
     """The compactor's listing is older than the loss of a part."""
     store = filled()
-    swept(store)
+    collect_garbage(store)
     lost, *_ = parts_of_merged(store)
 
     def lose(_: int) -> None:
@@ -96,7 +96,7 @@ def test_inputs_stay_while_the_merged_run_is_not_whole() -> None:
             store.delete(lost)
 
     watched = Watched(store, lose)
-    report = swept(watched)
+    report = collect_garbage(watched)
     assert not report.deleted
     assert report.written == [lost]  # again
     assert rows_at(store) == 400
@@ -104,29 +104,29 @@ def test_inputs_stay_while_the_merged_run_is_not_whole() -> None:
 
 def test_inputs_stay_while_the_merged_run_is_damaged() -> None:
     store = filled()
-    swept(store)
+    collect_garbage(store)
     first, *_ = parts_of_merged(store)
     whole = store.get(first)
     damaged = bytearray(whole)
     damaged[100] ^= 4
     info = store.head(first)
     store._objects[first] = bytes(damaged), info  # its etag stays, as on a bad disk
-    report = swept(store)
+    report = collect_garbage(store)
     assert not report.deleted
     assert list(report.damaged) == [first]
     store.put(first, whole)
-    assert len(swept(store).deleted) == 8
+    assert len(collect_garbage(store).deleted) == 8
     assert rows_at(store) == 400
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage " * 100])
 def test_an_input_that_cannot_be_read_goes_with_the_others(damage: bytes) -> None:
     store = filled()
-    swept(store)
+    collect_garbage(store)
     inputs = [info.key for info in store.list("tables/detections/0000-")]
     store.put(inputs[3], damage)
-    assert not swept(store, grace=timedelta(minutes=5)).deleted
-    assert set(swept(store).deleted) == set(inputs)
+    assert not collect_garbage(store, grace=timedelta(minutes=5)).deleted
+    assert set(collect_garbage(store).deleted) == set(inputs)
     assert rows_at(store) == 400
     assert not Table(store, DETECTIONS, threads=1).quarantined()
 
@@ -138,9 +138,9 @@ def test_an_object_that_cannot_be_read_stays_unless_a_merged_run_holds_its_rows(
     whole = store.get(bad)
     if how == "half-written":
         with pytest.raises(StoreDown, match="crashed"):
-            swept(Watched(store, crash_at=4))
+            collect_garbage(Watched(store, crash_at=4))
     elif how != "no merge":
-        swept(store)
+        collect_garbage(store)
         [first, *_] = parts_of_merged(store)
         if how == "damaged":
             flipped = bytearray(store.get(first))
@@ -149,7 +149,7 @@ def test_an_object_that_cannot_be_read_stays_unless_a_merged_run_holds_its_rows(
         else:
             store.delete(first)
     store.put(bad, b"garbage " * 100)
-    assert bad not in swept(store, fanout=9).deleted
+    assert bad not in collect_garbage(store, fanout=9).deleted
     assert store.get(bad) == b"garbage " * 100
     store.put(bad, whole)
     assert rows_at(store) == 400
@@ -158,14 +158,17 @@ def test_an_object_that_cannot_be_read_stays_unless_a_merged_run_holds_its_rows(
 def test_a_half_written_run_is_deleted_once_others_hold_its_rows() -> None:
     store = filled()
     with pytest.raises(StoreDown, match="crashed"):
-        swept(Watched(store, crash_at=4))
+        collect_garbage(Watched(store, crash_at=4))
     half_written = set(parts_of_merged(store))
     assert len(half_written) == 3
     other = Table(store, DETECTIONS, threads=1)
     compact(
         other, START, Policy(run_rows=100, slice_rows=50, grace=NOW)
     )  # another cut, another run
-    reports = [swept(store), swept(store)]  # the second finds the inputs deleted
+    reports = [
+        collect_garbage(store),
+        collect_garbage(store),
+    ]  # the second finds the inputs deleted
     assert half_written <= {key for report in reports for key in report.deleted}
     assert not any(report.damaged for report in reports)
     assert rows_at(store) == 400
@@ -195,7 +198,7 @@ def test_nothing_that_others_lack_is_ever_deleted(seed: int) -> None:
         seen = Omitting(store, *dice.sample(keys, min(len(keys), dice.randrange(3))))
         crash_at = dice.choice([None, None, 1, 3, 9])
         try:
-            swept(Watched(seen, crash_at=crash_at), fanout=dice.choice([2, 3]))
+            collect_garbage(Watched(seen, crash_at=crash_at), fanout=dice.choice([2, 3]))
         except StoreDown as error:
             assert error.message == "crashed"  # noqa: PT017
         assert stored_rows(store) >= before

@@ -147,21 +147,21 @@ def merged_table(store: MemoryObjects, parts: int = 4) -> Table:
     return one
 
 
-def sweep(one: Table) -> None:
+def collect_garbage(one: Table) -> None:
     for part in one.listed():
         if part.name.level == 0:
             one.objects.delete(part.key)
     one.refresh()
 
 
-@pytest.mark.parametrize("swept", [False, True], ids=["inputs are there", "inputs are gone"])
+@pytest.mark.parametrize("collected", [False, True], ids=["inputs are there", "inputs are gone"])
 @pytest.mark.parametrize("damage", ["footer", "page", "lost"])
-def test_a_damaged_part_of_a_merged_run(damage: str, swept: bool) -> None:
+def test_a_damaged_part_of_a_merged_run(damage: str, collected: bool) -> None:
     store = MemoryObjects(lambda: NOW)
     one = merged_table(store)
     second = one.runs()[1]
-    if swept:
-        sweep(one)
+    if collected:
+        collect_garbage(one)
     data = store.get(second.key)
     if damage == "lost":
         store.delete(second.key)
@@ -170,7 +170,7 @@ def test_a_damaged_part_of_a_merged_run(damage: str, swept: bool) -> None:
     one = Table(store, DETECTIONS, threads=1)
     wanted = ["000000", second.first, "007999"]
     found = one.lookup(wanted)["object_id"].to_pylist()
-    if swept:
+    if collected:
         assert found == ["000000", "007999"]
         assert list(one.lacking([second.first])) == [second.key]
         assert list(one.quarantined()) == [second.key]
@@ -185,7 +185,7 @@ def test_a_damaged_part_of_a_merged_run(damage: str, swept: bool) -> None:
 def test_a_part_is_not_reported_as_long_as_others_of_its_run_arrive() -> None:
     """A replica copies a large run for longer than `MISSING_AFTER`, one part after the other."""
     one = merged_table(MemoryObjects(lambda: NOW))
-    sweep(one)
+    collect_garbage(one)
     *parts, last = one.runs()
     assert len(parts) > 1
     ages = [timedelta()]
@@ -207,7 +207,7 @@ def test_a_part_is_not_reported_as_long_as_others_of_its_run_arrive() -> None:
 def test_two_merged_runs_under_each_others_names() -> None:
     store = MemoryObjects()
     one = merged_table(store)
-    sweep(one)
+    collect_garbage(one)
     keys = [run.key for run in one.runs()[1:3]]
     data = [store.get(key) for key in keys]
     store.put(keys[0], data[1])
@@ -219,7 +219,7 @@ def test_two_merged_runs_under_each_others_names() -> None:
 def test_a_part_that_a_listing_leaves_out_is_asked_for_by_name() -> None:
     store = MemoryObjects()
     one = merged_table(store)
-    sweep(one)
+    collect_garbage(one)
     hidden = one.runs()[1].key
 
     class Forgetful(Failing):
@@ -325,7 +325,7 @@ def test_very_long_keys_hide_nothing(length: int) -> None:
         compact(
             one, NOW + timedelta(days=1), Policy(major=True, run_rows=GROUP_ROWS, slice_rows=500)
         )
-        sweep(one)
+        collect_garbage(one)
     assert one.quarantined() == {}
 
 
@@ -368,7 +368,7 @@ def test_a_run_under_another_name_is_not_merged() -> None:
 def test_a_page_of_a_merged_run_is_verified_when_it_is_merged_again() -> None:
     store = MemoryObjects(lambda: NOW)
     one = merged_table(store)
-    sweep(one)
+    collect_garbage(one)
     run = one.runs()[2]
     data = store.get(run.key)
     store.put(run.key, flipped(data, 300))

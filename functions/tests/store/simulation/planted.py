@@ -15,7 +15,7 @@ from stampede.deadletters.reader import DeadLetterReader
 from stampede.errors import NotFound
 from stampede.store.compaction import compact as compaction
 from stampede.store.compaction import plan
-from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.compaction.garbage_collection import GarbageCollector
 from stampede.store.compaction.run_iterator import RunStream
 from stampede.store.integrity import orphans
 from stampede.store.objects.object_store import ObjectInfo, Objects
@@ -55,7 +55,7 @@ def sweep_that_trusts_its_listing() -> AbstractContextManager[Any]:
             ):
                 yield part
 
-    return _sweeping(unneeded)
+    return _collecting(unneeded)
 
 
 def merged_run_on_its_inputs_level() -> AbstractContextManager[Any]:
@@ -193,14 +193,14 @@ def _settled(runs: list[Run], now: datetime, grace: timedelta) -> set[str]:
     return inputs_of(run for run in runs if all(part.age(now) >= grace for part in run))
 
 
-def _sweeping(
+def _collecting(
     unneeded: Callable[[Table, datetime, timedelta], Iterator[RunInfo]],
 ) -> AbstractContextManager[Any]:
-    class Planted(Sweep):
+    class Planted(GarbageCollector):
         def unneeded(self) -> Iterator[RunInfo]:
             return unneeded(self._table, self._now, self._grace)
 
-    return patch.object(compaction, "Sweep", Planted)
+    return patch.object(compaction, "GarbageCollector", Planted)
 
 
 # By bug the actors and the faults among which it shows; without them the seed draws both. Beside

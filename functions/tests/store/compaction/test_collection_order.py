@@ -1,4 +1,4 @@
-"""The order of the sweep's two questions, at every place where another compactor may come between.
+"""The order of the collector's two questions, wherever another compactor may come between.
 
 A listing that omits both inputs of a half-written run, and rows without offsets: then nothing else
 protects the rows of the part that is not written yet (docs/store.md).
@@ -10,7 +10,7 @@ import pytest
 
 from stampede.store.compaction import compact as compaction
 from stampede.store.compaction.compact import Policy, compact
-from stampede.store.compaction.garbage_collection import Sweep
+from stampede.store.compaction.garbage_collection import GarbageCollector
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import find
 from stampede.store.offsets.coverage import Coverage
@@ -25,9 +25,9 @@ ROWS = many(100)
 
 
 def rows_after_an_interruption(number: int) -> tuple[int, int]:
-    """Rows that readers find if another compactor works before request `number` of a sweep.
+    """Rows that readers find if another compactor works before request `number` of a collector.
 
-    Also the number of requests that the sweep made.
+    Also the number of requests that the collector made.
     """
     merged = MemoryObjects(lambda: START)
     inputs = [appended(merged, range(0, 100, 2)), appended(merged, range(1, 100, 2))]
@@ -57,7 +57,7 @@ def appended(store: MemoryObjects, rows: range) -> str:
     return Table(store, DETECTIONS, threads=1).append(ROWS.take(list(rows)), Coverage())
 
 
-class WrongOrder(Sweep):
+class WrongOrder(GarbageCollector):
     """Asks whether the run is half-written, and then whether its inputs are gone."""
 
     def _abandoned(self, run: Run) -> bool:
@@ -69,8 +69,8 @@ class WrongOrder(Sweep):
         return (
             bool(lost)
             and not there
-            and self.holders.hold(run, others, every_row=True) is True
-            and all(self.holders.present(other) for other in others)
+            and self.proof.hold(run, others, every_row=True) is True
+            and all(self.proof.present(other) for other in others)
         )
 
 
@@ -81,6 +81,6 @@ def test_no_row_is_lost_wherever_another_compactor_comes_between() -> None:
 
 
 def test_the_wrong_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "Sweep", WrongOrder)
+    monkeypatch.setattr(compaction, "GarbageCollector", WrongOrder)
     _, requests = rows_after_an_interruption(-1)
     assert min(rows_after_an_interruption(number)[0] for number in range(requests)) < 100
