@@ -36,10 +36,10 @@ def notifications(patient: Patient) -> Iterator[Finding]:
     if lacking := [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]:
         yield error(f"the store sends no notifications of {', '.join(lacking)}", "`stampede setup`")
     # The store may know it by a URL that only works outside the cluster.
-    door = patient.urls.get("notifications", url).rstrip("/")
-    if door and not is_ready(door):
+    endpoint = patient.urls.get("notifications", url).rstrip("/")
+    if endpoint and not is_ready(endpoint):
         yield error(
-            f"nothing at {shown(door)} takes notifications",
+            f"nothing at {shown(endpoint)} takes notifications",
             "start the function `notifications`, and look at its log",
         )
 

@@ -16,7 +16,7 @@ from stampede.errors import StampedeError
 from stampede.read import error_handlers
 from stampede.read.free_memory import giving_back
 from stampede.read.http.cors import Cors
-from stampede.read.http.middleware import AnswerMiddleware
+from stampede.read.http.middleware import ResponseMiddleware
 from stampede.read.routes import ROUTES
 from stampede.read.service import ReadService
 from stampede.store.objects.object_store import Objects
@@ -29,12 +29,12 @@ SWITCH_SECONDS = 0.0005
 
 
 class _App(Starlette):
-    """An application with `AnswerMiddleware` around it, also around its answers to bugs."""
+    """An application with `ResponseMiddleware` around it, also around its answers to bugs."""
 
     origins: Sequence[str] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
-        return AnswerMiddleware(super().build_middleware_stack(), Cors(self.origins))
+        return ResponseMiddleware(super().build_middleware_stack(), Cors(self.origins))
 
 
 def make_app(settings: Settings, objects: Objects | None = None) -> Starlette:

@@ -12,7 +12,7 @@ from stampede.http.problem_details import problem_document
 from stampede.images.png import placeholder
 from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter
-from stampede.read.errors import DoorError
+from stampede.read.errors import AccessError
 from stampede.telemetry.logs import get_logger
 
 Problem = Mapping[str, str | int | list[str]]
@@ -32,7 +32,7 @@ async def on_stampede_error(request: Request, error: Exception) -> Response:
     if isinstance(error, BadParameter):
         problem["parameter"] = error.parameter
     headers = {"Retry-After": "5"} if error.status in (429, 503) else {}
-    if isinstance(error, DoorError):
+    if isinstance(error, AccessError):
         headers |= error.headers
     return problem_response(request, problem, headers)
 

@@ -15,7 +15,7 @@ class TooManyQueries(StampedeError):
     name, status = "too-many-queries", 429
 
 
-class DoorError(StampedeError):
+class AccessError(StampedeError):
     """The client may not ask this, or not now; `headers` tell it what to do."""
 
     def __init__(self, message: str, headers: dict[str, str]) -> None:
@@ -23,7 +23,7 @@ class DoorError(StampedeError):
         self.headers = headers
 
 
-class TooManyRequests(DoorError):
+class TooManyRequests(AccessError):
     """The client asks more often than it may."""
 
     name, status = "too-many-requests", 429
@@ -33,7 +33,7 @@ class TooManyRequests(DoorError):
         super().__init__(message, {"Retry-After": str(seconds)})
 
 
-class Unauthorized(DoorError):
+class Unauthorized(AccessError):
     """The route needs a token (RFC 6750); `sent` says whether there was one."""
 
     name, status = "unauthorized", 401
@@ -44,7 +44,7 @@ class Unauthorized(DoorError):
         super().__init__(f"{message}: send Authorization: Bearer TOKEN", challenge)
 
 
-class Forbidden(DoorError):
+class Forbidden(AccessError):
     """The token does not open routes of this scope."""
 
     name, status = "forbidden", 403

@@ -1,4 +1,4 @@
-"""Bounds at the door: what `read` could not serve is refused, with its reason."""
+"""Bounds at ingest: what `read` could not serve is refused, with its reason."""
 
 import gzip
 import math

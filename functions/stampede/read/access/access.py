@@ -15,7 +15,7 @@ from stampede.read.errors import Forbidden, Unauthorized
 
 
 class Access(NamedTuple):
-    """The doors of the read service.
+    """Who may ask the read service what.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class Access(NamedTuple):
 
     def is_open(self, scope: str) -> bool:
         """Whether a scope needs no token; the scope "" never does."""
-        doors = self.tokens or self.oidc
-        return doors is None or not scope or scope in self.open_scopes
+        guards = self.tokens or self.oidc
+        return guards is None or not scope or scope in self.open_scopes
 
     async def check(self, request: Request, scope: str) -> str | None:
         """The client's name; None if clients are not limited.

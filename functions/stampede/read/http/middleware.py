@@ -12,7 +12,7 @@ from stampede.read.http.cors import Cors
 from stampede.telemetry.metrics import READ_BYTES, READ_SECONDS
 
 
-class AnswerMiddleware:
+class ResponseMiddleware:
     """ASGI middleware around all others, so that an answer to a bug has these headers too.
 
     One middleware, since each wrapper of `send` costs every message of every answer.
