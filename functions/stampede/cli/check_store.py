@@ -32,6 +32,6 @@ def check_store(data: Data = None) -> None:
         failed += fault is not None
         typer.echo(f"{name}: {fault or 'ok'}")
     for finding in bucket_findings(bucket, "the store"):
-        typer.echo(f"{finding.level.upper()}: {finding.fault}\n   to mend it: {finding.mend}")
+        typer.echo(f"{finding.level.upper()}: {finding.fault}\n   to mend it: {finding.repair}")
         failed += finding.level is Level.ERROR
     sys.exit(1 if failed else 0)

@@ -59,8 +59,8 @@ def print_result(result: Result) -> None:
         typer.echo(f"ok {result.check}: {result.well}")
     for finding in result.findings:
         typer.echo(f"{finding.level.upper()} {result.check}: {finding.fault}")
-        if finding.mend:
-            typer.echo(f"   to mend it: {finding.mend}")
+        if finding.repair:
+            typer.echo(f"   to mend it: {finding.repair}")
 
 
 def as_dict(result: Result) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def find_objects(settings: Settings) -> FoundObjects:
 
     Of a large table only some rows are checked: `--deep` checks all.
     """
-    from stampede.handlers.reconcile.restore import quarantined
+    from stampede.handlers.reconcile.repair import quarantined
     from stampede.handlers.scrub.scrubber import Fault
     from stampede.store.integrity.references import check_packs
     from stampede.store.open import open_objects
@@ -73,9 +73,9 @@ def report_deep(result: Result, console: Console, orphan_days: float) -> None:
     """Print what is wrong, what was mended, and what was read."""
     left = {fault[:2] for fault in result.left}
     for fault in sorted({*result.faults, *result.left}):
-        mended = fault[:2] not in left
-        line = f"{'mended' if mended else 'damaged'} at {fault.site}: {fault.key}: {fault.why}"
-        style = "yellow" if mended else "bold red"
+        repaired = fault[:2] not in left
+        line = f"{'mended' if repaired else 'damaged'} at {fault.site}: {fault.key}: {fault.why}"
+        style = "yellow" if repaired else "bold red"
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
     for name, totals in result.totals.items():
         line = f"{name}: {totals.objects:,} objects read, {totals.bytes / 1e9:,.2f} GB"

@@ -71,9 +71,9 @@ def report(table: Rebuilt, check: bool, console: Console) -> None:
     if table.written:
         line += f"; new: {table.written}"
     console.print(line, highlight=False, soft_wrap=True)
-    mended = "" if check else " (mended)"
+    repaired = "" if check else " (mended)"
     for key, why in sorted(table.wrong.items()):
-        line = f"{key}: {why}{mended}"
+        line = f"{key}: {why}{repaired}"
         console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for key, why in sorted((table.faults | table.unreadable).items()):
         line = f"{key}: {why}"

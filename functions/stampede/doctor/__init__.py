@@ -1,4 +1,4 @@
-"""`stampede doctor`: what is wrong with an installation, and what mends it."""
+"""`stampede doctor`: what is wrong with an installation, and what repairs it."""
 
 __all__ = [
     "examination",

@@ -46,7 +46,7 @@ CHECKS = {
     "ledger": Step(ledger, ("store", "Kafka")),
 }
 BEFORE = ("variables", "certificates", "store", "second site", "Kafka")
-"""The checks of what must be there before an installation or an upgrade. An upgrade may mend what
+"""The checks of what must be there before an installation or an upgrade. An upgrade may repair what
 the others find."""
 
 

@@ -17,11 +17,11 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One fault in a sentence, and what mends it: a command, or what to set."""
+    """One fault in a sentence, and what repairs it: a command, or what to set."""
 
     level: Level
     fault: str
-    mend: str
+    repair: str
 
 
 class NotExamined(Exception):
@@ -51,11 +51,11 @@ Check = Callable[[Patient], Iterator[Finding]]
 raise `NotExamined`."""
 
 
-def error(fault: str, mend: str) -> Finding:
+def error(fault: str, repair: str) -> Finding:
     """A finding of level ERROR."""
-    return Finding(Level.ERROR, fault, mend)
+    return Finding(Level.ERROR, fault, repair)
 
 
-def warning(fault: str, mend: str) -> Finding:
+def warning(fault: str, repair: str) -> Finding:
     """A finding of level WARNING."""
-    return Finding(Level.WARNING, fault, mend)
+    return Finding(Level.WARNING, fault, repair)

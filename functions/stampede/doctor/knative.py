@@ -100,9 +100,9 @@ def _not_ready(kind: str, each: Document, namespace: str) -> Iterator[Finding]:
     group, plural, name = kind.partition("/")[0], kind.rpartition("/")[2], each["metadata"]["name"]
     what = f"the {plural.removesuffix('s')} {name}"
     # Plain `services` are Kubernetes' own.
-    mend = f"`kubectl --namespace {namespace} describe {plural}.{group} {name}`"
+    repair = f"`kubectl --namespace {namespace} describe {plural}.{group} {name}`"
     why = ": ".join(part for part in (ready.get("reason"), ready.get("message")) if part)
     if ready.get("status") == "False":
-        yield error(f"{what} is not ready: {why}", mend)
+        yield error(f"{what} is not ready: {why}", repair)
     elif ready.get("status") != "True":
-        yield warning(f"{what} is not ready yet: {why or 'Knative has not looked at it'}", mend)
+        yield warning(f"{what} is not ready yet: {why or 'Knative has not looked at it'}", repair)

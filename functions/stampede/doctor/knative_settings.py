@@ -120,18 +120,18 @@ def tokens(eventing: Configuration, services: list[Document]) -> Iterator[Findin
     }
     if eventing.feature("authentication-oidc"):
         return
-    mend = eventing.patch({"authentication-oidc": "enabled"})
+    repair = eventing.patch({"authentication-oidc": "enabled"})
     if ("STAMPEDE_SENDER_TOKENS_ONLY", "true") in variables:
         yield error(
             "oidc.mode is required, but Eventing's feature authentication-oidc is disabled: "
             "Triggers and timers have no token, and the functions refuse them",
-            mend,
+            repair,
         )
     elif "STAMPEDE_SENDER_ISSUER" in {name for name, _ in variables}:
         yield warning(
             "oidc.mode is accepted, but Eventing's feature authentication-oidc is disabled: "
             "Triggers and timers still send the key",
-            f"before oidc.mode=required: {mend}",
+            f"before oidc.mode=required: {repair}",
         )
 
 

@@ -21,7 +21,7 @@ NEARLY_FULL = 0.85
 REFUSED_SECONDS = 900.0
 """S3 refuses requests whose time differs by more."""
 
-MEND_KEYS = (
+REPAIR_KEYS = (
     "set it, and the secret key; on a cluster the Secret of {0}.existingSecret must be in the "
     "release's namespace, with access-key and secret-key"
 )
@@ -30,7 +30,7 @@ MEND_KEYS = (
 def store(patient: Patient) -> Iterator[Finding]:
     """The store answers, lets the keys list, write, read and delete, and its clock is right."""
     if without_keys(first_site(patient.settings)):
-        yield error("STAMPEDE_ACCESS_KEY is not set", MEND_KEYS.format("store"))
+        yield error("STAMPEDE_ACCESS_KEY is not set", REPAIR_KEYS.format("store"))
         return
     yield from _site(open_objects(patient.settings), "the store", patient.installed)
     yield from _quotas(first_site(patient.settings), "the store")
@@ -39,7 +39,7 @@ def store(patient: Patient) -> Iterator[Finding]:
 def second_site(patient: Patient) -> Iterator[Finding]:
     """The second site answers, lets the keys do the same, and its clock is right."""
     if without_keys(second_address(patient.settings)):
-        yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", MEND_KEYS.format("replica"))
+        yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", REPAIR_KEYS.format("replica"))
         return
     yield from _site(open_replica(patient.settings), "the second site", patient.installed)
     yield from _quotas(second_address(patient.settings), "the second site")
@@ -69,8 +69,8 @@ def _site(objects: Objects, name: str, installed: bool) -> Iterator[Finding]:
         except StampedeError as failure:
             if isinstance(failure, NoBucket) and not installed:
                 return  # the installation makes it
-            mend = "`stampede check-store` says more" if step != "list" else ""
-            yield error(f"{name} does not let us {step}: {failure.message}", mend)
+            repair = "`stampede check-store` says more" if step != "list" else ""
+            yield error(f"{name} does not let us {step}: {failure.message}", repair)
             if step == "read":
                 with suppress(StampedeError):
                     objects.delete(key)

@@ -81,7 +81,7 @@ class RefreshingTable:
     def _lookup(self, values: Sequence[Any]) -> pa.Table:
         """The rows that may be given; notes what they may lack.
 
-        Damage that is known before counts too: it may be mended once the rows have been read.
+        Damage that is known before counts too: it may be repaired once the rows have been read.
         """
         before = self.table.listing.view()
         rows = self._rights.rows(self.table.lookup(values))
@@ -97,7 +97,7 @@ class RefreshingTable:
         """
         old = self.renew(time.monotonic() - self._max_age)
         empty = True
-        self._note(lacking(self.table, ranges))  # it may be mended once the rows have been read
+        self._note(lacking(self.table, ranges))  # it may be repaired once the rows have been read
         for rows in rows_in(self.table, ranges):
             empty = False
             self._note(lacking(self.table, ranges))

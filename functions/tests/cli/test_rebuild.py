@@ -69,9 +69,9 @@ def test_a_damaged_checkpoint_is_named_and_replaced(rebuild, settings: Settings)
     assert named.status == 1
     assert f"{key}: {key} is damaged" in named.out
     assert objects.head(key).size
-    mended = rebuild()
-    assert mended.status == 0
-    assert "(mended)" in mended.out
+    repaired = rebuild()
+    assert repaired.status == 0
+    assert "(mended)" in repaired.out
     assert len(newest_checkpoint(objects, CUTOUTS).parts) == 3
     assert len(checkpoints(objects)) == 2
     assert key not in checkpoints(objects)

@@ -92,7 +92,7 @@ def test_a_certificate_of_an_unknown_authority_is_an_error(server: Server) -> No
     [finding] = store(port, None)
     assert finding.level == "error"
     assert "is refused: self" in finding.fault
-    assert "STAMPEDE_CA_FILE" in finding.mend
+    assert "STAMPEDE_CA_FILE" in finding.repair
 
 
 def test_kafka_s_certificate_is_examined_too(server: Server) -> None:

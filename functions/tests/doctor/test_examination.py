@@ -1,4 +1,4 @@
-"""doctor: each fault that is made on real servers is named, with what mends it."""
+"""doctor: each fault that is made on real servers is named, with what repairs it."""
 
 import json
 import re
@@ -55,9 +55,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def faults(patient: Patient) -> list[str]:
-    """What is wrong, and what mends it, one line each."""
+    """What is wrong, and what repairs it, one line each."""
     return [
-        f"{finding.level} {result.check}: {finding.fault} -> {finding.mend}"
+        f"{finding.level} {result.check}: {finding.fault} -> {finding.repair}"
         for result in examine(patient)
         for finding in result.findings
     ]

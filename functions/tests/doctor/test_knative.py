@@ -1,4 +1,4 @@
-"""doctor: each fault of Knative that an API server shows is named, with what mends it."""
+"""doctor: each fault of Knative that an API server shows is named, with what repairs it."""
 
 import copy
 import json
@@ -155,7 +155,7 @@ def result() -> Result:
 
 
 def lines(found: Result) -> list[str]:
-    return [f"{each.level} {each.fault} -> {each.mend}" for each in found.findings]
+    return [f"{each.level} {each.fault} -> {each.repair}" for each in found.findings]
 
 
 def put(path: str, document: Objects) -> Callable[[Objects], None]:

@@ -44,7 +44,7 @@ class Rebuilt(NamedTuple):
     unreadable
         Checkpoints that the store does not give, though it gives others, and why. They stay.
     faults
-        Parts that are damaged or lost: no checkpoint mends them.
+        Parts that are damaged or lost: no checkpoint repairs them.
     written
         Key of the new checkpoint; None if none was needed or wanted.
     """

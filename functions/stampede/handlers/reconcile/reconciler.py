@@ -22,8 +22,8 @@ from stampede.handlers.reconcile.checkpoints import keep_checkpoints
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Copies, Findings, Report
 from stampede.handlers.reconcile.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.handlers.reconcile.positions import derive_positions
+from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.reconcile.resend import Resender
-from stampede.handlers.reconcile.restore import Restorer
 from stampede.handlers.reconcile.retention import checked_time, nights_past
 from stampede.handlers.replicate import count, make_replica
 from stampede.runtime.clock import mjd
@@ -262,12 +262,12 @@ class Reconciler:
 
     def _restore(self, current: Pass) -> None:
         """Restore what one site lost or has damaged from the other."""
-        for restorer in self._restorers(current):
-            restorer.restore(current.choose().list)
+        for repairer in self._repairers(current):
+            repairer.repair(current.choose().list)
 
-    def _restorers(self, current: Pass) -> Iterator[Restorer]:
+    def _repairers(self, current: Pass) -> Iterator[Repairer]:
         for second in self._sites[1:]:
-            restorer = Restorer(
+            repairer = Repairer(
                 self._objects,
                 second,
                 current.findings,
@@ -277,9 +277,9 @@ class Reconciler:
                 rights=self._retention.rights,
             )
             try:
-                yield restorer
+                yield repairer
             finally:
-                restorer.close()
+                repairer.close()
 
     def _copy_to_replica(self, current: Pass) -> None:
         """Copy what the second site lacks."""
@@ -376,8 +376,8 @@ class Reconciler:
                 yield info
 
     def _add_damaged(self, current: Pass, key: str) -> None:
-        mended = [restorer.mend_key(key) for restorer in self._restorers(current)]
-        if not mended:
+        repaired = [repairer.repair_key(key) for repairer in self._repairers(current)]
+        if not repaired:
             current.findings.add("damaged", key, repaired=False)
 
 

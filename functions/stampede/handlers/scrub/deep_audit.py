@@ -1,4 +1,4 @@
-"""`stampede audit --deep`: scrubs the sites, mends them from each other, and says what is left."""
+"""`stampede audit --deep`: scrubs the sites, repairs them from each other, says what is left."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from stampede.config.settings import Settings
 from stampede.errors import Damaged
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Finding, Findings
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.handlers.reconcile.restore import ORPHANED, Restorer
+from stampede.handlers.reconcile.repair import ORPHANED, Repairer
 from stampede.handlers.scrub.scrubber import Fault, Scrub, Site, Totals
 from stampede.handlers.thumbnails.check import STALE
 from stampede.handlers.thumbnails.handler import Thumbnails
@@ -19,7 +19,7 @@ from stampede.store.programmes.rights import Rights
 from stampede.store.tables.checkpoint import is_checkpoint
 from stampede.store.tables.checkpoint_files import delete_damaged
 
-MENDING = "restore,packs,replica"  # steps of reconcile
+REPAIR_STEPS = "restore,packs,replica"  # steps of reconcile
 
 
 class Result(NamedTuple):
@@ -49,7 +49,7 @@ def deep_audit(
     totals, faults, in_flight = _scrub(settings, names, progress)
     left = faults
     if repair and (faults or settings.replica):
-        _mend(settings, faults)
+        _repair_sites(settings, faults)
         _, left, in_flight = _scrub(settings, names, progress)
     return Result(totals, faults, left, in_flight)
 
@@ -94,13 +94,13 @@ def _differences(settings: Settings) -> list[Finding]:
     return [each for each in found if each.kind != ORPHANED]
 
 
-def _mend(settings: Settings, faults: Sequence[Fault]) -> None:
-    mend(settings, faults)
-    chosen = settings.model_copy(update={"reconcile": MENDING})
+def _repair_sites(settings: Settings, faults: Sequence[Fault]) -> None:
+    repair(settings, faults)
+    chosen = settings.model_copy(update={"reconcile": REPAIR_STEPS})
     Reconciler(chosen).run(everything=True)
 
 
-def mend(settings: Settings, faults: Iterable[Fault]) -> None:
+def repair(settings: Settings, faults: Iterable[Fault]) -> None:
     """Copy what is damaged or lost from the site where it is whole; draw wrong thumbnails again.
 
     A damaged checkpoint is deleted: each site has its own, and needs none.
@@ -111,7 +111,7 @@ def mend(settings: Settings, faults: Iterable[Fault]) -> None:
     for name, key in sorted({fault[:2] for fault in faults if is_checkpoint(fault.key)}):
         delete_damaged({"store": open_objects, "replica": open_replica}[name](settings), key)
     if settings.replica:
-        restorer = Restorer(
+        repairer = Repairer(
             open_objects(settings),
             open_replica(settings),
             Findings(True, lambda finding: None),
@@ -121,9 +121,9 @@ def mend(settings: Settings, faults: Iterable[Fault]) -> None:
         )
         try:
             for key in sorted({fault.key for fault in faults if fault.why != STALE}):
-                restorer.mend_key(key)
+                repairer.repair_key(key)
         finally:
-            restorer.close()
+            repairer.close()
     drawing = Thumbnails(settings)
     for key in sorted({fault.key for fault in faults if fault.why == STALE}):
         with suppress(Damaged):  # meanwhile: the next audit names it

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede.handlers.scrub.deep_audit import mend
+from stampede.handlers.scrub.deep_audit import repair
 from stampede.handlers.scrub.delete_orphans import delete_orphans
 from stampede.handlers.scrub.scrubber import Fault, Scrub, Site, Totals
 from stampede.store.integrity import scrub_state
@@ -30,7 +30,7 @@ log = get_logger()
 def scrub_sites(settings: Settings) -> None:
     """Make one pass over each site. Raises `StoreDown`, `SetupError`.
 
-    If what was found cannot be mended, the pass counts nevertheless; then its error is raised.
+    If what was found cannot be repaired, the pass counts nevertheless; then its error is raised.
     """
     home = open_objects(settings)
     sites = {"store": home}
@@ -73,7 +73,7 @@ def _pass(settings: Settings, home: Objects, site: Site, seconds: float) -> None
     left, failed = _repair(settings, site, seen, seconds)
     new = _advance(home, state, seen, left)
     scrub_state.save(home, site.name, new)
-    _report(site.name, seen, state, new, mended=_keys(seen.faults) - _keys(left))
+    _report(site.name, seen, state, new, repaired=_keys(seen.faults) - _keys(left))
     _show_age(site.name, new, now, interval)
     if failed:
         raise failed
@@ -109,11 +109,11 @@ def _read(site: Site, state: ScrubState, deadline: float) -> _Seen:
 def _repair(
     settings: Settings, site: Site, seen: _Seen, seconds: float
 ) -> tuple[list[Fault], StampedeError | None]:
-    """Mend the faults and delete the orphans; return what is left, and the last error."""
+    """Repair the faults and delete the orphans; return what is left, and the last error."""
     left, failed = seen.faults, None
     if seen.faults:
         try:
-            left = _mend(settings, site, seen.faults)
+            left = _repair_site(settings, site, seen.faults)
         except StampedeError as error:
             log.error("mending failed", site=site.name, outcome=error.name, why=error.message)
             failed = error
@@ -138,22 +138,22 @@ def _advance(home: Objects, state: ScrubState, seen: _Seen, left: list[Fault]) -
     )
 
 
-def _report(name: str, seen: _Seen, old: ScrubState, new: ScrubState, mended: set[str]) -> None:
-    """Count and log what a pass read, found and mended."""
+def _report(name: str, seen: _Seen, old: ScrubState, new: ScrubState, repaired: set[str]) -> None:
+    """Count and log what a pass read, found and repaired."""
     totals, known = seen.totals, {key for key, _ in old.left}
     metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
     metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
     metrics.SCRUB_ORPHANS.labels(name, "found").inc(totals.orphans)
     metrics.SCRUB_ORPHAN_BYTES.labels(name, "found").inc(totals.orphan_bytes)
     metrics.SCRUB_FOUND.labels(name).inc(len(_keys(seen.faults) - known))
-    metrics.SCRUB_MENDED.labels(name).inc(len(mended))
+    metrics.SCRUB_MENDED.labels(name).inc(len(repaired))
     metrics.SCRUB_DAMAGED.labels(name).set(len(new.left))
     log.info(
         "scrubbed",
         site=name,
         objects=totals.objects,
         bytes=totals.bytes,
-        mended=sorted(mended),
+        mended=sorted(repaired),
         left=len(new.left),
         orphans=totals.orphans,
         round_ended=new.done,
@@ -169,9 +169,9 @@ def _unseen(state: ScrubState, found: Iterable[Fault]) -> set[str]:
     return set() if any(map(table_of, keys)) else set(state.unseen) - keys
 
 
-def _mend(settings: Settings, site: Site, found: list[Fault]) -> list[Fault]:
-    """Mend a site; what is left."""
-    mend(settings, found)
+def _repair_site(settings: Settings, site: Site, found: list[Fault]) -> list[Fault]:
+    """Repair a site; what is left."""
+    repair(settings, found)
     left: list[Fault] = []
     with Scrub(site, left.append) as scrub:
         scrub.look_again(_keys(found))

@@ -1,6 +1,6 @@
 """Finds thumbnails that are not what the cutouts of their alert show.
 
-They may have been drawn before a pack was mended, by a machine with bad memory, or by an earlier
+They may have been drawn before a pack was repaired, by a machine with bad memory, or by an earlier
 version that draws differently. They are compared pixel by pixel: another version of a library may
 encode the same picture in other bytes.
 """

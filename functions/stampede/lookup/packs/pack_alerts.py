@@ -65,7 +65,7 @@ class PackAlerts:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        # By key and etag: a pack that was mended is read again.
+        # By key and etag: a pack that was repaired is read again.
         self._alerts, self._proven = Cache(KEPT_PACKS), Cache(KEPT_PROOFS)
 
     def of(self, pack: ObjectInfo) -> list[PackedAlert]:

@@ -59,7 +59,7 @@ class NightCounts:
 
     def __init__(self, objects: Objects, packs: PackAlerts, rights: Rights = EVERYTHING) -> None:
         self._objects, self._packs, self._rights = objects, packs, rights
-        # By key and etag: a pack that was mended is read again.
+        # By key and etag: a pack that was repaired is read again.
         self._known, self._damaged = Cache(REMEMBERED), Cache(REMEMBERED)
         self._counts = TtlCache(self._read, MAX_AGE, KEPT)
 

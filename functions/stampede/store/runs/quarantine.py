@@ -1,7 +1,7 @@
 """Quarantine: objects named like a run that cannot be read or verified, or parts of them.
 
 A table leaves them out, names them and serves the rest. An object is read again when it changes,
-and every few minutes: the store may have mended it, or the network was to blame.
+and every few minutes: the store may have repaired it, or the network was to blame.
 """
 
 import threading

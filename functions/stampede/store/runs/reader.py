@@ -259,7 +259,7 @@ class RunFile:
 
 
 def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple[Any, ...]:
-    """The cache's name of a row group, or of an index, of a part. A mended part is another."""
+    """The cache's name of a row group, or of an index, of a part. A repaired part is another."""
     return what, run.key, run.object.etag, section
 
 

@@ -14,7 +14,7 @@ from stampede.config.settings import Settings
 from stampede.errors import BrokerDown, NotFound, SetupError, StoreDown
 from stampede.handlers.reconcile.findings import Finding
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.handlers.reconcile.restore import quarantined
+from stampede.handlers.reconcile.repair import quarantined
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.object_store import Objects

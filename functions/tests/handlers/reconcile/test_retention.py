@@ -170,7 +170,7 @@ def test_retention_comes_before_what_may_take_long(
     def abort(*_: object) -> None:
         raise Aborted
 
-    monkeypatch.setattr("stampede.handlers.reconcile.restore.Restorer.restore", abort)
+    monkeypatch.setattr("stampede.handlers.reconcile.repair.Repairer.repair", abort)
     with pytest.raises(Aborted):
         Reconciler(settings.model_copy(update={"reconcile": "restore,retention"})).run()
     assert nights(open_objects(settings)) == [0, 29, 31]

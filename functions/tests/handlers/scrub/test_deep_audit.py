@@ -1,4 +1,4 @@
-"""Random damage at two sites: none is answered wrongly, all is found, and mended from a good copy.
+"""Random damage at two sites: none is answered wrongly, all is found and repaired from a good copy.
 
 `STAMPEDE_FLIPS` sets the number of faults; without it `make test` runs the long campaign.
 """
@@ -12,7 +12,7 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.handlers.reconcile.checkpoints import rebuild
 from stampede.handlers.reconcile.findings import Findings
-from stampede.handlers.reconcile.restore import Restorer
+from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -65,7 +65,7 @@ HOLES = {
         lambda *_: True,
     ),
     "the first site is always believed": (
-        "stampede.handlers.reconcile.restore.good_copy",
+        "stampede.handlers.reconcile.repair.good_copy",
         lambda first, second, difference: Good.FIRST if difference.first else Good.SECOND,
     ),
 }
@@ -105,9 +105,9 @@ def test_checkpoints_stay_at_their_site_and_damaged_ones_go(settings: Settings) 
         kept = checkpoints_at(second)
     assert len(kept) == 2
     assert not list(first.list("checkpoints/"))
-    restorer = Restorer(first, second, Findings(True, lambda _: None), True, lambda _: False)
-    assert not any(map(restorer.mend_key, kept))
-    restorer.close()
+    repairer = Repairer(first, second, Findings(True, lambda _: None), True, lambda _: False)
+    assert not any(map(repairer.repair_key, kept))
+    repairer.close()
     second.put(kept[0], second.get(kept[0])[:-20])
     assert [fault.key for fault in deep_audit(settings, SITES).faults] == [kept[0]]
     result = deep_audit(settings, SITES, repair=True)

@@ -20,7 +20,7 @@ from stampede.handlers import cutouts, lightcurves
 from stampede.handlers.compact import compact_tables
 from stampede.handlers.reconcile.findings import Findings
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.handlers.reconcile.restore import Restorer
+from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.scrub.handler import scrub_sites
 from stampede.handlers.thumbnails.handler import Thumbnails
@@ -376,11 +376,11 @@ def test_a_damaged_copy_that_may_be_needed_stays(
     later(8)
     chosen = both.model_copy(update={"reconcile": "restore,leftovers"})
     if why == "no offsets":
-        restorer = Restorer(
+        repairer = Repairer(
             first, second, Findings(True, lambda _: None), True, lambda _: False, timedelta(days=7)
         )
-        assert not restorer._delete_orphan(copy)
-        restorer.close()
+        assert not repairer._delete_orphan(copy)
+        repairer.close()
     else:
         assert Reconciler(chosen).run().get("orphaned", 0) == 0
     assert second.head(copy)

@@ -1,4 +1,4 @@
-"""scrub: bounded passes read everything, mend damage, and go on where the last one ended."""
+"""scrub: bounded passes read everything, repair damage, and go on where the last one ended."""
 
 import shutil
 import time
@@ -214,15 +214,15 @@ def test_each_site_is_mended_from_the_other(both: Settings, damaged_at: int, how
         else:
             site.delete(key)
     name = ("store", "replica")[damaged_at]
-    mended = value(metrics.SCRUB_MENDED, name)
+    repaired = value(metrics.SCRUB_MENDED, name)
     a_round(both)
     assert {key: site.get(key) for key in damaged} == good
-    assert value(metrics.SCRUB_MENDED, name) - mended == len(damaged)
+    assert value(metrics.SCRUB_MENDED, name) - repaired == len(damaged)
     assert value(metrics.SCRUB_DAMAGED, name) == 0
 
 
 def serve_from(monkeypatch: pytest.MonkeyPatch, name: str, objects: Objects) -> None:
-    """Let scrub and what mends for it use a wrapped store."""
+    """Let scrub and what repairs for it use a wrapped store."""
     for module in ("scrub.handler", "scrub.deep_audit", "thumbnails.handler"):
         target = f"stampede.handlers.{module}.{name}"
         monkeypatch.setattr(target, lambda _: objects, raising=module != "thumbnails.handler")

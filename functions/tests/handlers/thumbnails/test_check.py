@@ -90,7 +90,7 @@ GOOD = {alert: thumbnail(files_of(alert), "ztf").png for alert in ALERTS}
 def test_a_wrong_thumbnail_is_drawn_again(settings: Settings, salt: int, right_too: bool) -> None:
     pack = stored(open_objects(settings))
     draw_wrong(settings, salt)
-    if right_too:  # the event was sent again after the pack was mended
+    if right_too:  # the event was sent again after the pack was repaired
         Thumbnails(settings).make(pack.key)
     else:
         assert served(settings)[3] != GOOD[3]

@@ -89,7 +89,7 @@ def test_the_doctor_names_a_bucket_that_is_nearly_full(
     [finding] = store(Patient(bucket, {}))
     assert finding.level == "warning"
     assert finding.fault == ("the store is 93% full (the bucket): 95,000 of 102,400 bytes")
-    assert "StampedeBucketNearQuota" in finding.mend
+    assert "StampedeBucketNearQuota" in finding.repair
     set_quota(size=2 * LIMIT)
     assert [*store(Patient(bucket, {}))] == []
 

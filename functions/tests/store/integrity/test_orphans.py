@@ -11,7 +11,7 @@ from isal import isal_zlib
 from stampede.alerts.columns import CUTOUT, KINDS
 from stampede.errors import StoreDown
 from stampede.handlers.reconcile.findings import Findings
-from stampede.handlers.reconcile.restore import Restorer
+from stampede.handlers.reconcile.repair import Repairer
 from stampede.store.integrity.orphans import Orphans
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
@@ -113,9 +113,9 @@ def test_a_winning_pack_that_the_first_site_lost_is_copied_back() -> None:
     pack = first.get(winning)
     first.delete(winning)
     findings = Findings(True, lambda finding: None)
-    restorer = Restorer(first, second, findings, True, lambda key: False, follow=NO_GRACE)
-    restorer.restore()
-    restorer.close()
+    repairer = Repairer(first, second, findings, True, lambda key: False, follow=NO_GRACE)
+    repairer.repair()
+    repairer.close()
     assert dict(findings.counts) == {"lost": 1}
     assert first.get(winning) == second.get(winning) == pack
 

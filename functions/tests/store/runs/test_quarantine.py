@@ -100,7 +100,7 @@ def test_a_bad_object_costs_only_itself(data: bytes) -> None:
     labels = {"table": "detections"}
     assert REGISTRY.get_sample_value("stampede_quarantined_objects", labels) >= 1
 
-    store.put(bad, sound())  # mended
+    store.put(bad, sound())  # repaired
     one.refresh()
     assert one.quarantined() == {}
     assert one.lacking(["a"]) == {}
@@ -252,7 +252,7 @@ def test_a_damaged_answer_of_the_network_is_asked_for_again() -> None:
 
 
 def test_what_is_in_quarantine_is_read_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store may mend the bytes of an object, and its listing does not show that."""
+    """The store may repair the bytes of an object, and its listing does not show that."""
     store = MemoryObjects()
     damaged = [True]
 
@@ -349,7 +349,7 @@ def test_a_damaged_input_is_not_merged_and_its_coverage_is_not_claimed() -> None
         compact(Table(store, DETECTIONS), NOW + timedelta(days=1), Policy(major=True))
         assert store.get(bad) != data
 
-    store.put(bad, data)  # mended
+    store.put(bad, data)  # repaired
     assert compact(one, NOW + timedelta(days=2), Policy(major=True)).damaged == {}
     assert one.coverage() == FIRST | SECOND | third
     assert one.lookup(["000003"])["flux"].to_pylist() == [7.0]

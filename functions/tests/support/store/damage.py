@@ -1,7 +1,7 @@
 """A campaign of random damage at two sites of a small store.
 
 Each round damages objects, asks `read` at both sites for what those objects answer for, and lets
-the deep audit find and mend them.
+the deep audit find and repair them.
 """
 
 import io
@@ -105,7 +105,7 @@ class Campaign:
             self.round()
 
     def round(self) -> None:
-        """Damage, read and mend once."""
+        """Damage, read and repair once."""
         done: list[Damage] = []
         for _ in range(EACH_ROUND):
             way, damaged = self._damage({each.key for each in done})

@@ -1,4 +1,4 @@
-"""Restores what one site lost or has damaged from the other, both ways.
+"""Repairs what one site lost or has damaged from the other, both ways.
 
 Packs come before the runs that point into them, as in every copy. What has no verified copy at
 either site, or two that differ, is reported and left as it is.
@@ -35,11 +35,11 @@ ORPHANED = "orphaned"
 
 
 AT_ONCE = 4
-"""Objects that are mended at a time. To verify a pack it is held in memory, as `scrub` does."""
+"""Objects that are repaired at a time. To verify a pack it is held in memory, as `scrub` does."""
 
 
-class Restorer:
-    """Mends two sites.
+class Repairer:
+    """Repairs two sites.
 
     Parameters
     ----------
@@ -78,28 +78,28 @@ class Restorer:
             if orphans:
                 orphans.close()
 
-    def restore(self, listing: Listing = whole) -> None:
-        """Find what differs in two listings, or is in quarantine, and mend it. Raises `StoreDown`.
+    def repair(self, listing: Listing = whole) -> None:
+        """Find what differs in two listings, or is in quarantine; repair it. Raises `StoreDown`.
 
         What only the first site has is not looked at: the step `replica` copies it.
         """
         for site in (self._first, self._second):
             for key in quarantined(site):
-                self.mend_key(key)
+                self.repair_key(key)
         lost_at_first = LostAtFirst(self._first, self._second, self._expired, self._rights)
         runs: list[Difference] = []
         try:
             listed = differences(self._first, self._second, listing)
             wrong = self._wrong(listed, lost_at_first, runs)
-            run_all(self._mend_or_delete, wrong, AT_ONCE, "restore")
+            run_all(self._repair_or_delete, wrong, AT_ONCE, "restore")
         finally:
             lost_at_first.close()
-        run_all(self.mend, runs, AT_ONCE, "restore")
+        run_all(self.repair_difference, runs, AT_ONCE, "restore")
 
     def _wrong(
         self, listed: Iterable[Difference], lost_at_first: LostAtFirst, runs: list[Difference]
     ) -> Iterator[Difference]:
-        """Those to mend now. Runs are added to `runs`, for later: they point into packs."""
+        """Those to repair now. Runs are added to `runs`, for later: they point into packs."""
         for difference in listed:
             if difference.second is None:
                 continue
@@ -110,12 +110,12 @@ class Restorer:
             else:
                 yield difference
 
-    def _mend_or_delete(self, difference: Difference) -> None:
+    def _repair_or_delete(self, difference: Difference) -> None:
         if difference.first is not None or not self._delete_orphan(difference.key):
-            self.mend(difference)
+            self.repair_difference(difference)
 
-    def mend(self, difference: Difference) -> bool:
-        """Verify both copies, and write the good one over the other; whether that mended it."""
+    def repair_difference(self, difference: Difference) -> bool:
+        """Verify both copies, and write the good one over the other; whether that repaired it."""
         key = difference.key
         if key in self._seen or of_one_site(key):
             return False
@@ -139,10 +139,10 @@ class Restorer:
         self._findings.add(kind, key, repaired=copier is not None)
         return copier is not None and self._repair
 
-    def mend_key(self, key: str) -> bool:
-        """As `mend`, for an object that was found damaged or lost at a site."""
+    def repair_key(self, key: str) -> bool:
+        """As `repair_difference`, for an object that was found damaged or lost at a site."""
         first, second = (_find(site, key) for site in (self._first, self._second))
-        return self.mend(Difference(key, first, second))
+        return self.repair_difference(Difference(key, first, second))
 
     def _delete_orphan(self, key: str) -> bool:
         """Whether a pack of the second site is an orphan; then it is deleted there.
