@@ -16,7 +16,7 @@ import pyarrow as pa
 from stampede.errors import Damaged
 from stampede.events.cloudevents.event import Event, Position, coverage_of_positions
 from stampede.events.cloudevents.kafka_record import extension_headers
-from stampede.events.delivery.response import reason_of_answer
+from stampede.events.delivery.response import reason_of_response
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, TABLE
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import COVERAGE
@@ -204,7 +204,7 @@ def row_of(event: Event) -> dict[str, Any]:
     }
 
 
-def answer_of(data: str) -> str:
+def response_of(data: str) -> str:
     """The beginning of a function's answer, decoded: Knative encodes it in base64."""
     with suppress(ValueError):
         return base64.b64decode(data, validate=True).decode()
@@ -213,4 +213,4 @@ def answer_of(data: str) -> str:
 
 def reason_of(data: str | None) -> str | None:
     """Why a function refused an event, from `knativeerrordata`; None without data."""
-    return None if data is None else reason_of_answer(answer_of(data))
+    return None if data is None else reason_of_response(response_of(data))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from stampede.deadletters.dead_letter import ERROR, DeadLetter, answer_of
+from stampede.deadletters.dead_letter import ERROR, DeadLetter, response_of
 from stampede.deadletters.stored import StoredAlerts, StoredOffsets, Whether, has_offset
 from stampede.store.offsets.coverage import split_topic_key
 
@@ -104,7 +104,7 @@ def letter_details(letter: DeadLetter, whether: Whether) -> Table:
     error = f"{ERROR}data"
     attributes = dict(letter.attributes)
     if error in attributes:
-        attributes[error] = answer_of(attributes[error])
+        attributes[error] = response_of(attributes[error])
     for name in sorted(attributes, key=lambda name: (not name.startswith(ERROR), name)):
         lines.append((f"ce-{name}", attributes[name]))
     grid = Table(box=None, padding=(0, 3, 0, 0), show_header=False)

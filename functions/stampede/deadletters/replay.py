@@ -10,7 +10,7 @@ from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
 from stampede.events.cloudevents.event import Position
 from stampede.events.delivery.concurrent_send import send_all
-from stampede.events.delivery.response import Answer
+from stampede.events.delivery.response import SinkResponse
 from stampede.events.delivery.sink import Sink
 from stampede.events.kafka.source import connections
 
@@ -39,11 +39,11 @@ class Replayed:
     refused: list[tuple[str, str]] = field(default_factory=list)
     complete: bool = True
 
-    def add(self, letter: DeadLetter, answer: Answer | None) -> None:
-        """Count a letter; `answer` is None if its function accepted it."""
-        if answer:
-            reason = letter.brief(answer.reason)
-            self.refused.append((letter.id, f"{answer.outcome}: {reason}"))
+    def add(self, letter: DeadLetter, response: SinkResponse | None) -> None:
+        """Count a letter; `response` is None if its function accepted it."""
+        if response:
+            reason = letter.brief(response.reason)
+            self.refused.append((letter.id, f"{response.outcome}: {reason}"))
             return
         self.accepted += 1
         if letter.position:
@@ -58,7 +58,7 @@ async def replay(
     stop: asyncio.Event,
     progress: Callable[[Replayed], None],
 ) -> Replayed:
-    """Send each letter that is not stored to the function of its table, and await the answer.
+    """Send each letter that is not stored to the function of its table, and await the response.
 
     A letter that its function refuses again stays a dead letter, unchanged. While a function is
     down, its letters wait. Setting `stop` abandons the letters in flight; see `send_all`.
@@ -68,7 +68,7 @@ async def replay(
     sinks
         URL by table.
     progress
-        Called after every answer.
+        Called after every response.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from stampede.events import ALERT_FUNCTIONS
 from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record, extension_headers
 from stampede.events.delivery.concurrent_send import send_all
 from stampede.events.delivery.delivery import Delivery
-from stampede.events.delivery.response import Answer
+from stampede.events.delivery.response import SinkResponse
 from stampede.events.delivery.sink import Sink
 from stampede.events.kafka.source import connections
 from stampede.http.client import Connections
@@ -156,14 +156,14 @@ class _Sender:
         """Deliver an alert to every sink. Raises `NoPlace`."""
         record = Record(self._topic, 0, offset, None, None, (), alert.data)
         headers = self._headers.headers(record) | file_header(alert)
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(_deliver(each, headers, record, alert) for each in self._deliveries.values())
         )
         prefix = f"event {headers['ce-id']} of {headers['ce-source']}: "
         reasons = {
-            table: answer.reason.removeprefix(prefix)
-            for table, answer in zip(self._deliveries, answers, strict=True)
-            if answer
+            table: response.reason.removeprefix(prefix)
+            for table, response in zip(self._deliveries, responses, strict=True)
+            if response
         }
         self._tally.add(alert.name, reasons, alert.fault is not None)
 
@@ -174,7 +174,7 @@ def _size(numbered: tuple[int, FileAlert]) -> int:
 
 async def _deliver(
     delivery: Delivery, headers: dict[str, str], record: Record, alert: FileAlert
-) -> Answer | None:
+) -> SinkResponse | None:
     """Deliver an alert, or what should have been one; the reason if it is a dead letter now."""
     if alert.fault is None:
         return await delivery.deliver(headers, record)

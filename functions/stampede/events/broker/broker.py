@@ -23,7 +23,7 @@ from stampede.events.cloudevents.s3_events import headers_of
 from stampede.events.delivery.poison_events import PoisonEvents
 from stampede.events.delivery.response import (
     ANSWER_SECONDS,
-    Answer,
+    SinkResponse,
     Verdict,
     error_extensions,
     post,
@@ -97,73 +97,78 @@ class Broker:
     async def _deliver(
         self, route: Route, headers: Mapping[str, str], body: bytes
     ) -> SubscriberDown | None:
-        answer, poison = await self._retry(route, headers, body)
-        outcome = await self._settle(route, headers, body, answer, poison)
+        response, poison = await self._retry(route, headers, body)
+        outcome = await self._settle(route, headers, body, response, poison)
         metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
         if outcome == "delivered":
             return None
-        reason = answer.detail[:200].decode(errors="replace")
+        reason = response.detail[:200].decode(errors="replace")
         log.warning(
             f"event {outcome}",
             trigger=route.name,
             id=headers["ce-id"],
             subject=headers.get("ce-subject"),
             subscriber=route.url,
-            outcome=answer.outcome,
+            outcome=response.outcome,
             reason=reason,
         )
         if outcome != "failed":
             return None
-        return SubscriberDown(f"Trigger {route.name}: {route.url}: {answer.outcome}: {reason}")
+        return SubscriberDown(f"Trigger {route.name}: {route.url}: {response.outcome}: {reason}")
 
     async def _settle(
-        self, route: Route, headers: Mapping[str, str], body: bytes, answer: Answer, poison: bool
+        self,
+        route: Route,
+        headers: Mapping[str, str],
+        body: bytes,
+        response: SinkResponse,
+        poison: bool,
     ) -> str:
-        """Handle the subscriber's last answer; return the outcome, a label of the metric."""
-        if answer.verdict is Verdict.ACCEPTED:
+        """Handle the subscriber's last response; return the outcome, a label of the metric."""
+        if response.verdict is Verdict.ACCEPTED:
             return "delivered"
         if route.dead_letters:
-            extensions = extension_headers(error_extensions(route.url, answer))
+            extensions = extension_headers(error_extensions(route.url, response))
             dead_letter = {**headers, **extensions}
             last = await post(self._connections, route.dead_letters, dead_letter, body)
             return "dead-lettered" if last.verdict is Verdict.ACCEPTED else "failed"
-        return "dropped" if poison or answer.verdict is Verdict.REFUSED else "failed"
+        return "dropped" if poison or response.verdict is Verdict.REFUSED else "failed"
 
     async def _retry(
         self, route: Route, headers: Mapping[str, str], body: bytes
-    ) -> tuple[Answer, bool]:
+    ) -> tuple[SinkResponse, bool]:
         """Send an event as often as its Trigger allows.
 
         Returns
         -------
         tuple
-            The last answer, and whether the event fails alone: then it is of no use to let its
+            The last response, and whether the event fails alone: then it is of no use to let its
             sender send it again, which would hold up the sender's queue.
         """
         poison = self._poison_events[route.name]
         event = (headers["ce-source"], headers["ce-id"])
         retry = 0
         while True:
-            answer = await self._post(route, headers, body)
-            if answer.verdict is Verdict.ACCEPTED:
+            response = await self._post(route, headers, body)
+            if response.verdict is Verdict.ACCEPTED:
                 poison.accept(event)
-                return answer, False
-            if answer.verdict is Verdict.REFUSED:
-                return answer, False
+                return response, False
+            if response.verdict is Verdict.REFUSED:
+                return response, False
             if poison.fail(event, time.monotonic()):
-                return answer, True
+                return response, True
             retry += 1
             if retry > route.delivery.retry:
-                return answer, False
-            await asyncio.sleep(max(answer.retry_after, route.delivery.pause(retry)))
+                return response, False
+            await asyncio.sleep(max(response.retry_after, route.delivery.pause(retry)))
 
-    async def _post(self, route: Route, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _post(self, route: Route, headers: Mapping[str, str], body: bytes) -> SinkResponse:
         limit = route.delivery.timeout
         try:
             async with asyncio.timeout(limit.total_seconds() if limit else None):
                 return await post(self._connections, route.url, headers, body)
         except TimeoutError:
-            return Answer(Verdict.UNCLEAR, None, f"no answer within {limit}".encode())
+            return SinkResponse(Verdict.UNCLEAR, None, f"no answer within {limit}".encode())
 
 
 def broker_app(name: str, settings: Settings) -> EventEndpoint:

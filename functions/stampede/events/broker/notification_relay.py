@@ -59,22 +59,22 @@ class Relay:
             if self._sink.down:  # otherwise the Broker is only slow
                 sending.cancel()
                 return BrokerDown(f"{event.attributes['subject']}: the Broker is down")
-        if (answer := sending.result()) is None:
+        if (response := sending.result()) is None:
             return None
-        if answer.verdict is Verdict.REFUSED:  # for good: the notifications behind it must go on
+        if response.verdict is Verdict.REFUSED:  # for good: the notifications behind it must go on
             metrics.NOTIFICATIONS_DROPPED.inc()
             log.warning(
                 "notification dropped",
                 id=event.attributes["id"],
                 subject=event.attributes["subject"],
-                outcome=answer.outcome,
-                reason=answer.detail[:200].decode(errors="replace"),
+                outcome=response.outcome,
+                reason=response.detail[:200].decode(errors="replace"),
             )
             return None
         await asyncio.sleep(begin + hold - time.monotonic())  # RGW repeats a notification at once
-        detail = answer.detail.decode(errors="replace")
+        detail = response.detail.decode(errors="replace")
         return BrokerDown(
-            f"{event.attributes['subject']}: the Broker answered {answer.outcome}: {detail}"
+            f"{event.attributes['subject']}: the Broker answered {response.outcome}: {detail}"
         )
 
 

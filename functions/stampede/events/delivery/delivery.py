@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 from stampede.errors import StampedeError, Undecodable
 from stampede.events.cloudevents.kafka_record import Record, extension_headers
-from stampede.events.delivery.response import Answer, Verdict, error_extensions
+from stampede.events.delivery.response import SinkResponse, Verdict, error_extensions
 from stampede.events.delivery.sink import Abandoned, Sink
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
@@ -49,12 +49,12 @@ class Delivery:
         """Whether the sink is down: it accepts no event."""
         return self._sink.down
 
-    async def deliver(self, headers: Mapping[str, str], record: Record) -> Answer | None:
+    async def deliver(self, headers: Mapping[str, str], record: Record) -> SinkResponse | None:
         """Return when one of the sinks has accepted the record's event.
 
         Returns
         -------
-        Answer or None
+        SinkResponse or None
             Why the event is a dead letter now; None if it is not.
 
         Raises
@@ -66,41 +66,41 @@ class Delivery:
         """
         retries = self._retries if self._dead_letters else None
         try:
-            answer = await self._sink.send(headers, record.value, retries)
+            response = await self._sink.send(headers, record.value, retries)
         except Abandoned:
             raise
         except Exception as error:  # a bug that this event meets: the others must go on
             if self._dead_letters is None:
                 raise
             log.exception("event cannot be sent", id=headers["ce-id"], source=headers["ce-source"])
-            answer = Answer(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
-        if answer is None or self._dead_letters is None:
+            response = SinkResponse(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
+        if response is None or self._dead_letters is None:
             metrics.SOURCE_EVENTS.labels("accepted").inc()
             return None
-        await self.dead_letter(self._dead_letters, headers, record, answer)
-        return answer
+        await self.dead_letter(self._dead_letters, headers, record, response)
+        return response
 
-    async def refuse(self, headers: Mapping[str, str], record: Record, reason: str) -> Answer:
+    async def refuse(self, headers: Mapping[str, str], record: Record, reason: str) -> SinkResponse:
         """Send an event to the dead-letter sink, because the sender knows what is wrong with it.
 
         Raises what `deliver` raises. There must be a dead-letter sink.
         """
-        answer = Answer(Verdict.REFUSED, Undecodable.status, reason.encode())
+        response = SinkResponse(Verdict.REFUSED, Undecodable.status, reason.encode())
         if self._dead_letters:
-            await self.dead_letter(self._dead_letters, headers, record, answer)
-        return answer
+            await self.dead_letter(self._dead_letters, headers, record, response)
+        return response
 
     async def dead_letter(
-        self, sink: Sink, headers: Mapping[str, str], record: Record, answer: Answer
+        self, sink: Sink, headers: Mapping[str, str], record: Record, response: SinkResponse
     ) -> None:
         """Return when the dead-letter sink has accepted an event. Raises as `deliver`."""
-        extensions = extension_headers(error_extensions(self._sink.url, answer))
+        extensions = extension_headers(error_extensions(self._sink.url, response))
         letter = {**headers, **extensions}
         refusal = await sink.send(letter, record.value, self._letter_retries)
         if refusal:
             raise NoPlace(
-                f"{record} is refused ({answer.reason}), and {sink.url} does not take it as a dead "
-                f"letter: {refusal.outcome}: {refusal.reason}"
+                f"{record} is refused ({response.reason}), and {sink.url} does not take it as a "
+                f"dead letter: {refusal.outcome}: {refusal.reason}"
             )
         metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
         log.warning(
@@ -108,7 +108,7 @@ class Delivery:
             id=headers["ce-id"],
             source=headers["ce-source"],
             **({"file": unquote(headers["ce-file"])} if "ce-file" in headers else {}),
-            outcome=answer.outcome,
-            reason=answer.reason,
+            outcome=response.outcome,
+            reason=response.reason,
             bytes=len(record.value),
         )

@@ -31,7 +31,7 @@ class Verdict(Enum):
     DOWN = "down"  # the sink's fault
 
 
-class Answer(NamedTuple):
+class SinkResponse(NamedTuple):
     """How a sink answered an event."""
 
     verdict: Verdict
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
     @property
     def reason(self) -> str:
         """Why the event was refused, for people."""
-        return reason_of_answer(self.detail.decode(errors="replace"))
+        return reason_of_response(self.detail.decode(errors="replace"))
 
 
 class Poster(Protocol):
@@ -57,21 +57,25 @@ class Poster(Protocol):
         """Send an event, once. Raises what `Connections.post` raises."""
 
 
-async def post(poster: Poster, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Send an event once. A failure is an answer too, and not an exception."""
+async def post(poster: Poster, url: str, headers: Mapping[str, str], body: bytes) -> SinkResponse:
+    """Send an event once. A failure is a response too, and not an exception."""
     try:
         response = await poster.post(url, *fitted(headers, body))
     except Unreachable as error:
-        return Answer(Verdict.DOWN, None, str(error).encode())
+        return SinkResponse(Verdict.DOWN, None, str(error).encode())
     except (OSError, TimeoutError) as error:
-        return Answer(Verdict.UNCLEAR, None, f"{type(error).__name__}: {error}".encode())
+        return SinkResponse(Verdict.UNCLEAR, None, f"{type(error).__name__}: {error}".encode())
     except ValueError as error:
-        return Answer(Verdict.REFUSED, None, str(error).encode(errors="replace"))
+        return SinkResponse(Verdict.REFUSED, None, str(error).encode(errors="replace"))
     except Exception as error:  # a bug that one event meets must not end the sender
-        return Answer(Verdict.FAILED, None, f"cannot be sent: {error!r}".encode(errors="replace"))
+        return SinkResponse(
+            Verdict.FAILED, None, f"cannot be sent: {error!r}".encode(errors="replace")
+        )
     verdict = judge(response.status)
     detail = b"" if verdict is Verdict.ACCEPTED else response.detail
-    return Answer(verdict, response.status, detail, retry_after(response.retry_after, time.time()))
+    return SinkResponse(
+        verdict, response.status, detail, retry_after(response.retry_after, time.time())
+    )
 
 
 def judge(status: int) -> Verdict:
@@ -89,7 +93,7 @@ def judge(status: int) -> Verdict:
     return Verdict.REFUSED
 
 
-def reason_of_answer(text: str) -> str:
+def reason_of_response(text: str) -> str:
     """The detail of a problem document (RFC 9457), cut off or not; any other text unchanged."""
     # JSON may hold half a character, which Parquet and HTTP do not.
     return _reason(text).encode(errors="replace").decode()
@@ -98,7 +102,7 @@ def reason_of_answer(text: str) -> str:
 def _reason(text: str) -> str:
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads(text)["detail"])
-    # Of an answer the first 1,024 bytes are kept, which may end within the detail.
+    # Of a response the first 1,024 bytes are kept, which may end within the detail.
     begin = re.search(r'"detail": ?"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)', text)
     if begin and text.startswith("{"):
         with suppress(ValueError):
@@ -120,10 +124,10 @@ def retry_after(value: str | None, now: float) -> float:
     return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
 
 
-def error_extensions(url: str, answer: Answer) -> dict[str, str]:
-    """The extensions that Knative adds to a dead letter; without an answer only the first."""
+def error_extensions(url: str, response: SinkResponse) -> dict[str, str]:
+    """The extensions that Knative adds to a dead letter; without a response only the first."""
     extensions = {"knativeerrordest": url}
-    if answer.status is not None:
-        extensions["knativeerrorcode"] = str(answer.status)
-        extensions["knativeerrordata"] = base64.b64encode(answer.detail).decode()
+    if response.status is not None:
+        extensions["knativeerrorcode"] = str(response.status)
+        extensions["knativeerrordata"] = base64.b64encode(response.detail).decode()
     return extensions

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from stampede.errors import Overloaded
 from stampede.events.delivery.poison_events import PoisonEvents
-from stampede.events.delivery.response import Answer, Poster, Verdict, post
+from stampede.events.delivery.response import Poster, SinkResponse, Verdict, post
 from stampede.telemetry import metrics
 from stampede.telemetry.logs import get_logger
 
@@ -46,8 +46,8 @@ class Sink:
     longest_probe_pause
         Most seconds between two probes of a sink that is down.
     give_up_seconds
-        How long an event must fail, whatever the answer, while the sink accepts others, before the
-        failures count as the event's.
+        How long an event must fail, whatever the response, while the sink accepts others, before
+        the failures count as the event's.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Sink:
 
     async def send(
         self, headers: Mapping[str, str], body: bytes, retries: int | None
-    ) -> Answer | None:
+    ) -> SinkResponse | None:
         """Send an event until the sink accepts it or the event fails for good.
 
         Parameters
@@ -89,8 +89,8 @@ class Sink:
 
         Returns
         -------
-        Answer or None
-            None if the event was accepted, otherwise the last answer.
+        SinkResponse or None
+            None if the event was accepted, otherwise the last response.
 
         Raises
         ------
@@ -101,40 +101,42 @@ class Sink:
         attempts = failures = 0
         try:
             while True:
-                answer = await self._attempt(event, headers, body)
-                if answer.verdict is Verdict.ACCEPTED:
+                response = await self._attempt(event, headers, body)
+                if response.verdict is Verdict.ACCEPTED:
                     return None
                 attempts += 1
-                failures += answer.verdict is Verdict.FAILED
-                if answer.verdict is Verdict.REFUSED or failures > (retries or 0):
+                failures += response.verdict is Verdict.FAILED
+                if response.verdict is Verdict.REFUSED or failures > (retries or 0):
                     break
                 # 429 is about the load, and a large event may meet it more often.
-                overloaded = answer.status == Overloaded.status
+                overloaded = response.status == Overloaded.status
                 if not overloaded and self._poison_events.fail(event, time.monotonic()):
                     break
-                await self._back_off(attempts, answer)
+                await self._back_off(attempts, response)
         finally:
             self._poison_events.forget(event)
         if retries is not None:
-            return answer
-        await self._send_stuck(headers, body, attempts, answer)
+            return response
+        await self._send_stuck(headers, body, attempts, response)
         return None
 
     async def _send_stuck(
-        self, headers: Mapping[str, str], body: bytes, attempts: int, answer: Answer
+        self, headers: Mapping[str, str], body: bytes, attempts: int, response: SinkResponse
     ) -> None:
         """Send an event that failed, until it is accepted: it has nowhere else to go."""
         self._stuck.inc()
-        self._log_stuck(headers, answer)
+        self._log_stuck(headers, response)
         try:
-            while answer.verdict is not Verdict.ACCEPTED:
-                await self._back_off(attempts, answer)
-                answer = await self._attempt(self, headers, body)
+            while response.verdict is not Verdict.ACCEPTED:
+                await self._back_off(attempts, response)
+                response = await self._attempt(self, headers, body)
                 attempts += 1
         finally:
             self._stuck.dec()
 
-    async def _attempt(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _attempt(
+        self, event: object, headers: Mapping[str, str], body: bytes
+    ) -> SinkResponse:
         """Send an event once; while the sink is down, as a probe when it is this event's turn."""
         while self.down:
             async with self._probing:
@@ -144,27 +146,27 @@ class Sink:
                     return await self._post(event, headers, body)
         return await self._post(event, headers, body)
 
-    async def _post(self, event: object, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send an event once, and learn from the answer whether the sink is up or down."""
+    async def _post(self, event: object, headers: Mapping[str, str], body: bytes) -> SinkResponse:
+        """Send an event once, and learn from the response whether the sink is up or down."""
         accepted_before = self._accepted
-        answer = await post(self._poster, self.url, headers, body)
-        if answer.verdict is Verdict.ACCEPTED:
+        response = await post(self._poster, self.url, headers, body)
+        if response.verdict is Verdict.ACCEPTED:
             self._accepted += 1
             self._poison_events.accept(event)
             self._mark_up()
-            return answer
-        metrics.SOURCE_RETRIES.labels(self.name, answer.outcome).inc()
+            return response
+        metrics.SOURCE_RETRIES.labels(self.name, response.outcome).inc()
         others_accepted = self._accepted > accepted_before
-        if answer.verdict is Verdict.UNCLEAR:
+        if response.verdict is Verdict.UNCLEAR:
             verdict = Verdict.FAILED if others_accepted else Verdict.DOWN
-            answer = answer._replace(verdict=verdict)
-        if answer.verdict is not Verdict.DOWN:
+            response = response._replace(verdict=verdict)
+        if response.verdict is not Verdict.DOWN:
             self._mark_up()
         elif not (others_accepted or self._poison_events.is_suspected(event)):
-            self._mark_down(answer)
-        return answer
+            self._mark_down(response)
+        return response
 
-    def _mark_down(self, answer: Answer) -> None:
+    def _mark_down(self, response: SinkResponse) -> None:
         if self._down_since is not None:
             return
         self._down_since, self._probes = time.monotonic(), 1
@@ -172,8 +174,8 @@ class Sink:
             "sink is down: events wait, none is lost",
             sink=self.name,
             url=self.url,
-            outcome=answer.outcome,
-            reason=answer.reason,
+            outcome=response.outcome,
+            reason=response.reason,
         )
 
     def _mark_up(self) -> None:
@@ -182,10 +184,10 @@ class Sink:
             log.info("sink is up again", sink=self.name, url=self.url, seconds=seconds)
             self._down_since = None
 
-    async def _back_off(self, attempts: int, answer: Answer) -> None:
+    async def _back_off(self, attempts: int, response: SinkResponse) -> None:
         """Pause after a failed attempt, unless the sink is down: then `_attempt` pauses."""
         if not self.down:
-            await self._pause(attempts, at_least=answer.retry_after)
+            await self._pause(attempts, at_least=response.retry_after)
 
     async def _pause(
         self, attempts: int, at_least: float = 0.0, longest: float = LONGEST_PAUSE
@@ -198,7 +200,7 @@ class Sink:
             return
         raise Abandoned
 
-    def _log_stuck(self, headers: Mapping[str, str], answer: Answer) -> None:
+    def _log_stuck(self, headers: Mapping[str, str], response: SinkResponse) -> None:
         remedy = (
             "set STAMPEDE_DEAD_LETTER_SINK, or repair the sink"
             if self.name == "sink"
@@ -211,6 +213,6 @@ class Sink:
             source=headers["ce-source"],
             sink=self.name,
             url=self.url,
-            outcome=answer.outcome,
-            reason=answer.reason,
+            outcome=response.outcome,
+            reason=response.reason,
         )

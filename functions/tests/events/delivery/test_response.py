@@ -1,7 +1,7 @@
 import pytest
 
 from stampede.errors import Undecodable
-from stampede.events.delivery.response import Verdict, judge, reason_of_answer, retry_after
+from stampede.events.delivery.response import Verdict, judge, reason_of_response, retry_after
 from stampede.http.problem_details import problem_json
 
 
@@ -66,4 +66,4 @@ PROBLEM = problem_json(Undecodable('first "line"\nsecond: ä\\b'))
 )
 def test_the_reason_of_an_answer_that_is_cut_off(text: str, reason: str) -> None:
     """Of an answer the first 1,024 bytes are kept."""
-    assert reason_of_answer(text) == reason
+    assert reason_of_response(text) == reason
