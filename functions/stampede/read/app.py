@@ -15,10 +15,10 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.read import error_handlers
 from stampede.read.free_memory import giving_back
-from stampede.read.http.cors import Cors
-from stampede.read.http.middleware import ResponseMiddleware
 from stampede.read.routes import ROUTES
 from stampede.read.service import ReadService
+from stampede.read.web.cors import Cors
+from stampede.read.web.middleware import ResponseMiddleware
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 

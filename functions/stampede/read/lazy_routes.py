@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from stampede.read import openapi
 from stampede.read.api import bulk, cone, cross_match, ledger, object_cutouts, scs
-from stampede.read.http import static_files
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
@@ -23,6 +22,7 @@ from stampede.read.pages import page as pages
 from stampede.read.pages.object_choices import Choices
 from stampede.read.route import LIGHT_CURVE, Handler, route
 from stampede.read.service import service_of
+from stampede.read.web import static_files
 
 
 def _page(path: str, handler: Handler, *known: str) -> Route:

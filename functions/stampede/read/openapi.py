@@ -26,8 +26,8 @@ from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
 from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
-from stampede.read.http.static_files import address
 from stampede.read.plots.light_curve import Axis
+from stampede.read.web.static_files import address
 
 CONE_WRITERS = writers({})
 

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stampede.read.http import parameters
 from stampede.read.service import service_of
+from stampede.read.web import parameters
 
 Handler = Callable[[Request], Awaitable[Response]]
 

@@ -20,11 +20,11 @@ from stampede.lookup.packs.async_images import QuickImages
 from stampede.lookup.packs.pack_alerts import PackAlerts
 from stampede.read.access.access import Access
 from stampede.read.errors import TooManyQueries
-from stampede.read.http.chunks import chunks_at_once
 from stampede.read.summaries.latest_alerts import LatestAlerts
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
 from stampede.read.summaries.nights import NightAlerts
+from stampede.read.web.chunks import chunks_at_once
 from stampede.store.objects.object_store import Objects
 from stampede.store.s3.bucket import S3Objects
 

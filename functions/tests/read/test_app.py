@@ -11,9 +11,9 @@ from stampede.config.settings import Settings
 from stampede.errors import StoreDown
 from stampede.read import lazy_routes
 from stampede.read.app import make_app
-from stampede.read.http.static_files import address
 from stampede.read.routes import ROUTES
 from stampede.read.service import SMALL_THREADS
+from stampede.read.web.static_files import address
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.parquet.checksums import write

@@ -10,10 +10,10 @@ from stampede.lookup import response_warnings
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.api.cutouts import locations
-from stampede.read.http import parameters
-from stampede.read.http.conditional import IMMUTABLE, REVALIDATE, Representation, etag
 from stampede.read.service import service_of
 from stampede.read.summaries.latest_alerts import DEFAULT, MOST, LatestAlert
+from stampede.read.web import parameters
+from stampede.read.web.conditional import IMMUTABLE, REVALIDATE, Representation, etag
 
 
 async def get_alert(request: Request) -> Response:

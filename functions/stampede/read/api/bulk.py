@@ -26,8 +26,8 @@ from stampede.read.formats.writers import (
     TarWriter,
     Writer,
 )
-from stampede.read.http import id_list, parameters
 from stampede.read.service import service_of
+from stampede.read.web import id_list, parameters
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()

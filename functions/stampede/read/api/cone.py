@@ -17,9 +17,9 @@ from stampede.read.api.streams import last_bytes, pieces
 from stampede.read.formats.completeness import NONE, Completeness
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.writers import Writer
-from stampede.read.http import parameters
-from stampede.read.http.conditional import REVALIDATE, Representation, etag
 from stampede.read.service import ThreadRunner, service_of
+from stampede.read.web import parameters
+from stampede.read.web.conditional import REVALIDATE, Representation, etag
 
 EXTENSIONS = {"votable": "vot"}
 MJD = 0.0, 1e6

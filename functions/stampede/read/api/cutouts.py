@@ -22,9 +22,9 @@ from stampede.images.stretch import limits as value_limits
 from stampede.images.tiles import is_tiled
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.packs.locations import CutoutLocation, of_kind
-from stampede.read.http import parameters
-from stampede.read.http.conditional import Representation, etag, preferred
 from stampede.read.service import service_of
+from stampede.read.web import parameters
+from stampede.read.web.conditional import Representation, etag, preferred
 from stampede.runtime import decompression
 from stampede.store.parquet import zstd
 

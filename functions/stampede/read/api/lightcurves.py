@@ -9,9 +9,9 @@ from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import FEW
 from stampede.lookup.points import BANDS, PointFilter
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
-from stampede.read.http import parameters
-from stampede.read.http.conditional import REVALIDATE, Representation, etag
 from stampede.read.service import service_of
+from stampede.read.web import parameters
+from stampede.read.web.conditional import REVALIDATE, Representation, etag
 
 MJD = 0.0, 1e6
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}

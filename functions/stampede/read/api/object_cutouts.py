@@ -25,9 +25,9 @@ from stampede.read.api import streams
 from stampede.read.api.bulk import CUTOUT_WRITERS, stream_of_ids
 from stampede.read.api.lightcurves import point_filter
 from stampede.read.formats.writers import Cutouts
-from stampede.read.http import parameters
-from stampede.read.http.conditional import REVALIDATE, Representation, etag
 from stampede.read.service import service_of
+from stampede.read.web import parameters
+from stampede.read.web.conditional import REVALIDATE, Representation, etag
 
 SIZE, MOST_SIZE = 252, 512
 """Longer side of a strip's pictures in pixels: by default, and at most."""

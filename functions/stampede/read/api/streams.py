@@ -41,8 +41,8 @@ from stampede.lookup.points import PointFilter
 from stampede.read.errors import BrokenOff
 from stampede.read.formats.completeness import Completeness, Ids
 from stampede.read.formats.writers import Cutouts, Writer
-from stampede.read.http.chunks import Chunks, bytes_of, read_ahead
 from stampede.read.service import ThreadRunner
+from stampede.read.web.chunks import Chunks, bytes_of, read_ahead
 
 T = TypeVar("T")
 Id = int | str

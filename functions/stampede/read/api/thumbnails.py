@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.read.http import parameters
-from stampede.read.http.conditional import Representation, etag
 from stampede.read.service import service_of
+from stampede.read.web import parameters
+from stampede.read.web.conditional import Representation, etag
 
 
 async def get_thumbnail(request: Request) -> Response:

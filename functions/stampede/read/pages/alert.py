@@ -18,9 +18,9 @@ from stampede.lookup.object_alerts import stored_alerts
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.lookup.points import PointFilter
 from stampede.read.api.cutouts import Limits, locations
-from stampede.read.http import parameters
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
+from stampede.read.web import parameters
 
 BAR = 5
 """Length of the scale bar: arcseconds."""

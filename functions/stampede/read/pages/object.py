@@ -15,7 +15,6 @@ from stampede.lookup.lookup import Lookup
 from stampede.lookup.object_alerts import MOST_FRAMES, stored_alerts
 from stampede.lookup.points import BANDS, NO_BAND, PointFilter, PointKind, bands_of, kinds_of
 from stampede.read.formats.light_curves import FORMATS
-from stampede.read.http import parameters
 from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
 from stampede.read.pages.object_choices import Choices
@@ -24,6 +23,7 @@ from stampede.read.plots import light_curve as plot
 from stampede.read.plots.light_curve import Axis, Fold, light_curve_svg
 from stampede.read.plots.ticks import date_of
 from stampede.read.service import service_of
+from stampede.read.web import parameters
 
 ALERTS, POINTS = 12, 50
 """Most alerts and points on a page."""

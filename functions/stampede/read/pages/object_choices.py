@@ -8,8 +8,8 @@ from starlette.datastructures import QueryParams
 
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.points import BANDS, NO_BAND, PointKind
-from stampede.read.http import parameters
 from stampede.read.plots.light_curve import Axis
+from stampede.read.web import parameters
 
 MOST_PAGES = 1_000_000
 PERIODS = 1e-5, 1e5

@@ -21,10 +21,10 @@ from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
 from stampede.lookup import response_warnings
 from stampede.lookup.packs.locations import CutoutLocation
-from stampede.read.http.conditional import preferred
-from stampede.read.http.static_files import address
 from stampede.read.plots.marks import mark
 from stampede.read.plots.ticks import date_of, day_of
+from stampede.read.web.conditional import preferred
+from stampede.read.web.static_files import address
 
 if TYPE_CHECKING:
     from jinja2 import Environment

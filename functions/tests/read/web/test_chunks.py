@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from stampede.read.http.chunks import AHEAD, CHUNK, CHUNK_BYTES, MOST_CHUNKS, Chunks, chunks_at_once
-from stampede.read.http.chunks import read_ahead as ahead_of
+from stampede.read.web.chunks import AHEAD, CHUNK, CHUNK_BYTES, MOST_CHUNKS, Chunks, chunks_at_once
+from stampede.read.web.chunks import read_ahead as ahead_of
 
 
 def test_chunks_grow_and_hold_every_id_once():

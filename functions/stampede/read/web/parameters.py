@@ -12,7 +12,7 @@ from stampede.alerts import surveys
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.alerts.columns import KINDS
 from stampede.lookup.errors import BadParameter
-from stampede.read.http.conditional import preferred
+from stampede.read.web.conditional import preferred
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

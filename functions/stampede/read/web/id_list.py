@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from stampede.errors import TooLarge
 from stampede.lookup.errors import BadParameter
-from stampede.read.http import parameters
+from stampede.read.web import parameters
 from stampede.runtime import lazy_arrow_compute as pc
 
 _HEADERS = {"id", "alert_id", "candid", "diaSourceId", "object_id", "objectId", "diaObjectId"}

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.errors import NotFound
-from stampede.read.http.conditional import Representation, etag, preferred
+from stampede.read.web.conditional import Representation, etag, preferred
 
 _FOLDER = Path(__file__).parents[1] / "static"
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.errors import StampedeError
-from stampede.read.http import id_list
+from stampede.read.web import id_list
 
 NOTHING = re.compile(rb"(?!)")
 WORDS = st.one_of(
