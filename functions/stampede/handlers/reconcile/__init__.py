@@ -5,5 +5,5 @@ __all__ = [
     "checkpoints",
     "findings",
     "reconciler",
-    "restore",
+    "repair",
 ]
