@@ -23,7 +23,7 @@ StoredOffsets = Mapping[str, Coverage]
 AlertCheck = Callable[[str, Sequence[Event]], Sequence[StampedeError | None]]
 """For each event None if a table has a row of its alert, otherwise the reason why not."""
 
-AT_ONCE = 16  # letters checked together; a letter may have megabytes
+LETTER_BATCH = 16  # letters checked together; a letter may have megabytes
 
 
 class Whether(NamedTuple):
@@ -62,8 +62,8 @@ class StoredAlerts:
         held = [
             n for n, event in enumerate(events) if has_offset(self._offsets, table, event.position)
         ]
-        for first in range(0, len(held), AT_ONCE):
-            numbers = held[first : first + AT_ONCE]
+        for first in range(0, len(held), LETTER_BATCH):
+            numbers = held[first : first + LETTER_BATCH]
             doubts = self._check(table, [events[number] for number in numbers])
             for number, doubt in zip(numbers, doubts, strict=True):
                 found[number] = Whether(doubt is None, doubt)
@@ -78,11 +78,11 @@ class StoredAlerts:
 
 
 def in_batches(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """Letters in lists of at most `AT_ONCE`."""
+    """Letters in lists of at most `LETTER_BATCH`."""
     batch: list[DeadLetter] = []
     for letter in letters:
         batch.append(letter)
-        if len(batch) == AT_ONCE:
+        if len(batch) == LETTER_BATCH:
             yield batch
             batch = []
     if batch:

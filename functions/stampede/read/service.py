@@ -24,7 +24,7 @@ from stampede.read.summaries.latest_alerts import LatestAlerts
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
 from stampede.read.summaries.nights import NightAlerts
-from stampede.read.web.chunks import chunks_at_once
+from stampede.read.web.chunks import chunk_limit
 from stampede.store.objects.object_store import Objects
 from stampede.store.s3.bucket import S3Objects
 
@@ -78,9 +78,9 @@ class QueryLimit:
         if client is not None and own >= self._most_of_one:
             raise TooManyQueries(f"{own} large queries of this client are running: wait for one")
 
-    def chunks_at_once(self) -> int:
+    def chunk_limit(self) -> int:
         """How many chunks each running query may hold now."""
-        return chunks_at_once(self._running.total())
+        return chunk_limit(self._running.total())
 
     @contextmanager
     def slot(self, client: str | None) -> Iterator[None]:

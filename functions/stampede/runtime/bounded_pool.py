@@ -7,18 +7,18 @@ from typing import TypeVar
 A = TypeVar("A")
 
 
-def run_all(act: Callable[[A], object], items: Iterable[A], at_once: int, name: str) -> None:
-    """Call `act` on each item in threads, and take the next one only when fewer than `at_once` run.
+def run_all(act: Callable[[A], object], items: Iterable[A], concurrency: int, name: str) -> None:
+    """Call `act` on each item in threads, of which at most `concurrency` run at a time.
 
     The items are taken in the caller's thread. The first error that `act` raises is raised, once
     what is under way has ended; the other items are left.
     """
     under_way: set[Future[object]] = set()
-    with ThreadPoolExecutor(at_once, name) as pool:
+    with ThreadPoolExecutor(concurrency, name) as pool:
         try:
             for item in items:
                 under_way.add(pool.submit(act, item))
-                if len(under_way) >= at_once:
+                if len(under_way) >= concurrency:
                     done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()

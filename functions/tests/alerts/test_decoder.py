@@ -7,7 +7,7 @@ import pytest
 from stampede.alerts.decoder import check
 from stampede.alerts.framing import Framing
 from stampede.errors import DecoderFailed, Undecodable
-from stampede.events.workers.spool import PIECES_AT_ONCE
+from stampede.events.workers.spool import MOST_PIECES
 from tests.support.alerts import made_alerts
 from tests.support.alerts.batch_decoders import make_decoder
 
@@ -70,9 +70,9 @@ def test_batches_of_one_decoder_are_read_separately(tmp_path) -> None:
         pieces = [[records[n][:99], records[n][99:]] for n in numbers]
         return decoder.decode(schema, pieces, ["diaSourceId"])["diaSourceId"].to_pylist()
 
-    all_of_them = ids([*range(9)] * PIECES_AT_ONCE)
+    all_of_them = ids([*range(9)] * MOST_PIECES)
     first = all_of_them[:9]
     assert len(set(first)) == 9
-    assert all_of_them == first * PIECES_AT_ONCE
+    assert all_of_them == first * MOST_PIECES
     for numbers in ([3], [4], [4, 3], [3, 4], [0, 1, 2]):
         assert ids(numbers) == [first[n] for n in numbers]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # what receives events needs no decoder (docs/adr/0054-native
     from stampede.runtime.decompression import Bytes
 
 PREFIX = "stampede-"
-PIECES_AT_ONCE = 1024  # most pieces that one call can write (IOV_MAX)
+MOST_PIECES = 1024  # most pieces that one call can write (IOV_MAX)
 CACHED_BYTES = 64 << 20  # memory that a file keeps between batches: the largest usual batch
 
 
@@ -92,8 +92,8 @@ def _write(file: int, pieces: "Sequence[Bytes]") -> int:
     """Replace a file's content; return its size. Empties the file before it raises `OSError`."""
     size = 0
     try:
-        for first in range(0, len(pieces), PIECES_AT_ONCE):
-            size += os.pwritev(file, pieces[first : first + PIECES_AT_ONCE], size)
+        for first in range(0, len(pieces), MOST_PIECES):
+            size += os.pwritev(file, pieces[first : first + MOST_PIECES], size)
         if size < sum(map(len, pieces)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError:

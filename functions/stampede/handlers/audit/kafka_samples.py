@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
-from stampede.deadletters.stored import AT_ONCE, AlertCheck
+from stampede.deadletters.stored import LETTER_BATCH, AlertCheck
 from stampede.errors import NotFound, Undecodable
 from stampede.events.cloudevents.event import Event
 from stampede.events.cloudevents.kafka_record import Record
@@ -73,8 +73,8 @@ def differing(
 def _not_stored(table: str, messages: Sequence[Record], check: AlertCheck) -> list[str]:
     """The messages whose alerts are not in a table, although their offsets are stored."""
     reasons = []
-    for first in range(0, len(messages), AT_ONCE):
-        events = [_event(message) for message in messages[first : first + AT_ONCE]]
+    for first in range(0, len(messages), LETTER_BATCH):
+        events = [_event(message) for message in messages[first : first + LETTER_BATCH]]
         for event, reason in zip(events, check(table, events), strict=True):
             if isinstance(reason, NotFound | Undecodable):
                 reasons.append(f"{event.attributes['id']} is stored, but {reason.message}")

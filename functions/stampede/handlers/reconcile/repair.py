@@ -34,7 +34,7 @@ ORPHANED = "orphaned"
 """The kind of a finding: an orphan of the second site that the first site has deleted."""
 
 
-AT_ONCE = 4
+CONCURRENCY = 4
 """Objects that are repaired at a time. To verify a pack it is held in memory, as `scrub` does."""
 
 
@@ -91,10 +91,10 @@ class Repairer:
         try:
             listed = differences(self._first, self._second, listing)
             wrong = self._wrong(listed, lost_at_first, runs)
-            run_all(self._repair_or_delete, wrong, AT_ONCE, "restore")
+            run_all(self._repair_or_delete, wrong, CONCURRENCY, "restore")
         finally:
             lost_at_first.close()
-        run_all(self.repair_difference, runs, AT_ONCE, "restore")
+        run_all(self.repair_difference, runs, CONCURRENCY, "restore")
 
     def _wrong(
         self, listed: Iterable[Difference], lost_at_first: LostAtFirst, runs: list[Difference]

@@ -18,7 +18,7 @@ from stampede.store.packs.pack import night_of
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import PACKET_PACKS
 
-AT_ONCE = 8  # packs whose small columns are read at once
+CONCURRENCY = 8  # packs whose small columns are read at once
 PLACE = ("topic", "partition", "offset")
 COLUMNS = ["survey", "alert_id", *PLACE, "time", "crc32"]
 # Kafka refuses a timestamp that is later by more (message.timestamp.after.max.ms). A sender may
@@ -86,7 +86,7 @@ def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = E
         for info in objects.list(prefix)
         if night_of(info.key) == night and rights.holds(info.key)
     ]
-    with ThreadPoolExecutor(AT_ONCE, "plan") as pool:
+    with ThreadPoolExecutor(CONCURRENCY, "plan") as pool:
         read = list(zip(infos, pool.map(places, infos), strict=True))
     unreadable = {info.key: rows.message for info, rows in read if isinstance(rows, Damaged)}
     tables = [(info, rows) for info, rows in read if isinstance(rows, pa.Table) and rows.num_rows]

@@ -37,7 +37,7 @@ from stampede.telemetry.logs import get_logger
 log = get_logger()
 
 GROUP = 64  # objects listed at once
-AT_ONCE = 4  # objects read at once; a pack is held in memory
+CONCURRENCY = 4  # objects read at once; a pack is held in memory
 
 
 class Fault(NamedTuple):
@@ -195,7 +195,7 @@ class Scrub:
         parts = set[str]()
         infos = self._objects.list("", after)
         last: str | None = None
-        with ThreadPoolExecutor(AT_ONCE, "scrub") as pool:
+        with ThreadPoolExecutor(CONCURRENCY, "scrub") as pool:
             while group := list(islice(infos, GROUP)):
                 for info, known in zip(group, pool.map(self._read, group), strict=True):
                     count["foreign"] += not known

@@ -115,7 +115,7 @@ async def stream_of_ids(
     table.announce_quarantine()
     return SlotResponse(
         held.pop_all(),
-        streams.stream(ids, read, service.run_bulk, writer, service.bulk_limit.chunks_at_once),
+        streams.stream(ids, read, service.run_bulk, writer, service.bulk_limit.chunk_limit),
         headers={"Cache-Control": "no-store"},
         media_type=writer.media_type,
     )

@@ -51,7 +51,7 @@ def bytes_of(found: "pa.Table | Cutouts") -> int:
     return sum(len(file) for _, file in found if isinstance(file, bytes))
 
 
-def chunks_at_once(queries: int) -> int:
+def chunk_limit(queries: int) -> int:
     """How many chunks each of so many queries may hold."""
     return max(1, min(AHEAD, MOST_CHUNKS // max(1, queries)))
 

@@ -14,7 +14,7 @@ from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import TableSpec
 from stampede.store.tables.table import Table
 
-AT_ONCE = 256  # packs checked before the next are listed
+PACK_BATCH = 256  # packs checked before the next are listed
 
 
 class PackIndexCheck:
@@ -44,7 +44,7 @@ class PackIndexCheck:
         covered, good = table.coverage(), set[str]()
         coverage = partial(self._coverage, damaged=damaged)
         try:
-            while group := list(islice(packs, AT_ONCE)):
+            while group := list(islice(packs, PACK_BATCH)):
                 good.update(info.key for info in group)
                 new = [info for info in group if info.key not in self._good]
                 for info, held in zip(new, table.map(coverage, new), strict=True):

@@ -42,7 +42,7 @@ class Replica:
 
     Parameters
     ----------
-    at_once
+    concurrency
         Concurrent copies in `catch_up`.
     expired
         Whether an object of that key is past its retention. Then it is not copied.
@@ -54,12 +54,12 @@ class Replica:
         self,
         source: Objects,
         target: Objects,
-        at_once: int,
+        concurrency: int,
         expired: Callable[[str], bool] = lambda key: False,
         most_bytes: int = MAX_BYTES,
     ) -> None:
         self.source, self.target = source, target
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._expired = expired
         self._copier = Copier(source, target, most_bytes)
 
@@ -119,7 +119,7 @@ class Replica:
     def _listed_runs(self) -> list[RunInfo]:
         runs = []
         for spec in ALL_TABLES.values():
-            table = Table(self.source, spec, cache_bytes=0, threads=self._at_once)
+            table = Table(self.source, spec, cache_bytes=0, threads=self._concurrency)
             runs += table.runs()
             table.close()
         return runs
@@ -129,7 +129,7 @@ class Replica:
         at_target: dict[str, ObjectInfo] = {}
         superseded: set[tuple[str, str]] = set()
         for spec in ALL_TABLES.values():
-            table = Table(self.target, spec, cache_bytes=0, threads=self._at_once)
+            table = Table(self.target, spec, cache_bytes=0, threads=self._concurrency)
             parts = table.listed()
             table.close()
             at_target |= {part.key: part.object for part in parts}
@@ -180,7 +180,10 @@ class Replica:
                 self._copy_pack(pack, run, copy_object)
             return
         run_all(
-            lambda pack: self._copy_pack(pack, run, copy_object), lacking, self._at_once, "packs"
+            lambda pack: self._copy_pack(pack, run, copy_object),
+            lacking,
+            self._concurrency,
+            "packs",
         )
 
     def _copy_pack(self, pack: str, run: str, copy_object: Copy) -> None:
@@ -194,7 +197,7 @@ class Replica:
     def _copy_all(
         self, infos: Iterator[ObjectInfo], copy: Copy, progress: Progress
     ) -> list[Damaged]:
-        """Copy `at_once` objects at a time, and list no further ahead. Returns what was damaged."""
+        """Copy `concurrency` objects at a time; list no further ahead. Returns what was damaged."""
         damaged: list[Damaged] = []
 
         def copy_one(info: ObjectInfo) -> None:
@@ -206,7 +209,7 @@ class Replica:
                 log.error("damaged", key=info.key)
                 damaged.append(error)
 
-        run_all(copy_one, infos, self._at_once, "copy")
+        run_all(copy_one, infos, self._concurrency, "copy")
         return damaged
 
 

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from stampede.read.web.chunks import AHEAD, CHUNK, CHUNK_BYTES, MOST_CHUNKS, Chunks, chunks_at_once
+from stampede.read.web.chunks import AHEAD, CHUNK, CHUNK_BYTES, MOST_CHUNKS, Chunks, chunk_limit
 from stampede.read.web.chunks import read_ahead as ahead_of
 
 
@@ -37,7 +37,7 @@ def test_an_id_with_very_much_data_is_a_chunk_of_its_own():
 
 @pytest.mark.parametrize("queries", range(1, 40))
 def test_all_queries_together_hold_few_chunks(queries):
-    most = chunks_at_once(queries)
+    most = chunk_limit(queries)
     assert 1 <= most <= AHEAD
     assert queries * most <= max(MOST_CHUNKS, queries)
 
