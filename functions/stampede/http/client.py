@@ -37,7 +37,7 @@ class Connections:
         Time that a host has to accept a connection.
     headers
         Returns those that are sent with every request that does not have them.
-    answer_seconds
+    response_seconds
         A request fails if no byte moves in either direction for this long.
     trust
         Whose certificates are trusted; None: those of the public authorities.
@@ -53,14 +53,14 @@ class Connections:
         concurrency: int,
         idle_seconds: float,
         connect_seconds: float,
-        answer_seconds: float,
+        response_seconds: float,
         headers: Callable[[], Mapping[str, str]] | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self._concurrency = concurrency
         self._idle_seconds = idle_seconds
         self._connect_seconds = connect_seconds
-        self._answer_seconds = answer_seconds
+        self._response_seconds = response_seconds
         self._headers = headers or dict
         self._trust = trust
         self._addresses = Addresses()
@@ -120,7 +120,7 @@ class Connections:
         connection = self._reuse(host) or await self._connect(host)
         self._busy.add(connection)
         try:
-            response = await connection.exchange(head, body, self._answer_seconds, most)
+            response = await connection.exchange(head, body, self._response_seconds, most)
         except BaseException:
             connection.abort()
             raise

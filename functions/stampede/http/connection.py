@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 import httptools
 
 DETAIL_BYTES = 1024  # of the body of an answer to a POST; Knative keeps as many with a dead letter
-LONGEST_ANSWER = 1 << 20  # bytes; the rest of a longer answer is not read
+LONGEST_RESPONSE = 1 << 20  # bytes; the rest of a longer answer is not read
 
 
 class Response(NamedTuple):
@@ -24,7 +24,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport
-        self._answer: asyncio.Future[Response] | None = None
+        self._response: asyncio.Future[Response] | None = None
         self._gone = False
         self.idle_since = loop.time()
 
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
         TimeoutError
             No byte moved in either direction for `seconds`.
         """
-        self._answer = self._loop.create_future()
+        self._response = self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._retry_after: str | None = None
         self._content_range: str | None = None
@@ -52,10 +52,10 @@ class Connection(asyncio.Protocol):
         self._transport.writelines([head, body] if body else [head])
         self._watch_progress(seconds)
         try:
-            return await self._answer
+            return await self._response
         finally:
             self._timer.cancel()
-            self._answer = None
+            self._response = None
 
     @property
     def reusable(self) -> bool:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse a part of the answer."""
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             self.abort()  # an answer to no request
             return
         self._received += len(data)
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, error: Exception | None) -> None:
         """The connection ended: this completes an answer without a length, and cuts any other."""
-        if self._answer is None or self._answer.done():
+        if self._response is None or self._response.done():
             return
         if error is None and self._has_headers and self._ends_with_connection:
             self._finish(keep=False)
@@ -120,17 +120,17 @@ class Connection(asyncio.Protocol):
             self._fail(ConnectionResetError(f"the connection was cut: {error or 'no answer'}"))
 
     def _fail(self, error: OSError) -> None:
-        if self._answer and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._response and not self._response.done():
+            self._response.set_exception(error)
 
     def _finish(self, keep: bool) -> None:
-        if self._answer and not self._answer.done():
+        if self._response and not self._response.done():
             self.idle_since = self._loop.time()
             # A server that answers before it has the whole request reads no further.
             self._keep = keep and not self._transport.get_write_buffer_size()
             status = self._parser.get_status_code()
             detail = b"".join(self._parts)
-            self._answer.set_result(
+            self._response.set_result(
                 Response(status, self._retry_after, detail, self._content_range)
             )
 
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """An answer begins."""
-        if self._answer and self._answer.done():
+        if self._response and self._response.done():
             self._keep = False  # a second answer, to no request
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         if self._to_keep:
             self._parts.append(data[: self._to_keep])
             self._to_keep -= len(self._parts[-1])
-        if self._received > LONGEST_ANSWER:
+        if self._received > LONGEST_RESPONSE:
             self._finish(keep=False)
 
     def on_message_complete(self) -> None:

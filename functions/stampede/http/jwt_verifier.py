@@ -149,10 +149,10 @@ class Issuer:
         return keys
 
     def _json(self, url: str) -> Any:
-        answer = self._http.request("GET", url, redirect=False)
-        if answer.status in (401, 403) and self._token_file and url.startswith("https://"):
+        response = self._http.request("GET", url, redirect=False)
+        if response.status in (401, 403) and self._token_file and url.startswith("https://"):
             headers = {"authorization": f"Bearer {self._token_file.read_text().strip()}"}
-            answer = self._http.request("GET", url, redirect=False, headers=headers)
-        if answer.status != 200:
-            raise ValueError(f"{url} answers {answer.status}")
-        return answer.json()
+            response = self._http.request("GET", url, redirect=False, headers=headers)
+        if response.status != 200:
+            raise ValueError(f"{url} answers {response.status}")
+        return response.json()

@@ -22,7 +22,7 @@ from stampede.events.cloudevents.kafka_record import extension_headers
 from stampede.events.cloudevents.s3_events import headers_of
 from stampede.events.delivery.poison_events import PoisonEvents
 from stampede.events.delivery.response import (
-    ANSWER_SECONDS,
+    RESPONSE_SECONDS,
     SinkResponse,
     Verdict,
     error_extensions,
@@ -188,4 +188,4 @@ def connections(
 
     Each request carries `headers`.
     """
-    return Connections(concurrency, IDLE_SECONDS, CONNECT_SECONDS, ANSWER_SECONDS, headers)
+    return Connections(concurrency, IDLE_SECONDS, CONNECT_SECONDS, RESPONSE_SECONDS, headers)

@@ -18,7 +18,7 @@ from stampede.http.client import Unreachable
 from stampede.http.connection import Response
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
-ANSWER_SECONDS = 300.0  # a Knative revision's own limit
+RESPONSE_SECONDS = 300.0  # a Knative revision's own limit
 
 
 class Verdict(Enum):

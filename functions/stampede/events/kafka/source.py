@@ -17,7 +17,7 @@ from stampede.events.auth.access import access_keys
 from stampede.events.auth.sender_credentials import SenderProof
 from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record
 from stampede.events.delivery.delivery import Delivery
-from stampede.events.delivery.response import ANSWER_SECONDS, Poster
+from stampede.events.delivery.response import RESPONSE_SECONDS, Poster
 from stampede.events.delivery.sink import Sink
 from stampede.events.http.status_server import status_server
 from stampede.events.kafka.consumer import Consumer
@@ -170,6 +170,6 @@ def connections(settings: Settings) -> Connections:
         settings.in_flight,
         IDLE_SECONDS,
         CONNECT_SECONDS,
-        ANSWER_SECONDS,
+        RESPONSE_SECONDS,
         SenderProof(settings).headers,
     )
