@@ -42,7 +42,7 @@ def running(data: Path | None = None) -> Running | None:
         return Running(settings, settings.functions)
     if data or "store" in settings.model_fields_set:
         return None
-    return _elsewhere(settings)
+    return _other_installation(settings)
 
 
 def settings_of(system: Running | None) -> Settings:
@@ -76,7 +76,7 @@ def _recorded(data: Path, settings: Settings) -> Running | None:
     return Running(settings.model_copy(update=update), recorded["urls"])
 
 
-def _elsewhere(settings: Settings) -> Running | None:
+def _other_installation(settings: Settings) -> Running | None:
     found = {}
     for note in sorted(OTHERS.glob("*")):
         data = Path(note.read_text())

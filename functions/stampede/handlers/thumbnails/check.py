@@ -67,11 +67,11 @@ def shown_from(key: str, winners: pa.Table) -> set[tuple[int, str]]:
 
     `winners` are the rows of the table `cutouts` of its alerts.
     """
-    here, elsewhere = set[tuple[int, str]](), set[tuple[int, str]]()
+    here, in_others = set[tuple[int, str]](), set[tuple[int, str]]()
     winners = shown(winners)
     for row in winners.filter(pc.is_valid(winners["pack"])).to_pylist():
-        (here if row["pack"] == key else elsewhere).add((row["alert_id"], row["survey"]))
-    return here - elsewhere
+        (here if row["pack"] == key else in_others).add((row["alert_id"], row["survey"]))
+    return here - in_others
 
 
 def _whole(objects: Objects, pack: str) -> bool:

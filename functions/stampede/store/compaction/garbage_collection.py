@@ -108,7 +108,7 @@ class GarbageCollector:
         footer = self._footer(run)
         if footer is None:
             return False
-        needed = [name for name in footer.inputs if not self._merged_elsewhere(name)]
+        needed = [name for name in footer.inputs if not self._merged_in_another_run(name)]
         there = [name for name in needed if self._exists(name)]
         objects, table = self._table.objects, self._table.spec.name
         lost = [key for key in unlisted(run, table) if find(objects, key) is None]
@@ -122,7 +122,7 @@ class GarbageCollector:
             self.proof.damaged[key] = "lost, and no other run holds all that its run held"
         return False
 
-    def _merged_elsewhere(self, name: str) -> bool:
+    def _merged_in_another_run(self, name: str) -> bool:
         return any(
             name in run[0].inputs
             and (footer := self._footer(run)) is not None

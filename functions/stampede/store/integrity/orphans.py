@@ -119,24 +119,24 @@ class Orphans:
                 raise
             return Verdict.DAMAGED
 
-    def unneeded(self, key: str, elsewhere: "Orphans") -> bool:
+    def unneeded(self, key: str, other_site: "Orphans") -> bool:
         """Whether a pack that is damaged holds nothing that readers of either site need.
 
         As `proven`, but by its small columns: they must be whole, and other packs must hold the
-        same rows of the same messages. At the site of `elsewhere`, too, its rows must lose.
+        same rows of the same messages. At `other_site`, too, its rows must lose.
 
         Raises `StoreDown`.
         """
         try:
-            return self._unneeded(key, spec_of(key), elsewhere)
+            return self._unneeded(key, spec_of(key), other_site)
         except (NotFound, Damaged):
             return False
         except StoreDown:
-            if not (gives_others(self._objects, key) and gives_others(elsewhere._objects, key)):
+            if not (gives_others(self._objects, key) and gives_others(other_site._objects, key)):
                 raise
             return False
 
-    def _unneeded(self, key: str, spec: PackSpec, elsewhere: "Orphans") -> bool:
+    def _unneeded(self, key: str, spec: PackSpec, other_site: "Orphans") -> bool:
         before = self._objects.head(key)
         if not self._old(before.modified):
             return False
@@ -145,7 +145,7 @@ class Orphans:
             return False
         held, coverage = _small_columns(data, key, spec)
         instead = self._losing(held, coverage, key, spec)
-        if not instead or not elsewhere._losing(held, coverage, key, spec):
+        if not instead or not other_site._losing(held, coverage, key, spec):
             return False
         rows = self._rows(held, spec)
         lacking = _digests_of(held)

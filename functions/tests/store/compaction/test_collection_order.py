@@ -63,7 +63,7 @@ class WrongOrder(GarbageCollector):
     def _abandoned(self, run: Run) -> bool:
         objects, table = self._table.objects, self._table.spec.name
         lost = [key for key in unlisted(run, table) if find(objects, key) is None]
-        needed = [name for name in run[0].inputs if not self._merged_elsewhere(name)]
+        needed = [name for name in run[0].inputs if not self._merged_in_another_run(name)]
         there = [name for name in needed if self._exists(name)]
         others = self.sound(live(self._parts))
         return (
