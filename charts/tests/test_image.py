@@ -282,10 +282,26 @@ def our_packages(*stages: Stage) -> dict[str, str]:
     }
 
 
-def test_the_production_image_holds_only_stampede() -> None:
+def test_the_production_image_holds_only_stampede_and_its_simulator() -> None:
     assert our_packages(*read(FUNCTIONS)) == {
-        "functions/stampede": "/opt/stampede/functions/stampede"
+        f"functions/{name}": f"/opt/stampede/functions/{name}"
+        for name in ("stampede", "stampede_simulator")
     }
+
+
+def test_the_production_image_has_the_command_of_the_simulator(tmp_path: Path) -> None:
+    """Run what the Dockerfile writes as an entry point, with an interpreter that has no other."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    simulate = project["entry-points"]["stampede.commands"]["simulate"]
+    written = f"[stampede.commands]\nsimulate = {simulate}\n"
+    assert f"printf {written!r}" in FUNCTIONS.read_text()
+    folder = tmp_path / "stampede_simulator.dist-info"
+    folder.mkdir()
+    (folder / "entry_points.txt").write_text(written)
+    code = "import importlib.metadata as m; print(*m.entry_points(group='stampede.commands'))"
+    command = [sys.executable, "-S", "-c", code]
+    run = subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert simulate in run.stdout, run.stderr
 
 
 def test_the_benchmarks_image_adds_only_the_benchmarks() -> None:
@@ -307,10 +323,11 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_stampede_imports_neither_benchmarks_nor_local_servers() -> None:
-    """Their commands come through entry points, which the image does not have."""
+def test_stampede_imports_no_other_package() -> None:
+    """Their commands come through entry points."""
     paths = sorted((ROOT / "functions" / "stampede").rglob("*.py"))
-    found = {path: imported(path) & {"stampede_local", "stampede_bench"} for path in paths}
+    others = {"stampede_simulator", "stampede_local", "stampede_bench"}
+    found = {path: imported(path) & others for path in paths}
     assert paths
     assert {path: names for path, names in found.items() if names} == {}
 

@@ -11,12 +11,12 @@ import pytest
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
+from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.read.read_service import serving
 

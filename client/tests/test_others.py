@@ -16,13 +16,13 @@ from stampede.alerts.positions import CELLS, positions_of
 from stampede.config.settings import Settings
 from stampede.handlers.hats import catalogue as hats
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.range_lookup import Ranges, rows_in
 from stampede.store.tables.table import Table
+from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.read.read_service import ZTF_OBJECT, serving
 

@@ -19,13 +19,13 @@ import stampede_client
 from stampede.alerts.columns import DETECTION
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from stampede_client import store as reader
+from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts import made_alerts
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.read.read_service import ZTF_ALERT, fill, sample_cutouts, serving

@@ -11,11 +11,11 @@ from e2e.alert_rules.process_faults import Fault
 from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
-from stampede.simulator.simulator import Fields, Simulator
-from stampede.simulator.write import TOPICS
 from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
 from stampede_local.ceph import LocalCeph
+from stampede_simulator.simulator import Fields, Simulator
+from stampede_simulator.write import TOPICS
 
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come
 READERS = 4  # at once: each waits long for an answer

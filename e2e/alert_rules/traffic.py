@@ -7,8 +7,8 @@ from functools import partial
 
 import psutil
 
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.write import write
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.write import write
 
 JOIN_SECONDS = 1.0  # for a thread; it is a daemon, so none holds up the end of a test
 

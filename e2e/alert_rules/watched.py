@@ -20,16 +20,16 @@ from e2e.prometheus import prometheus, targets
 from e2e.stampede_up import StampedeUp
 from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
-from stampede.cli.simulate import paced
 from stampede.config.settings import Settings
 from stampede.events.auth.access import key_header
 from stampede.events.http.probes import is_ready
-from stampede.simulator.simulator import Fields, Simulator
 from stampede_local import environment
 from stampede_local.cli import TOPICS
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
 from stampede_local.up import send
+from stampede_simulator.cli import paced
+from stampede_simulator.simulator import Fields, Simulator
 
 SEED, RATE = 91, 1  # of the alerts that always arrive, a second
 OBJECTS = 8  # few in a field, so that the alerts are of several nights

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from e2e.http import get
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.simulator import Simulator
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.simulator import Simulator
 from tests.support.store import stored_alerts
 
 AT_ONCE = 200  # alerts compared together

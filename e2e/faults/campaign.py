@@ -25,14 +25,14 @@ from e2e.faults.sockets import Sockets
 from e2e.faults.up import with_ports
 from e2e.stampede_up import StampedeUp
 from stampede.cli.running import Running, running
-from stampede.cli.simulate import paced
 from stampede.config.settings import Settings
-from stampede.simulator.simulator import Mix, Simulator
-from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede_local.cli import TOPICS
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
+from stampede_simulator.cli import paced
+from stampede_simulator.simulator import Mix, Simulator
+from stampede_simulator.write import write
 
 GRACE = "20"  # seconds
 SITES = ("ceph", "second-site")

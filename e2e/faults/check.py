@@ -10,11 +10,11 @@ from e2e.faults.alerts import Sent
 from e2e.faults.kafka import TOPIC, Kafka
 from e2e.stampede_up import SecondSiteRead, StampedeUp, stored_counts
 from stampede.config.settings import Settings
-from stampede.simulator.simulator import Simulator
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import THUMBNAILS
 from stampede.store.tables.table import Table
 from stampede_local.cli import TOPICS
+from stampede_simulator.simulator import Simulator
 from tests.support.store import stored_alerts
 
 STORED_SECONDS = 900.0

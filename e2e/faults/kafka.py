@@ -13,7 +13,7 @@ from e2e.faults.later import Later
 from e2e.faults.processes import Processes
 from e2e.places import ROOT
 from stampede.events import ALERT_FUNCTIONS
-from stampede.simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.alert_bytes import SimulatedAlert
 
 TOPIC = "short-lived"
 """A topic of which retention deletes records that no function has got."""

@@ -8,7 +8,7 @@ from e2e.background import background, repeat
 from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.release import Release
-from stampede.simulator.simulator import Mix, Simulator
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 PART = 50  # alerts that are sent by one command

@@ -14,8 +14,8 @@ from e2e.places import CHROMIUM, REAL_ALERTS
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
 from stampede.ingest import files
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.demo.oracle import digest, expected_alert
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 pytestmark = pytest.mark.timeout(1800)

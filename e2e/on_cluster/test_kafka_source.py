@@ -21,7 +21,7 @@ RUN = """
 import json, sys
 from confluent_kafka import Producer
 from stampede.config.settings import Settings
-from stampede.simulator.simulator import Simulator
+from stampede_simulator.simulator import Simulator
 given = json.load(sys.stdin)
 kafka = Settings().kafka
 producer = Producer({"bootstrap.servers": kafka})

@@ -16,8 +16,8 @@ from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import Release
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_bench.figures import percentile
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]

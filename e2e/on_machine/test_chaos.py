@@ -9,7 +9,7 @@ import pytest
 from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
 from stampede.events import ALERT_FUNCTIONS
-from stampede.simulator.simulator import Mix, Simulator
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 COUNT = 1500

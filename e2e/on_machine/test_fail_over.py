@@ -15,14 +15,14 @@ from e2e.commands import is_running, run, until
 from e2e.places import ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.config.settings import Settings
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.simulator import Simulator
-from stampede.simulator.write import write
 from stampede.store.open import open_objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.simulator import Simulator
+from stampede_simulator.write import write
 from tests.support.store import stored_alerts
 
 pytestmark = pytest.mark.timeout(1200)

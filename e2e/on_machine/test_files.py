@@ -8,8 +8,8 @@ import pytest
 
 from e2e.commands import RUN_SECONDS, BackgroundCommand, run, until
 from e2e.stampede_up import StampedeUp, stored_counts
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 COUNT = 150

@@ -17,10 +17,10 @@ from astropy.io import fits, votable
 from PIL import Image
 
 from e2e.on_machine.test_tutorial import COMMANDS as TUTORIAL
-from stampede.simulator.simulator import Simulator
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
+from stampede_simulator.simulator import Simulator
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -18,16 +18,16 @@ from e2e.http import get
 from e2e.stampede_up import STORED_SECONDS, SecondSiteRead, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.cli.running import running
-from stampede.cli.simulate import paced
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.simulator import Mix, Simulator
-from stampede.simulator.write import write
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import THUMBNAILS
 from stampede.store.tables.table import Table
 from stampede_local.ports import free_port
 from stampede_local.servers import USUAL_PORTS
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.cli import paced
+from stampede_simulator.simulator import Mix, Simulator
+from stampede_simulator.write import write
 from tests.support.store import stored_alerts
 
 COUNT = int(os.environ.get("STAMPEDE_E2E_ALERTS", "5000"))

@@ -19,7 +19,6 @@ from e2e.stampede_up import StampedeUp
 from stampede.config.settings import Settings
 from stampede.events.auth.access import key_header
 from stampede.events.http.probes import is_ready
-from stampede.simulator.simulator import Simulator
 from stampede.store.ceph.bucket_notifications import NotifyingBucket
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import first_site, open_objects
@@ -28,6 +27,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
+from stampede_simulator.simulator import Simulator
 from tests.conftest import ceph, ceph_packages, kafka, kafka_packages
 from tests.support.events.receiver import Receiver
 from tests.support.served import event_headers

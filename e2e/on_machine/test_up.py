@@ -18,9 +18,9 @@ from e2e.places import CHROMIUM, ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.ports import free_port
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 FIRST_NIGHT = re.findall(

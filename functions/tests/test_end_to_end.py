@@ -11,14 +11,14 @@ from confluent_kafka import Producer
 
 from stampede.config.settings import Settings
 from stampede.handlers.audit.audit import audit
-from stampede.simulator.faults import FAULTS
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.store.open import open_objects
 from stampede_local.demo.oracle import digest, expected_alert
 from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.system import System
+from stampede_simulator.faults import FAULTS
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts import made_alerts
 from tests.support.store import stored_alerts
 

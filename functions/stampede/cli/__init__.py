@@ -11,4 +11,5 @@ __all__ = [
     "options",
     "running",
     "start",
+    "terminal",
 ]

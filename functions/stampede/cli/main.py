@@ -21,7 +21,6 @@ from stampede.cli.replay import replay
 from stampede.cli.serve import serve
 from stampede.cli.settings import settings, variable_of
 from stampede.cli.setup import setup
-from stampede.cli.simulate import simulate
 from stampede.cli.status import status
 from stampede.cli.token import token
 from stampede.cli.users import users
@@ -50,7 +49,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "setup": setup,
     "users": users,
-    "simulate": simulate,
     "ingest": ingest,
     "audit": audit,
     "status": status,

@@ -15,9 +15,9 @@ import numpy as np
 from stampede.alerts.container import varint
 from stampede.errors import SetupError
 from stampede.ingest import files
-from stampede.simulator.alert_bytes import NULL, SOME, SimulatedAlert
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.demo.oracle import read_record
+from stampede_simulator.alert_bytes import NULL, SOME, SimulatedAlert
+from stampede_simulator.simulator import Fields, Mix, Simulator
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
 _LSST = Mix(lsst_share=1.0, solar_system=0.0, null_cutouts=0.0)

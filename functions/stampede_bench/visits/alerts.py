@@ -8,9 +8,9 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from stampede.alerts.container import varint
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_bench.instruments.load import first_night
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.simulator import Fields, Mix, Simulator
 
 DETECTOR = 53  # alerts of one detector in a visit: 10,000 on 189 detectors
 FIRST_ALERT, FIRST_OBJECT = 3 * 10**17, 4 * 10**17  # the simulator's own ids are below these

@@ -19,13 +19,13 @@ from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
 from stampede.handlers.audit.status import Status
 from stampede.ingest import files
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.demo.oracle import ExpectedAlert, digest, expected_alert
 from stampede_local.demo.view import show_one
 from stampede_local.kafka import producer
 from stampede_local.plan import SystemPlan
 from stampede_local.system import System
 from stampede_local.up import running_system, show, stopping
+from stampede_simulator.simulator import Mix, Simulator
 
 STALLED_SECONDS = 90.0
 CHUNK = 200  # ids in one query

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede.simulator.faults import FAULTS
+from stampede_simulator.faults import FAULTS
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
@@ -150,7 +150,7 @@ def test_a_worker_imports_before_its_first_batch_what_stores_it() -> None:
 
 def test_help_names_every_fault() -> None:
     help_text, _, modules = run("simulate", "--help")
-    assert "stampede.simulator.faults" not in modules
+    assert "stampede_simulator.faults" not in modules
     words = set(help_text.replace(",", " ").split())
     assert set(FAULTS) <= words
 

@@ -29,7 +29,7 @@ from stampede.images import fits, thumbnail
 from stampede.lookup.alert_fields import AlertFields
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.web import id_list, parameters
-from stampede.simulator.simulator import Mix, Simulator
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.alerts.fits_files import fits_of, lsst, source, ztf
 

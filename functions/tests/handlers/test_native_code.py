@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from stampede.read.formats.light_curves import FORMATS
-from stampede.simulator.simulator import Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
+from stampede_simulator.simulator import Simulator
 from tests.support.read.read_service import (
     BOTH,
     ZTF_ALERT,

@@ -25,8 +25,8 @@ from stampede.images.orientation import (
 )
 from stampede.images.png import png
 from stampede.images.thumbnail import thumbnail
-from stampede.simulator.simulator import Mix, Simulator
 from stampede_local.demo.oracle import read_record
+from stampede_simulator.simulator import Mix, Simulator
 from tests.support.alerts.fits_files import fits_of, lsst, with_sky_axes
 from tests.support.alerts.made_alerts import REAL
 

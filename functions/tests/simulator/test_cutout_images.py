@@ -9,9 +9,9 @@ import pytest
 from astropy.io import fits
 from astropy.wcs import WCS
 
-from stampede.simulator import lsst_cutouts
-from stampede.simulator.cutout_images import gzipped
-from stampede.simulator.simulator import Fields, Mix, Simulator
+from stampede_simulator import lsst_cutouts
+from stampede_simulator.cutout_images import gzipped
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts import made_alerts
 from tests.support.alerts.avro_reading import decode
 

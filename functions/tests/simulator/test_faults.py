@@ -4,9 +4,9 @@ import pytest
 
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from stampede.errors import Undecodable
-from stampede.simulator.faults import FAULTS, with_fault
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.demo.oracle import read_record
+from stampede_simulator.faults import FAULTS, with_fault
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts.avro_reading import decode
 
 REJECTED = [fault for fault, status in FAULTS.items() if status.cutouts == 400]

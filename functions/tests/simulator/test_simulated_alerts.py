@@ -7,8 +7,8 @@ import pytest
 from stampede.alerts.columns import KINDS
 from stampede.alerts.isolation import Isolation
 from stampede.images.fits import unpack
-from stampede.simulator.faults import FAULTS
-from stampede.simulator.simulator import Fields, Mix, Simulator
+from stampede_simulator.faults import FAULTS
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 
 TOLERANCE = {"flux": 1e-5, "flux_err": 1e-5, "mjd": 1e-13}

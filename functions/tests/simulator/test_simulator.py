@@ -6,9 +6,9 @@ import fastavro
 import pytest
 
 from stampede.alerts.columns import FLAGS
-from stampede.simulator.simulator import Fields, Mix, Simulator
-from stampede.simulator.sky import FIRST_NIGHT, Point
 from stampede_local.demo.oracle import unframe
+from stampede_simulator.simulator import Fields, Mix, Simulator
+from stampede_simulator.sky import FIRST_NIGHT, Point
 from tests.support.alerts.avro_reading import decode
 
 NOVEMBER_2026 = 61345.0

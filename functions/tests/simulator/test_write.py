@@ -12,10 +12,10 @@ import typer
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
-from stampede.cli.simulate import simulate
 from stampede.errors import SetupError
-from stampede.simulator.simulator import Fields, Mix, Simulator
-from stampede.simulator.write import TOPICS, write
+from stampede_simulator.cli import simulate
+from stampede_simulator.simulator import Fields, Mix, Simulator
+from stampede_simulator.write import TOPICS, write
 
 
 def make_alerts(count=40):
@@ -111,7 +111,7 @@ def drain(bootstrap, topic, count):
 
 
 def test_a_kafka_that_does_not_answer_is_an_error(monkeypatch):
-    monkeypatch.setattr("stampede.simulator.write.ANSWER_SECONDS", 1)
+    monkeypatch.setattr("stampede_simulator.write.ANSWER_SECONDS", 1)
     with pytest.raises(SetupError, match=r"Kafka at 127\.0\.0\.1:1: no broker answers there"):
         write(make_alerts(3), "kafka://127.0.0.1:1")
 
@@ -144,7 +144,7 @@ def test_rate_is_kept(app, tmp_path):
 
 @pytest.mark.integration
 def test_interrupt_leaves_whole_files(tmp_path):
-    code = "import typer; from stampede.cli.simulate import simulate; typer.run(simulate)"
+    code = "import typer; from stampede_simulator.cli import simulate; typer.run(simulate)"
     target = tmp_path / "x.tar"
     command = [sys.executable, "-c", code, "--alerts", "100000", "--rate", "100", "--to", target]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from stampede.deadletters.dead_letter import letters_of, read_rows
-from stampede.simulator.simulator import Simulator
 from stampede.store.offsets.coverage import topic_key
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
+from stampede_simulator.simulator import Simulator
 from tests.support import waiting
 from tests.support.events.kafka_source import KafkaSource
 from tests.support.events.receiver import PARTITIONS

@@ -15,7 +15,6 @@ from stampede.errors import SetupError
 from stampede.handlers.hats import points as hats_points
 from stampede.handlers.hats.catalogue import open_catalogue, publish
 from stampede.handlers.hats.points import points_of
-from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -23,6 +22,7 @@ from stampede.store.open import open_objects
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
 from stampede_local.ceph import LocalCeph
+from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.served import metrics
 from tests.support.store.ceph import minio_of

@@ -14,13 +14,13 @@ import urllib3
 
 from stampede.alerts.columns import DETECTION
 from stampede.read.formats.light_curves import FORMATS
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 
 pytestmark = pytest.mark.integration

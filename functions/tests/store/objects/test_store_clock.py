@@ -11,9 +11,9 @@ from stampede.errors import StoreDown
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
 from stampede.runtime import clock
-from stampede.simulator.simulator import Simulator
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.store_clock import ASK_SECONDS, StoreClock
+from stampede_simulator.simulator import Simulator
 from tests.support.store.watched_objects import Forwarding
 
 YEAR = 365 * 86400.0

@@ -18,8 +18,8 @@ from stampede.alerts import schemas
 from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import Schema
-from stampede.simulator.simulator import Fields, Mix, Simulator
 from stampede_local.demo import oracle
+from stampede_simulator.simulator import Fields, Mix, Simulator
 
 OWN = {"lsst": "diaSource", "ztf": "candidate"}
 NEEDED = {

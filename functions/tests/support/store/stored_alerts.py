@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.faults import FAULTS
-from stampede.simulator.simulator import Simulator
 from stampede.store.objects.object_store import Objects
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.faults import FAULTS
+from stampede_simulator.simulator import Simulator
 
 CHUNK = 300  # ids in one query
 TRIES = 3  # of a query

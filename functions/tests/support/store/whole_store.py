@@ -8,13 +8,13 @@ from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.thumbnails.handler import Thumbnails
-from stampede.simulator.simulator import Fields, Simulator
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
+from stampede_simulator.simulator import Fields, Simulator
 from tests.support.events.dead_letters import event
 from tests.support.store.stored_packets import TOPIC, store
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import simplify
-from stampede.simulator import cutout_images
-from stampede.simulator.alert_bytes import (
+from stampede_simulator import cutout_images
+from stampede_simulator.alert_bytes import (
     NULL,
     SOME,
     SimulatedAlert,
@@ -19,8 +19,8 @@ from stampede.simulator.alert_bytes import (
     encoder,
     named_types,
 )
-from stampede.simulator.sky import NJY, ZTF, Exposure, Measurements, Point
-from stampede.simulator.ztf_container import container, schema
+from stampede_simulator.sky import NJY, ZTF, Exposure, Measurements, Point
+from stampede_simulator.ztf_container import container, schema
 
 KINDS = ("science", "template", "difference")  # in the order of the packet
 CODECS = ("null", "deflate", "snappy")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from stampede.simulator import lsst, ztf
-from stampede.simulator.alert_bytes import SimulatedAlert
-from stampede.simulator.faults import FAULTS, with_fault
-from stampede.simulator.sky import (
+from stampede_simulator import lsst, ztf
+from stampede_simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.faults import FAULTS, with_fault
+from stampede_simulator.sky import (
     FIRST_NIGHT,
     LSST,
     MOST_NIGHTS,

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
-from stampede.simulator.alert_bytes import SimulatedAlert
+from stampede_simulator.alert_bytes import SimulatedAlert
 
 OnWritten = Callable[[SimulatedAlert], None]
 

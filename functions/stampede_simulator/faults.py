@@ -11,8 +11,8 @@ import fastavro
 from stampede.alerts.framing import whole_record
 from stampede.alerts.schemas import Schema, parsed
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
-from stampede.simulator import ztf_container
-from stampede.simulator.alert_bytes import SimulatedAlert
+from stampede_simulator import ztf_container
+from stampede_simulator.alert_bytes import SimulatedAlert
 
 OLD_RUBIN = 300  # a version that cannot read the bytes of the newest
 NOT_FITS = b"This is not a FITS file."

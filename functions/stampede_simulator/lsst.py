@@ -11,8 +11,8 @@ import numpy as np
 from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
-from stampede.simulator import cutout_images, lsst_cutouts
-from stampede.simulator.alert_bytes import (
+from stampede_simulator import cutout_images, lsst_cutouts
+from stampede_simulator.alert_bytes import (
     NULL,
     SOME,
     SimulatedAlert,
@@ -22,7 +22,7 @@ from stampede.simulator.alert_bytes import (
     encoder,
     named_types,
 )
-from stampede.simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Point
+from stampede_simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Point
 
 FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
 KINDS = ("difference", "science", "template")  # in the order of the packet

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from stampede.simulator.cutout_images import block, card, data, noise, psf, real, size_cards
+from stampede_simulator.cutout_images import block, card, data, noise, psf, real, size_cards
 
 FWHM = 3.6  # pixels
 # Width and height of a PSF, its FWHM, and the radius beyond which it is 0: pixels.

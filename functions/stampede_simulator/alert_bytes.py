@@ -14,7 +14,7 @@ import fastavro
 
 from stampede.alerts.container import varint
 from stampede.alerts.schemas import Schema, parsed
-from stampede.simulator.sky import Point
+from stampede_simulator.sky import Point
 
 NULL, SOME = b"\x00", b"\x02"  # the branch of the union ["null", type]
 
@@ -36,7 +36,7 @@ class SimulatedAlert:
     duplicate
         Whether the same bytes were sent before.
     fault
-        A key of `stampede.simulator.faults.FAULTS`, or None. `fits` and `points` are then those of
+        A key of `stampede_simulator.faults.FAULTS`, or None. `fits` and `points` are then those of
         the alert without the fault.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 import cramjam
 
 from stampede.alerts.container import varint
-from stampede.simulator.alert_bytes import blob
+from stampede_simulator.alert_bytes import blob
 
 SYNC = b"stampede-simultr"
 
@@ -17,7 +17,7 @@ SYNC = b"stampede-simultr"
 @cache
 def schema() -> dict[str, Any]:
     """The schema of real ZTF alerts of version 4, with their full names."""
-    text = resources.files("stampede.simulator").joinpath("ztf_schema.json").read_text("utf-8")
+    text = resources.files("stampede_simulator").joinpath("ztf_schema.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 

@@ -17,10 +17,10 @@ from stampede.errors import SetupError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stampede.simulator.alert_bytes import SimulatedAlert
-    from stampede.simulator.simulator import Simulator
+    from stampede_simulator.alert_bytes import SimulatedAlert
+    from stampede_simulator.simulator import Simulator
 
-FAULTS = (  # the names in `simulator.faults.FAULTS`, which `--help` must not import
+FAULTS = (  # the names in `stampede_simulator.faults.FAULTS`, which `--help` must not import
     "empty, magic, truncated, trailing, zeros, unknown-schema, wrong-schema, no-time, future, "
     "not-fits"
 )
@@ -71,7 +71,7 @@ def simulate(
 
     Ctrl-C stops after the current alert, so that every alert is written whole.
     """
-    from stampede.simulator.simulator import Fields, Mix, Simulator
+    from stampede_simulator.simulator import Fields, Mix, Simulator
 
     try:
         simulator = Simulator(
@@ -97,7 +97,7 @@ def write_paced(simulator: Simulator, count: int, to: str, rate: float) -> None:
 
     Raises `typer.Exit` if Ctrl-C stopped it before the last.
     """
-    from stampede.simulator.write import write
+    from stampede_simulator.write import write
 
     tally = SimulatedTally()
     with interruptible() as running, progress_to_stderr(count, tally) as progress:
