@@ -40,7 +40,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock; a test sets it."""
     time = [1000.0]
     clock = SimpleNamespace(monotonic=lambda: time[0])
-    monkeypatch.setattr("stampede.lookup.refreshing_table.time", clock)
+    for module in ("refreshing_table", "refresher"):
+        monkeypatch.setattr(f"stampede.lookup.{module}.time", clock)
     return time
 
 

@@ -111,7 +111,7 @@ async def stream_of_ids(
     """
     service = service_of(request)
     held.enter_context(service.bulk_limit.slot(request.state.client))
-    await service.run_bulk(table.renew, time.monotonic(), wait_for_end=True)
+    await service.run_bulk(table.refresher.renew, time.monotonic(), wait_for_end=True)
     table.announce_quarantine()
     return SlotResponse(
         held.pop_all(),
