@@ -2,8 +2,8 @@
 
 __all__ = [
     "client",
-    "connection",
     "jwt_verifier",
     "problem_details",
+    "response_reader",
     "security_headers",
 ]

@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from stampede.http.connection import DETAIL_BYTES, Connection, Response
+from stampede.http.connection import Connection
 from stampede.http.resolver import Addresses
+from stampede.http.response_reader import DETAIL_BYTES, Response
 
 
 class Unreachable(OSError):

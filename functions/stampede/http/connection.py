@@ -1,21 +1,9 @@
-"""One kept-alive HTTP/1.1 connection. It parses answers with httptools, as uvicorn does."""
+"""One kept-alive HTTP/1.1 connection."""
 
 import asyncio
-from typing import NamedTuple, cast
+from typing import cast
 
-import httptools
-
-DETAIL_BYTES = 1024  # of the body of an answer to a POST; Knative keeps as many with a dead letter
-LONGEST_RESPONSE = 1 << 20  # bytes; the rest of a longer answer is not read
-
-
-class Response(NamedTuple):
-    """An answer: its status, two headers, and as much of its body as was asked for."""
-
-    status: int
-    retry_after: str | None
-    detail: bytes
-    content_range: str | None = None
+from stampede.http.response_reader import DETAIL_BYTES, Response, ResponseReader
 
 
 class Connection(asyncio.Protocol):
@@ -25,6 +13,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport
         self._response: asyncio.Future[Response] | None = None
+        self._reader = ResponseReader()
         self._gone = False
         self.idle_since = loop.time()
 
@@ -41,12 +30,7 @@ class Connection(asyncio.Protocol):
             No byte moved in either direction for `seconds`.
         """
         self._response = self._loop.create_future()
-        self._parser = httptools.HttpResponseParser(self)
-        self._retry_after: str | None = None
-        self._content_range: str | None = None
-        self._parts: list[bytes] = []
-        self._to_keep, self._received, self._has_headers = most, 0, False
-        self._ends_with_connection = True
+        self._reader.begin(most)
         self._keep = False
         # One system call and one packet; the body is not copied, however large.
         self._transport.writelines([head, body] if body else [head])
@@ -70,7 +54,7 @@ class Connection(asyncio.Protocol):
     @property
     def _progress(self) -> tuple[int, int]:
         """Bytes received, and bytes still to send."""
-        return self._received, self._transport.get_write_buffer_size()
+        return self._reader.received, self._transport.get_write_buffer_size()
 
     def _watch_progress(self, seconds: float) -> None:
         self._timer = self._loop.call_later(seconds, self._check_progress, seconds, self._progress)
@@ -93,13 +77,11 @@ class Connection(asyncio.Protocol):
         if self._response is None or self._response.done():
             self.abort()  # an answer to no request
             return
-        self._received += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._fail(OSError("the answer changes the protocol"))
-        except httptools.HttpParserError as error:
-            self._fail(OSError(f"the answer is not HTTP: {error}"))
+        error = self._reader.feed(data)
+        if self._reader.response:
+            self._finish(self._reader.response)
+        elif error:
+            self._fail(error)
 
     def eof_received(self) -> None:
         """The server sends no more."""
@@ -114,8 +96,10 @@ class Connection(asyncio.Protocol):
         """The connection ended: this completes an answer without a length, and cuts any other."""
         if self._response is None or self._response.done():
             return
-        if error is None and self._has_headers and self._ends_with_connection:
-            self._finish(keep=False)
+        if error is None:
+            self._reader.end()
+        if self._reader.response:
+            self._finish(self._reader.response)
         else:
             self._fail(ConnectionResetError(f"the connection was cut: {error or 'no answer'}"))
 
@@ -123,47 +107,9 @@ class Connection(asyncio.Protocol):
         if self._response and not self._response.done():
             self._response.set_exception(error)
 
-    def _finish(self, keep: bool) -> None:
+    def _finish(self, response: Response) -> None:
         if self._response and not self._response.done():
             self.idle_since = self._loop.time()
             # A server that answers before it has the whole request reads no further.
-            self._keep = keep and not self._transport.get_write_buffer_size()
-            status = self._parser.get_status_code()
-            detail = b"".join(self._parts)
-            self._response.set_result(
-                Response(status, self._retry_after, detail, self._content_range)
-            )
-
-    # -- called by the parser
-
-    def on_message_begin(self) -> None:
-        """An answer begins."""
-        if self._response and self._response.done():
-            self._keep = False  # a second answer, to no request
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep what matters of one header."""
-        name = name.lower()
-        if name == b"retry-after":
-            self._retry_after = value.decode("latin-1")
-        elif name == b"content-range":
-            self._content_range = value.decode("latin-1")
-        elif name in (b"content-length", b"transfer-encoding"):
-            self._ends_with_connection = False
-
-    def on_headers_complete(self) -> None:
-        """The body begins."""
-        self._has_headers = True
-
-    def on_body(self, data: bytes) -> None:
-        """Keep the beginning of the body."""
-        if self._to_keep:
-            self._parts.append(data[: self._to_keep])
-            self._to_keep -= len(self._parts[-1])
-        if self._received > LONGEST_RESPONSE:
-            self._finish(keep=False)
-
-    def on_message_complete(self) -> None:
-        """The answer is complete, unless its status is 1xx."""
-        if self._parser.get_status_code() >= 200:  # after 1xx another answer follows
-            self._finish(self._parser.should_keep_alive())
+            self._keep = self._reader.keep_alive and not self._transport.get_write_buffer_size()
+            self._response.set_result(response)

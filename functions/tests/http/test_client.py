@@ -13,7 +13,7 @@ import pytest
 
 from stampede.http import client as module
 from stampede.http.client import Connections, Unreachable
-from stampede.http.connection import DETAIL_BYTES, Response
+from stampede.http.response_reader import DETAIL_BYTES, Response
 from stampede_local.ports import free_port
 from stampede_local.tls import make_certificate
 from tests.support.events.receiver import Receiver

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from stampede.events.cloudevents.structured import fitted
 from stampede.http.client import Unreachable
-from stampede.http.connection import Response
+from stampede.http.response_reader import Response
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
 RESPONSE_SECONDS = 300.0  # a Knative revision's own limit

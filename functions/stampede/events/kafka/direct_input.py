@@ -11,7 +11,7 @@ from stampede.config.settings import Settings
 from stampede.events.http.endpoint import EventEndpoint, Reply
 from stampede.events.kafka.source import check_input, send_alerts
 from stampede.events.kafka.source_health import SourceHealth
-from stampede.http.connection import DETAIL_BYTES, Response
+from stampede.http.response_reader import DETAIL_BYTES, Response
 
 # Unless the settings say so. More than a source has, since they need no connections: two batches
 # of ZTF's alerts, so that one fills while the other is stored (docs/adr/0051-one-process.md).
