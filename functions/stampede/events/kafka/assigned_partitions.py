@@ -97,7 +97,7 @@ class AssignedPartitions:
 
     def commit(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit what was delivered, without waiting for Kafka, and set the metrics."""
-        self._commit(consumer, self._partitions, asynchronous=True)
+        _commit(consumer, self._in_flight, self._partitions, asynchronous=True)
         self._set_metrics(consumer)
         if not self._partitions:
             self._health.learnt()
@@ -117,7 +117,7 @@ class AssignedPartitions:
         begun = {key: each for key, each in begun.items() if each.offsets.position is not None}
         for partition in begun.values():
             partition.opened = True
-        self._commit(consumer, begun, asynchronous=False)
+        _commit(consumer, self._in_flight, begun, asynchronous=False)
 
     def pause_or_resume(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
         """Pause all partitions while there is no room for more records; else go on."""
@@ -147,7 +147,7 @@ class AssignedPartitions:
                 continue
             try:
                 if partition.topic_id in (None, topic_id):
-                    self._go_on(consumer, key, partition, topic_id)
+                    _go_on(consumer, key, partition, topic_id)
                 else:
                     log.warning("topic made anew", topic=key[0], partition=key[1], id=topic_id)
                     consumer.seek(TopicPartition(*key, OFFSET_BEGINNING))
@@ -155,25 +155,6 @@ class AssignedPartitions:
                     self._partitions[key] = AssignedPartition(topic_id)
             except KafkaException as error:  # the next answer tries again
                 log.warning("cannot begin again", topic=key[0], reason=error.args[0].str())
-
-    def _go_on(
-        self,
-        consumer: confluent_kafka.Consumer,
-        key: PartitionKey,
-        partition: AssignedPartition,
-        topic_id: str,
-    ) -> None:
-        """Take the records of a partition that were passed over. Raises `KafkaException`."""
-        if partition.again_at is None:
-            return  # none was yet, so the client has not said where it begins
-        where = TopicPartition(*key, partition.again_at)
-        if partition.topic_id is None and committed_elsewhere(
-            consumer, [where], {key[0]: topic_id}
-        ):
-            where.offset = OFFSET_BEGINNING
-        consumer.seek(where)
-        partition.topic_id, partition.next = topic_id, None
-        partition.passed_over, partition.again_at = False, None
 
     def _assigned(
         self, consumer: confluent_kafka.Consumer, partitions: list[TopicPartition]
@@ -230,7 +211,7 @@ class AssignedPartitions:
         consumer: confluent_kafka.Consumer,
         leaving: dict[PartitionKey, AssignedPartition],
     ) -> None:
-        self._commit(consumer, leaving, asynchronous=False)
+        _commit(consumer, self._in_flight, leaving, asynchronous=False)
         self._cancel_for_others(leaving)
 
     def _cancel_for_others(self, leaving: dict[PartitionKey, AssignedPartition]) -> None:
@@ -247,31 +228,6 @@ class AssignedPartitions:
                 if not answer.says_gone(topic, each.topic_id)
             ]
         )
-
-    def _commit(
-        self,
-        consumer: confluent_kafka.Consumer,
-        partitions: dict[PartitionKey, AssignedPartition],
-        asynchronous: bool,
-    ) -> None:
-        changed = [
-            TopicPartition(*key, position, metadata=commit_note(partitions[key].topic_id))
-            for key, position in self._in_flight.positions(partitions).items()
-            if position is not None and position != partitions[key].committed
-        ]
-        if not changed:
-            return
-        try:
-            if asynchronous:
-                consumer.commit(offsets=changed)
-            else:
-                consumer.commit(offsets=changed, asynchronous=False)
-        except KafkaException as error:
-            # Harmless: after a restart the records since the last commit are sent again.
-            log.warning("commit failed", reason=error.args[0].str(), partitions=_names(changed))
-            return
-        for each in changed:
-            partitions[each.topic, each.partition].committed = each.offset
 
     def committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Note the result of a commit: what failed is committed again."""
@@ -293,6 +249,50 @@ class AssignedPartitions:
                 metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))
         metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
         metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
+
+
+def _go_on(
+    consumer: confluent_kafka.Consumer,
+    key: PartitionKey,
+    partition: AssignedPartition,
+    topic_id: str,
+) -> None:
+    """Take the records of a partition that were passed over. Raises `KafkaException`."""
+    if partition.again_at is None:
+        return  # none was yet, so the client has not said where it begins
+    where = TopicPartition(*key, partition.again_at)
+    if partition.topic_id is None and committed_elsewhere(consumer, [where], {key[0]: topic_id}):
+        where.offset = OFFSET_BEGINNING
+    consumer.seek(where)
+    partition.topic_id, partition.next = topic_id, None
+    partition.passed_over, partition.again_at = False, None
+
+
+def _commit(
+    consumer: confluent_kafka.Consumer,
+    in_flight: RecordsInFlight,
+    partitions: dict[PartitionKey, AssignedPartition],
+    asynchronous: bool,
+) -> None:
+    """Commit the positions that have changed. Kafka may refuse; then the next call tries again."""
+    changed = [
+        TopicPartition(*key, position, metadata=commit_note(partitions[key].topic_id))
+        for key, position in in_flight.positions(partitions).items()
+        if position is not None and position != partitions[key].committed
+    ]
+    if not changed:
+        return
+    try:
+        if asynchronous:
+            consumer.commit(offsets=changed)
+        else:
+            consumer.commit(offsets=changed, asynchronous=False)
+    except KafkaException as error:
+        # Harmless: after a restart the records since the last commit are sent again.
+        log.warning("commit failed", reason=error.args[0].str(), partitions=_names(changed))
+        return
+    for each in changed:
+        partitions[each.topic, each.partition].committed = each.offset
 
 
 def _names(partitions: list[TopicPartition]) -> list[str]:
