@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
-
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
 from stampede.lookup import response_warnings
-from stampede.lookup.errors import Gone, NoPacket, NoThumbnail, UnknownObject
+from stampede.lookup.errors import Gone, NoPacket, NoThumbnail
+from stampede.lookup.light_curves import LightCurves
 from stampede.lookup.packs.images import Absent, Images, Parts
 from stampede.lookup.packs.locations import (
     CutoutLocation,
@@ -25,7 +24,6 @@ from stampede.lookup.packs.locations import (
     thumbnail_locations,
 )
 from stampede.lookup.packs.packet_reader import PacketLocation, Packets, packet_locations
-from stampede.lookup.points import in_time
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import night_of
@@ -73,6 +71,7 @@ class Lookup:
 
         self.cutouts = table(CUTOUTS, 0.0)
         self.detections = table(DETECTIONS, 0.0)
+        self.light_curves = LightCurves(self.detections)
         # Do not relist on a miss: without the thumbnail function every request would list.
         self.thumbnails = table(THUMBNAILS, None)
         self.positions = table(POSITIONS, None)
@@ -217,22 +216,6 @@ class Lookup:
             for one in cutout_locations(rows)
             if one.message_crc32 is None or (one.alert_id, one.survey, one.message_crc32) in wanted
         ]
-
-    def light_curves(self, object_ids: Sequence[str]) -> pa.Table:
-        """The points of these objects, by object id, then time; withdrawn points too."""
-        return in_time(self.detections.lookup(object_ids))
-
-    def light_curve(self, object_id: str) -> pa.Table:
-        """The points of one object, by time. Raises `UnknownObject`."""
-        rows = self.light_curves([object_id])
-        if not rows.num_rows:
-            raise UnknownObject(f"no detection of object {object_id} is stored")
-        return rows
-
-    def cached_light_curve(self, object_id: str) -> pa.Table | None:
-        """What `light_curve` returns, from memory; None if that needs the store. Never waits."""
-        rows = self.detections.cached(object_id)
-        return None if rows is None else in_time(rows)
 
     def check_store(self) -> None:
         """Raise `StoreDown` if the store does not answer."""

@@ -113,7 +113,7 @@ def test_reads_take_few_requests(alerts, objects, flush) -> None:
         return lookup.images.fits(of_kind(lookup.alert(alert_id), "science"))
 
     def light_curve(_: int, object_id: str) -> pa.Table:
-        return lookup.light_curves([object_id])
+        return lookup.light_curves.of_objects([object_id])
 
     requests(cutout), requests(light_curve)  # puts the index into memory
     assert requests(cutout) == 1

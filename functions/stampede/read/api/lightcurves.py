@@ -29,11 +29,11 @@ async def get_light_curve(request: Request) -> Response:
         rows = wanted.apply(rows)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
 
-    cached = service.lookup.cached_light_curve(object_id)
+    cached = service.lookup.light_curves.cached(object_id)
     if cached is not None and len(cached) <= FEW:
         body = body_of(cached)
     else:
-        body = await service.run(lambda: body_of(service.lookup.light_curve(object_id)))
+        body = await service.run(lambda: body_of(service.lookup.light_curves.of_object(object_id)))
     if format.name == "json":
         body = response_warnings.in_object(body)
     headers = {

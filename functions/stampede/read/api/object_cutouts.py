@@ -68,7 +68,7 @@ async def get_object_cutouts(request: Request) -> Response:
 
 def _alerts(lookup: Lookup, object_id: str, wanted: PointFilter) -> list[list[CutoutLocation]]:
     """The cutouts of the alerts, in time. Raises `UnknownObject`, `NoSuchCutout`."""
-    rows = wanted.apply(lookup.light_curve(object_id))
+    rows = wanted.apply(lookup.light_curves.of_object(object_id))
     alerts = stored_alerts(lookup, object_id, rows)[::-1]
     if not alerts:
         raise NoSuchCutout(f"no alert of object {object_id} with this band and time is stored")

@@ -138,6 +138,6 @@ def read_cutouts(lookup: Lookup, ids: Sequence[int]) -> Chunk[Cutouts]:
 
 def read_light_curves(lookup: Lookup, wanted: PointFilter, ids: Sequence[str]) -> Chunk[pa.Table]:
     """The light curves of a chunk of objects."""
-    rows = lookup.light_curves(ids)
+    rows = lookup.light_curves.of_objects(ids)
     known = set(rows["object_id"].unique().to_pylist())
     return Chunk(wanted.apply(rows), known, {*lookup.detections.unreadable(ids)})

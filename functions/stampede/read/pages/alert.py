@@ -132,7 +132,7 @@ def _text(value: Any) -> str:
 def _neighbours(lookup: Lookup, alert: CutoutLocation) -> list[CutoutLocation | None]:
     """The stored alerts of the object before this one and after it; None if there is none."""
     try:
-        rows = PointFilter().apply(lookup.light_curve(alert.object_id))
+        rows = PointFilter().apply(lookup.light_curves.of_object(alert.object_id))
     except NotFound:
         return [None, None]
     alerts = [one[0] for one in stored_alerts(lookup, alert.object_id, rows, alert.alert_id)][::-1]

@@ -70,7 +70,7 @@ def _of_alert(alert: ShownAlert) -> dict[str, str]:
 def _position(lookup: Lookup, alert: ShownAlert) -> tuple[str, str]:
     """The last known position of an alert's object, in degrees; else any."""
     try:
-        position = pages.position_of(lookup.light_curve(alert.object_id))
+        position = pages.position_of(lookup.light_curves.of_object(alert.object_id))
     except NotFound:
         position = None
     ra, dec = position or (10.68, 41.27)

@@ -112,7 +112,7 @@ async def object_page(request: Request) -> Response:
 
 
 def _page(lookup: Lookup, object_id: str, choices: Choices) -> str:
-    detections = PointFilter().apply(lookup.light_curve(object_id))
+    detections = PointFilter().apply(lookup.light_curves.of_object(object_id))
     if not detections.num_rows:
         raise UnknownObject(f"the survey has withdrawn every detection of object {object_id}")
     stored = stored_alerts(lookup, object_id, detections, choices.alert)
