@@ -3,6 +3,7 @@
 __all__ = [
     "concurrent_send",
     "delivery",
+    "offset_tracker",
     "poison_events",
     "response",
     "sink",

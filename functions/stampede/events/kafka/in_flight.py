@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from stampede.events.cloudevents.kafka_record import Record
-from stampede.events.kafka.offset_tracker import Offsets
+from stampede.events.delivery.offset_tracker import Offsets
 
 BATCH = 100  # most records taken at once
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.events.kafka.offset_tracker import Offsets
+from stampede.events.delivery.offset_tracker import Offsets
 
 
 def test_without_offsets_there_is_no_position() -> None:
