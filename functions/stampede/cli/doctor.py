@@ -11,7 +11,7 @@ import typer
 from stampede.cli.options import Data
 
 if TYPE_CHECKING:
-    from stampede.doctor.examination import Result
+    from stampede.doctor.checks import Result
 
 
 def doctor(
@@ -34,14 +34,14 @@ def doctor(
     """
     from stampede.cli.running import running
     from stampede.config.settings import Settings
-    from stampede.doctor.examination import examine
-    from stampede.doctor.finding import Level, Patient
+    from stampede.doctor.checks import examine
+    from stampede.doctor.finding import Installation, Level
 
     system = running(data)
     settings, urls = system or (Settings(), {})
-    patient = Patient(settings, urls, installed=not before)
+    installation = Installation(settings, urls, installed=not before)
     results = []
-    for result in examine(patient):
+    for result in examine(installation):
         results.append(result)
         if not as_json:
             print_result(result)

@@ -1,7 +1,7 @@
 """`stampede doctor`: what is wrong with an installation, and what repairs it."""
 
 __all__ = [
-    "examination",
+    "checks",
     "finding",
     "stores",
 ]

@@ -5,15 +5,15 @@ import time
 from collections.abc import Iterator
 
 from stampede.config.settings import Settings
-from stampede.doctor.finding import Finding, NotExamined, Patient, error, warning
+from stampede.doctor.finding import Finding, Installation, NotExamined, error, warning
 from stampede.handlers.reconcile.certificates import Endpoint, expiry, of_stores
 
 SOON_DAYS = 21.0
 
 
-def certificates(patient: Patient) -> Iterator[Finding]:
+def certificates(installation: Installation) -> Iterator[Finding]:
     """The certificates of stores and Kafka are trusted, and not about to expire."""
-    endpoints = [*of_stores(patient.settings), *_of_kafka(patient.settings)]
+    endpoints = [*of_stores(installation.settings), *_of_kafka(installation.settings)]
     if not endpoints:
         raise NotExamined("neither the stores nor Kafka are reached by TLS")
     for endpoint in endpoints:

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.doctor.finding import Finding, Installation, error, warning
 from stampede.handlers.audit.audit import audit
 from stampede.store.integrity import ledger as accounting
 from stampede.store.open import open_objects
 
 
-def ledger(patient: Patient) -> Iterator[Finding]:
+def ledger(installation: Installation) -> Iterator[Finding]:
     """Each alert that Kafka has had is stored, or still to come."""
-    settings = patient.settings
+    settings = installation.settings
     objects = open_objects(settings)
     topics = settings.topics.replace(",", " ").split() if settings.kafka else []
     for table, account in accounting.accounts(objects).items():

@@ -28,7 +28,7 @@ class NotExamined(Exception):
     """Raised by a check that cannot look, or not at all of it; the text says why."""
 
 
-class Patient(NamedTuple):
+class Installation(NamedTuple):
     """What is examined.
 
     Attributes
@@ -46,7 +46,7 @@ class Patient(NamedTuple):
     installed: bool = True
 
 
-Check = Callable[[Patient], Iterator[Finding]]
+Check = Callable[[Installation], Iterator[Finding]]
 """Yields what is wrong. Its docstring's first line says what is well if it yields nothing. It may
 raise `NotExamined`."""
 

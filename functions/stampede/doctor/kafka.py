@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stampede.config.settings import Settings
-from stampede.doctor.finding import Finding, Level, NotExamined, Patient, error, warning
+from stampede.doctor.finding import Finding, Installation, Level, NotExamined, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.kafka.topics import KafkaTopics
@@ -13,9 +13,9 @@ SOON = 0.1
 """Of the messages that Kafka keeps: an offset this near to the oldest is lost soon."""
 
 
-def kafka(patient: Patient) -> Iterator[Finding]:
+def kafka(installation: Installation) -> Iterator[Finding]:
     """Kafka answers, has the topics, and a partition for each source."""
-    settings, topics = patient.settings, _topics(patient.settings)
+    settings, topics = installation.settings, _topics(installation.settings)
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
@@ -28,15 +28,15 @@ def kafka(patient: Patient) -> Iterator[Finding]:
                     f"run at most {partitions} sources per function, or add partitions",
                 )
         except NoTopic as failure:
-            level = Level.ERROR if patient.installed else Level.WARNING  # sources wait for it
+            level = Level.ERROR if installation.installed else Level.WARNING  # sources wait for it
             yield Finding(level, failure.message, "make it, or correct STAMPEDE_TOPICS")
         except SetupError as failure:
             yield error(failure.message, "`stampede settings kafka` says how to set it")
 
 
-def lag(patient: Patient) -> Iterator[Finding]:
+def lag(installation: Installation) -> Iterator[Finding]:
     """The consumer groups keep up with Kafka."""
-    settings, topics = patient.settings, _topics(patient.settings)
+    settings, topics = installation.settings, _topics(installation.settings)
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:

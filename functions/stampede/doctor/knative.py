@@ -5,7 +5,7 @@ What the functions need is read from the release's own objects in the namespace 
 
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, NotExamined, Patient, error, warning
+from stampede.doctor.finding import Finding, Installation, NotExamined, error, warning
 from stampede.doctor.knative_settings import (
     Configuration,
     features,
@@ -29,7 +29,7 @@ KINDS = (
 )
 
 
-def knative(patient: Patient) -> Iterator[Finding]:
+def knative(installation: Installation) -> Iterator[Finding]:
     """Knative is new enough, allows what the functions need, and all objects are ready."""
     reader = _Reader(Kubernetes())
     objects = {kind: reader.own(kind) for kind in KINDS}

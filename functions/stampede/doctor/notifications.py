@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from stampede.doctor.finding import Finding, NotExamined, Patient, error
+from stampede.doctor.finding import Finding, Installation, NotExamined, error
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
 from stampede.store.ceph.bucket_notifications import PREFIXES, NotifyingBucket
@@ -11,12 +11,12 @@ from stampede.store.open import first_site, open_objects
 from stampede.store.s3.bucket import S3Objects
 
 
-def notifications(patient: Patient) -> Iterator[Finding]:
+def notifications(installation: Installation) -> Iterator[Finding]:
     """The store notifies Stampede of each new object."""
-    settings = patient.settings
+    settings = installation.settings
     if not isinstance(open_objects(settings), S3Objects):
         raise NotExamined("a directory notifies nobody")
-    url = settings.notifications or patient.urls.get("notifications", "")
+    url = settings.notifications or installation.urls.get("notifications", "")
     bucket = NotifyingBucket(first_site(settings), settings.installation)
     topic = next((each for each in bucket.topics() if each.name == bucket.topic_name), None)
     if topic is None:
@@ -36,7 +36,7 @@ def notifications(patient: Patient) -> Iterator[Finding]:
     if lacking := [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]:
         yield error(f"the store sends no notifications of {', '.join(lacking)}", "`stampede setup`")
     # The store may know it by a URL that only works outside the cluster.
-    endpoint = patient.urls.get("notifications", url).rstrip("/")
+    endpoint = installation.urls.get("notifications", url).rstrip("/")
     if endpoint and not is_ready(endpoint):
         yield error(
             f"nothing at {shown(endpoint)} takes notifications",

@@ -3,24 +3,24 @@
 import time
 from collections.abc import Iterator
 
-from stampede.doctor.finding import Finding, NotExamined, Patient, error
+from stampede.doctor.finding import Finding, Installation, NotExamined, error
 from stampede.handlers.audit.status import states_of
 
 START_SECONDS = 20.0
 """Time that a function which had scaled to zero has to start."""
 
 
-def processes(patient: Patient) -> Iterator[Finding]:
+def processes(installation: Installation) -> Iterator[Finding]:
     """Each function and source is ready."""
-    if not patient.urls:
+    if not installation.urls:
         raise NotExamined("no `stampede up` runs here, and STAMPEDE_FUNCTIONS is not set")
-    states = states_of(patient.urls)
+    states = states_of(installation.urls)
     deadline = time.monotonic() + START_SECONDS
     while set(states.values()) - {"running"} and time.monotonic() < deadline:
         time.sleep(0.5)
-        states = states_of(patient.urls)
+        states = states_of(installation.urls)
     for name, state in sorted(states.items()):
         if state != "running":
             yield error(
-                f"{name} is {state}", f"look at its log; it answers at {patient.urls[name]}"
+                f"{name} is {state}", f"look at its log; it answers at {installation.urls[name]}"
             )

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from stampede.doctor.finding import Finding, Patient, error, warning
+from stampede.doctor.finding import Finding, Installation, error, warning
 from stampede.errors import NoBucket, NotFound, StampedeError, StoreDown
 from stampede.store.ceph.quotas import usage
 from stampede.store.objects.address import StoreAddress
@@ -27,22 +27,22 @@ REPAIR_KEYS = (
 )
 
 
-def store(patient: Patient) -> Iterator[Finding]:
+def store(installation: Installation) -> Iterator[Finding]:
     """The store answers, lets the keys list, write, read and delete, and its clock is right."""
-    if without_keys(first_site(patient.settings)):
+    if without_keys(first_site(installation.settings)):
         yield error("STAMPEDE_ACCESS_KEY is not set", REPAIR_KEYS.format("store"))
         return
-    yield from _site(open_objects(patient.settings), "the store", patient.installed)
-    yield from _quotas(first_site(patient.settings), "the store")
+    yield from _site(open_objects(installation.settings), "the store", installation.installed)
+    yield from _quotas(first_site(installation.settings), "the store")
 
 
-def second_site(patient: Patient) -> Iterator[Finding]:
+def second_site(installation: Installation) -> Iterator[Finding]:
     """The second site answers, lets the keys do the same, and its clock is right."""
-    if without_keys(second_address(patient.settings)):
+    if without_keys(second_address(installation.settings)):
         yield error("STAMPEDE_REPLICA_ACCESS_KEY is not set", REPAIR_KEYS.format("replica"))
         return
-    yield from _site(open_replica(patient.settings), "the second site", patient.installed)
-    yield from _quotas(second_address(patient.settings), "the second site")
+    yield from _site(open_replica(installation.settings), "the second site", installation.installed)
+    yield from _quotas(second_address(installation.settings), "the second site")
 
 
 def without_keys(site: StoreAddress) -> bool:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from stampede.config.settings import Settings
-from stampede.doctor.finding import Finding, Patient, warning
+from stampede.doctor.finding import Finding, Installation, warning
 
 PREFIX = "STAMPEDE_"
 OTHERS = {"STAMPEDE_DATA", "STAMPEDE_TOKEN", "STAMPEDE_CLUSTER", "STAMPEDE_VALUES"}
 """Variables of commands, and of the tests on a cluster."""
 
 
-def variables(patient: Patient) -> Iterator[Finding]:
+def variables(installation: Installation) -> Iterator[Finding]:
     """Each variable STAMPEDE_… is a setting."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHERS
     for name in sorted(os.environ):

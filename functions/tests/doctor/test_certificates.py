@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from stampede.config.settings import Settings
 from stampede.doctor.certificates import certificates
-from stampede.doctor.finding import Finding, Patient
+from stampede.doctor.finding import Finding, Installation
 from stampede.errors import StoreDown
 from stampede.handlers.reconcile.reconciler import Reconciler
 
@@ -64,7 +64,7 @@ def answer(listener: socket.socket, context: ssl.SSLContext) -> None:
 
 def store(port: int, authority: Path | None) -> list[Finding]:
     settings = Settings(store=f"https://127.0.0.1:{port}/alerts", ca_file=authority)
-    return [*certificates(Patient(settings, {}))]
+    return [*certificates(Installation(settings, {}))]
 
 
 def test_a_certificate_that_expires_soon_is_a_warning(server: Server) -> None:
@@ -99,5 +99,5 @@ def test_kafka_s_certificate_is_examined_too(server: Server) -> None:
     port, certificate = server(5)
     options = {"security.protocol": "SSL", "ssl.ca.location": str(certificate)}
     settings = Settings(kafka=f"127.0.0.1:{port}", kafka_options=options)
-    [finding] = certificates(Patient(settings, {}))
+    [finding] = certificates(Installation(settings, {}))
     assert "expires in 5 days" in finding.fault

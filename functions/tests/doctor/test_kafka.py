@@ -6,7 +6,7 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.doctor import kafka
-from stampede.doctor.finding import Patient
+from stampede.doctor.finding import Installation
 
 
 class Closed:
@@ -36,6 +36,6 @@ def test_a_group_that_cannot_be_asked_for_has_not_read_nothing(
 ) -> None:
     monkeypatch.setattr(kafka, "KafkaTopics", Closed)
     settings = Settings(kafka="kafka:9092", topics="alerts")
-    found = [finding.fault for finding in kafka.lag(Patient(settings, {}, installed=False))]
+    found = [finding.fault for finding in kafka.lag(Installation(settings, {}, installed=False))]
     assert len(found) == 2
     assert all(fault.startswith("Kafka does not say what the group") for fault in found)

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from stampede.config.settings import Settings
-from stampede.doctor import examination, kubernetes
-from stampede.doctor.examination import Result, Step, examine
-from stampede.doctor.finding import Patient
+from stampede.doctor import checks, kubernetes
+from stampede.doctor.checks import Result, Step, examine
+from stampede.doctor.finding import Installation
 from stampede.doctor.knative import knative
 from stampede_local.tls import make_certificate
 
@@ -141,7 +141,7 @@ def api(
     with ApiServer(*certificate) as server:
         server.objects = healthy()
         monkeypatch.setattr(kubernetes, "ACCOUNT", account)
-        monkeypatch.setattr(examination, "CHECKS", {"Knative": Step(knative)})
+        monkeypatch.setattr(checks, "CHECKS", {"Knative": Step(knative)})
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_port))
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -150,7 +150,7 @@ def api(
 
 
 def result() -> Result:
-    (found,) = examine(Patient(Settings(), {}))
+    (found,) = examine(Installation(Settings(), {}))
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from stampede.config.settings import Settings
-from stampede.doctor.finding import Patient
+from stampede.doctor.finding import Installation
 from stampede.doctor.stores import store
 from stampede.errors import StoreDown, StoreRefused
 from stampede.handlers.reconcile.reconciler import Reconciler
@@ -86,12 +86,12 @@ def test_the_doctor_names_a_bucket_that_is_nearly_full(
 ) -> None:
     fill(bucket, 95_000)
     set_quota(size=LIMIT)
-    [finding] = store(Patient(bucket, {}))
+    [finding] = store(Installation(bucket, {}))
     assert finding.level == "warning"
     assert finding.fault == ("the store is 93% full (the bucket): 95,000 of 102,400 bytes")
     assert "StampedeBucketNearQuota" in finding.repair
     set_quota(size=2 * LIMIT)
-    assert [*store(Patient(bucket, {}))] == []
+    assert [*store(Installation(bucket, {}))] == []
 
 
 def test_a_full_bucket_refuses_alerts_until_its_quota_is_raised(
@@ -113,7 +113,7 @@ def test_a_full_bucket_refuses_alerts_until_its_quota_is_raised(
     with pytest.raises(StoreDown) as caught:
         fill(bucket, LIMIT + 1)
     assert not isinstance(caught.value, StoreRefused), "retention may make room: try again"
-    no_write, full = store(Patient(bucket, {}))
+    no_write, full = store(Installation(bucket, {}))
     assert (no_write.level, "QuotaExceeded" in no_write.fault) == ("error", True)
     assert full.level == "warning"
     set_quota(size=100 * LIMIT)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from stampede.cli.main import app
 from stampede.config.settings import Settings
-from stampede.doctor.finding import Patient
+from stampede.doctor.finding import Installation
 from stampede.doctor.stores import store
 from stampede.store.conformance import racing
 from tests.support.store.ceph import minio_of
@@ -125,7 +125,7 @@ def test_doctor_tells_and_leaves_nothing_that_it_may_delete(
     ceph, prepare: Prepare, told: list[str]
 ) -> None:
     settings = made(ceph, prepare)
-    faults = [finding.fault for finding in store(Patient(settings, {}))]
+    faults = [finding.fault for finding in store(Installation(settings, {}))]
     assert len(faults) == len(told)
     for fault, text in zip(faults, told, strict=True):
         assert text in fault

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from stampede.doctor.certificates import certificates
 from stampede.doctor.completeness import ledger
-from stampede.doctor.finding import Check, Finding, Level, NotExamined, Patient
+from stampede.doctor.finding import Check, Finding, Installation, Level, NotExamined
 from stampede.doctor.kafka import kafka, lag
 from stampede.doctor.knative import knative
 from stampede.doctor.notifications import notifications
@@ -77,22 +77,22 @@ class Result(NamedTuple):
         return Level.ERROR if Level.ERROR in levels else next(iter(levels), None)
 
 
-def examine(patient: Patient) -> Iterator[Result]:
+def examine(installation: Installation) -> Iterator[Result]:
     """Make the checks, one after the other: all of them, or those `BEFORE` an installation.
 
     An error that a check does not expect is a finding.
     """
     failed: set[str] = set()
     for name, step in CHECKS.items():
-        if not patient.installed and name not in BEFORE:
+        if not installation.installed and name not in BEFORE:
             continue
         well = (step.check.__doc__ or "").partition("\n")[0]
-        if why := _why_not(step, patient, failed):
+        if why := _why_not(step, installation, failed):
             yield Result(name, well, [], why)
             continue
         findings, skipped = list[Finding](), ""
         try:
-            findings.extend(step.check(patient))
+            findings.extend(step.check(installation))
         except StampedeError as error:
             findings.append(Finding(Level.ERROR, error.message, ""))
         except NotExamined as why:
@@ -103,8 +103,8 @@ def examine(patient: Patient) -> Iterator[Result]:
         yield result
 
 
-def _why_not(step: Step, patient: Patient, failed: set[str]) -> str:
+def _why_not(step: Step, installation: Installation, failed: set[str]) -> str:
     """Why a check is not made; empty if it is."""
-    if step.setting and not getattr(patient.settings, step.setting):
+    if step.setting and not getattr(installation.settings, step.setting):
         return f"STAMPEDE_{step.setting.upper()} is not set"
     return next((f"{name} has an error" for name in step.after if name in failed), "")

@@ -14,8 +14,8 @@ from stampede.cli.main import app
 from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.doctor import processes, stores
-from stampede.doctor.examination import examine
-from stampede.doctor.finding import Patient
+from stampede.doctor.checks import examine
+from stampede.doctor.finding import Installation
 from stampede.runtime.progress import silent
 from stampede.store.ceph import bucket_notifications
 from stampede.store.offsets.coverage import Coverage
@@ -34,7 +34,7 @@ MESSAGES = 3
 
 
 @pytest.fixture
-def healthy(serve, bucket: Settings, kafka: LocalKafka, topic: str) -> Patient:
+def healthy(serve, bucket: Settings, kafka: LocalKafka, topic: str) -> Installation:
     """A store that notifies, a Kafka topic, and all of its messages stored."""
     receiver = serve("notifications", SINK="http://127.0.0.1:9/")
     settings = bucket.model_copy(
@@ -46,7 +46,7 @@ def healthy(serve, bucket: Settings, kafka: LocalKafka, topic: str) -> Patient:
     for spec in (CUTOUTS, DETECTIONS):
         rows = spec.schema.empty_table()
         Table(objects, spec).append(rows, Coverage.of({(topic, 0): range(MESSAGES)}))
-    return Patient(settings, {"notifications": receiver.url})
+    return Installation(settings, {"notifications": receiver.url})
 
 
 @pytest.fixture(autouse=True)
@@ -54,66 +54,66 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 0)
 
 
-def faults(patient: Patient) -> list[str]:
+def faults(installation: Installation) -> list[str]:
     """What is wrong, and what repairs it, one line each."""
     return [
         f"{finding.level} {result.check}: {finding.fault} -> {finding.repair}"
-        for result in examine(patient)
+        for result in examine(installation)
         for finding in result.findings
     ]
 
 
-def changed(patient: Patient, **settings: object) -> Patient:
-    return patient._replace(settings=patient.settings.model_copy(update=settings))
+def changed(installation: Installation, **settings: object) -> Installation:
+    return installation._replace(settings=installation.settings.model_copy(update=settings))
 
 
-Seed = Callable[[Patient], Patient]
+Seed = Callable[[Installation], Installation]
 
 
-def without_tables(patient: Patient) -> Patient:
-    site = first_site(patient.settings)
-    name = patient.settings.store.rpartition("/")[2]
+def without_tables(installation: Installation) -> Installation:
+    site = first_site(installation.settings)
+    name = installation.settings.store.rpartition("/")[2]
     bucket_notifications.NotifyingBucket(site)._send(
         "DELETE", f"/{name}", {"notification": "stampede-tables"}
     )
-    return patient
+    return installation
 
 
-def without_topic(patient: Patient) -> Patient:
-    bucket_notifications.remove(patient.settings, silent)
-    return patient
+def without_topic(installation: Installation) -> Installation:
+    bucket_notifications.remove(installation.settings, silent)
+    return installation
 
 
-def dead_letter(patient: Patient) -> Patient:
-    letter = event(MESSAGES, topic=patient.settings.topics)
-    open_objects(patient.settings).put(*write_letters("cutouts", [letter]))
-    return patient
+def dead_letter(installation: Installation) -> Installation:
+    letter = event(MESSAGES, topic=installation.settings.topics)
+    open_objects(installation.settings).put(*write_letters("cutouts", [letter]))
+    return installation
 
 
-def damaged_run(patient: Patient) -> Patient:
+def damaged_run(installation: Installation) -> Installation:
     key = f"tables/cutouts/0000-{'a' * 32}.parquet"
-    open_objects(patient.settings).put(key, b"what is this?")
-    return patient
+    open_objects(installation.settings).put(key, b"what is this?")
+    return installation
 
 
-def gap(patient: Patient) -> Patient:
+def gap(installation: Installation) -> Installation:
     """Two more messages, and only the second is stored."""
-    settings = patient.settings
+    settings = installation.settings
     produce(settings.kafka, settings.topics, [b"alert"] * 2)
     coverage = Coverage.of({(settings.topics, 0): [MESSAGES + 1]})
     for spec in (CUTOUTS, DETECTIONS):
         Table(open_objects(settings), spec).append(spec.schema.empty_table(), coverage)
-    return patient
+    return installation
 
 
-def new_partition(patient: Patient) -> Patient:
+def new_partition(installation: Installation) -> Installation:
     """A message that no source has begun to read: the groups have committed others."""
-    settings = patient.settings
+    settings = installation.settings
     commit(settings, settings.topics, {0: MESSAGES})
     producer = Producer({"bootstrap.servers": settings.kafka})
     producer.produce(settings.topics, b"alert", partition=2)
     assert producer.flush(30) == 0
-    return patient
+    return installation
 
 
 PORT = free_port()
@@ -171,7 +171,7 @@ SEEDS: dict[str, tuple[Seed, str]] = {
 }
 
 
-def test_a_healthy_installation_has_no_errors(healthy: Patient) -> None:
+def test_a_healthy_installation_has_no_errors(healthy: Installation) -> None:
     [nobody_reads, also] = faults(healthy)
     for function, line in (("cutouts", nobody_reads), ("lightcurves", also)):
         assert line.startswith(f"warning lag: the group stampede-{function} has read nothing")
@@ -179,13 +179,13 @@ def test_a_healthy_installation_has_no_errors(healthy: Patient) -> None:
 
 
 @pytest.mark.parametrize("fault", SEEDS)
-def test_each_fault_is_named(healthy: Patient, fault: str) -> None:
+def test_each_fault_is_named(healthy: Installation, fault: str) -> None:
     seed, words = SEEDS[fault]
     found = faults(seed(healthy))
     assert any(re.search(words, line) for line in found), found
 
 
-def test_before_an_installation_only_what_it_needs_is_examined(healthy: Patient) -> None:
+def test_before_an_installation_only_what_it_needs_is_examined(healthy: Installation) -> None:
     """The installation makes the bucket and the notifications, and a source waits for its topic."""
     before = healthy._replace(installed=False)
     assert faults(before) == []
@@ -198,7 +198,7 @@ def test_before_an_installation_only_what_it_needs_is_examined(healthy: Patient)
         assert any(re.search(words, line) for line in faults(seed(before))), fault
 
 
-def test_a_wrong_clock_is_named(healthy: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_clock_is_named(healthy: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     class Ahead(Forwarding):
         def now(self) -> datetime:
             return super().now() + timedelta(minutes=5)
@@ -238,7 +238,7 @@ def test_the_command_has_exit_codes_and_json(
 
 
 @pytest.mark.parametrize("name", ["access_key", "replica_access_key"])
-def test_keys_that_are_not_set_are_named(healthy: Patient, name: str) -> None:
+def test_keys_that_are_not_set_are_named(healthy: Installation, name: str) -> None:
     store = healthy.settings.store
     lines = faults(
         changed(healthy, replica=f"{store}x")
