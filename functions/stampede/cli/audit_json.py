@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede.cli.object_reports import FoundObjects
+    from stampede.cli.object_reports import ObjectReport
     from stampede.handlers.audit.audit import MissingObjects
     from stampede.handlers.scrub.deep_audit import Result
     from stampede.store.integrity.ledger import Entry
@@ -17,7 +17,7 @@ def audit_json(
     site: str,
     status: int,
     entries: Sequence[Entry],
-    found: FoundObjects | None = None,
+    report: ObjectReport | None = None,
     missing: Sequence[MissingObjects] = (),
     warnings: Sequence[str] = (),
 ) -> str:
@@ -29,10 +29,10 @@ def audit_json(
             "site": site,
             "complete": status == 0,
             "ledger": [entry_json(entry) for entry in entries],
-            "objects": [fault._asdict() | {"mended": False} for fault in found.faults]
-            if found
+            "objects": [fault._asdict() | {"mended": False} for fault in report.faults]
+            if report
             else [],
-            "packs_checked": [checked._asdict() for checked in found.checked] if found else [],
+            "packs_checked": [checked._asdict() for checked in report.checked] if report else [],
             "not_replicated": [each._asdict() for each in missing],
             "warnings": list(warnings),
         }

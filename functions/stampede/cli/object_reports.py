@@ -21,14 +21,14 @@ class Checked(NamedTuple):
     all_rows: int
 
 
-class FoundObjects(NamedTuple):
+class ObjectReport(NamedTuple):
     """Objects that are in quarantine or lost, and what was looked at."""
 
     faults: list[Fault]
     checked: list[Checked]
 
 
-def find_objects(settings: Settings) -> FoundObjects:
+def find_objects(settings: Settings) -> ObjectReport:
     """The objects in quarantine and the packs that are lost. Raises `StoreDown`.
 
     Of a large table only some rows are checked: `--deep` checks all.
@@ -49,16 +49,16 @@ def find_objects(settings: Settings) -> FoundObjects:
         faults += [Fault("store", key, "lost: rows point to it") for key in check.lost]
         faults += [Fault("store", key, f"damaged: {why}") for key, why in check.damaged.items()]
         checked.append(Checked(spec.locations.name, check.rows, check.all_rows))
-    return FoundObjects(faults, checked)
+    return ObjectReport(faults, checked)
 
 
-def report_objects(found: FoundObjects, console: Console) -> None:
+def report_objects(report: ObjectReport, console: Console) -> None:
     """Print them, and of which tables not every row was checked."""
-    for table, rows, all_rows in found.checked:
+    for table, rows, all_rows in report.checked:
         if rows < all_rows:
             share = f"{rows:,} of {all_rows:,} rows of {table}"
             console.print(f"packs were checked for {share}; --deep checks all", highlight=False)
-    for fault in found.faults:
+    for fault in report.faults:
         line = f"{fault.key}: {fault.why}"
         console.print(line, style="bold red", highlight=False, markup=False, soft_wrap=True)
 

@@ -205,7 +205,7 @@ def run_worker(
             spooled = pipe.recv()
         except EOFError:
             return
-        pipe.send(_answer(store, spooled))
+        pipe.send(_respond(store, spooled))
         # A traceback, of a refused alert or of a request that was made again, holds frames that
         # hold it, and with them the batch: bytes of a spool that may be full. Without a next batch
         # nothing else would collect them.
@@ -226,7 +226,7 @@ def _batch_storer(make_batch_storer: MakeBatchStorer, settings: Settings) -> Bat
         return fail
 
 
-def _answer(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exception:
+def _respond(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Exception:
     """Store a batch. Returns an exception for the function's process to raise."""
     with open(spooled.path, "r+b", buffering=0) as file:
         messages = _messages(file.fileno(), spooled.sizes)

@@ -20,11 +20,11 @@ async def get_alert(request: Request) -> Response:
     """What is stored of an alert, and all its fields as the survey sent them."""
     service = service_of(request)
     found = await locations(request)
-    return await service.run(_answer, service.lookup, found)
+    return await service.run(_respond, service.lookup, found)
 
 
-def _answer(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
-    """The answer, made in a thread: the fields of an alert may be megabytes."""
+def _respond(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
+    """The response, made in a thread: the fields of an alert may be megabytes."""
     fields = lookup.fields(locations[0].alert_id, locations[0].survey)
     alert = as_json(locations, fields)
     if why := response_warnings.incomplete():

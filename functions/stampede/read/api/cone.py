@@ -33,10 +33,10 @@ async def get_cone(request: Request) -> Response:
     types = {name: make().media_type for name, make in made.items()}
     format = parameters.wanted_format(request, types)
     found = nearest_first(service_of(request).lookup.positions, cone)
-    return await answer(request, found, made[format](), EXTENSIONS.get(format, format))
+    return await respond(request, found, made[format](), EXTENSIONS.get(format, format))
 
 
-async def answer(
+async def respond(
     request: Request, found: Iterator[pa.Table], writer: Writer, extension: str
 ) -> Response:
     """What a writer makes of the objects in a cone: whole, or as a stream if they are many.

@@ -15,7 +15,7 @@ from stampede.errors import StampedeError
 from stampede.lookup import sky
 from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.errors import BadParameter
-from stampede.read.api.cone import answer
+from stampede.read.api.cone import respond
 from stampede.read.formats.cone_writers import votable_writer
 from stampede.read.formats.votable import MEDIA_TYPE, VOTableWriter, error_document
 from stampede.read.service import service_of
@@ -39,7 +39,7 @@ async def get_cone(request: Request) -> Response:
             found, writer.overflow = iter(()), most == 0
         elif most is not None:
             found = _first(found, most, writer)
-        return await answer(request, found, writer, "vot")
+        return await respond(request, found, writer, "vot")
     except StampedeError as error:
         if error.status not in (400, 429, 503):
             raise

@@ -36,7 +36,7 @@ async def find(request: Request) -> Response:
     found = await service.run(_found, service.lookup, text)
     if len(found) == 1:
         return RedirectResponse(next(iter(found.values())), 302)
-    return pages.html(pages.page("found.html", text=text, found=found, most=MOST))
+    return pages.html(pages.page("search_results.html", text=text, found=found, most=MOST))
 
 
 def position_in(text: str) -> dict[str, str] | None:
