@@ -1,6 +1,7 @@
 """Folders import only those below them, in no circle; others import only what a package offers.
 
-No folder has more modules than a reader takes in at a glance, and tests lie as what they test.
+No folder, class or function is larger than a reader takes in at a glance, and tests lie as what
+they test.
 """
 
 import ast
@@ -8,15 +9,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
 
 ROOT = Path(__file__).parents[2]
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 OURS = ("stampede", "stampede_simulator", "stampede_local", "stampede_bench")
 MOST_MODULES = 17
 MORE_MODULES = {"stampede/cli": 27, "stampede/alerts": 19}
 """A command is a module; the formats of alerts have parts in common. Neither may grow."""
+MOST_METHODS, MOST_LINES, MOST_PARAMETERS = 18, 40, 7
+MORE_METHODS = {"stampede/events/http/bounded_protocol.py: BoundedProtocol": 25}
+"""Methods that uvicorn calls are among them. It may not grow."""
 NO_MIRRORS = ("tests/fixtures", "tests/fuzz", "tests/support", "tests/store/simulation")
 """Folders of tests that mirror no folder of a package: they are what tests need."""
 
@@ -155,6 +161,40 @@ def test_no_folder_has_too_many_modules() -> None:
     most = {folder: MORE_MODULES.get(folder, MOST_MODULES) for folder in count}
     assert count.keys() >= MORE_MODULES.keys()
     assert {name: had for name, had in count.items() if had > most[name]} == {}
+
+
+def definitions() -> Iterator[tuple[str, ast.AST]]:
+    """The classes and functions of the product, each with its file and name."""
+    for path in sorted((ROOT / "functions/stampede").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | FUNCTIONS):
+                yield f"{path.relative_to(ROOT / 'functions')}: {node.name}", node
+
+
+def test_no_class_has_too_many_methods() -> None:
+    found = {
+        name: methods
+        for name, node in definitions()
+        if isinstance(node, ast.ClassDef)
+        and (methods := sum(isinstance(each, FUNCTIONS) for each in node.body))
+        > MORE_METHODS.get(name, MOST_METHODS)
+    }
+    assert found == {}
+
+
+def test_no_function_is_too_long_or_has_too_many_parameters() -> None:
+    """Not counting its docstring, nor `self` and `cls`."""
+    found = {}
+    for name, node in definitions():
+        if isinstance(node, FUNCTIONS):
+            lines = node.end_lineno - node.lineno + 1
+            if ast.get_docstring(node, clean=False) is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            names = [each.arg for each in node.args.args + node.args.kwonlyargs]
+            parameters = len([each for each in names if each not in ("self", "cls")])
+            if lines > MOST_LINES or parameters > MOST_PARAMETERS:
+                found[name] = lines, parameters
+    assert found == {}
 
 
 def test_each_folder_of_tests_mirrors_a_folder_of_a_package() -> None:
