@@ -146,7 +146,7 @@ def compare_sites(settings: Settings, topics: list[str], everything: bool) -> Re
     replica = make_replica(settings)
     first, second = replica.source, replica.target
     try:
-        with alert_check(replica_settings(settings)) as check:
+        with alert_check(settings.of_second_site()) as check:
             try:
                 # Read the ledger of the second site last: what was copied meanwhile is not missing.
                 missing = missing_by_kind(replica.missing())
@@ -193,17 +193,3 @@ def entries_of(
         return audit_topics(
             open_objects(settings), settings, topics, everything, None, check if compare else None
         )
-
-
-def replica_settings(settings: Settings) -> Settings:
-    """Settings whose store is the second site."""
-    return settings.model_copy(
-        update={
-            "store": settings.replica,
-            "access_key": settings.replica_access_key,
-            "secret_key": settings.replica_secret_key,
-            "keys": settings.replica_keys,
-            "region": settings.replica_region,
-            "ca_file": settings.replica_ca_file,
-        }
-    )

@@ -3,8 +3,6 @@
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pydantic import SecretStr
-
 from stampede.config.secret_files import read_keys
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
@@ -17,9 +15,10 @@ from stampede.store.s3.bucket import S3Objects
 
 def first_site(settings: Settings) -> StoreAddress:
     """The address of the store. Raises `SetupError` if the files of its keys cannot be read."""
-    access, secret = settings.access_key, settings.secret_key
+    keys = read_keys(settings.keys, KEY_FILES)
+    access, secret = keys or (settings.access_key, settings.secret_key.get_secret_value())
     region, ca_file = settings.region, settings.ca_file
-    return _address(settings.store, settings.keys, access, secret, region, ca_file)
+    return StoreAddress(settings.store, access, secret, region, ca_file, settings.keys)
 
 
 def second_site(settings: Settings) -> StoreAddress:
@@ -27,16 +26,7 @@ def second_site(settings: Settings) -> StoreAddress:
 
     Raises as `first_site`.
     """
-    access, secret = settings.replica_access_key, settings.replica_secret_key
-    region, ca_file = settings.replica_region, settings.replica_ca_file
-    return _address(settings.replica, settings.replica_keys, access, secret, region, ca_file)
-
-
-def _address(
-    url: str, keys: str, access: str, secret: SecretStr, region: str, ca_file: Path | None
-) -> StoreAddress:
-    pair = read_keys(keys, KEY_FILES) or (access, secret.get_secret_value())
-    return StoreAddress(url, pair[0], pair[1], region, ca_file, keys)
+    return first_site(settings.of_second_site())
 
 
 def open_objects(settings: Settings) -> Objects:

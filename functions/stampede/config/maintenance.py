@@ -1,0 +1,78 @@
+"""What keeps the store small, whole and copied."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+MIB = 1 << 20
+
+
+class CompactionSettings(BaseSettings):
+    """Settings: compaction and retention."""
+
+    fanout: int = Field(8, description="runs of one level merged into one of the next")
+    run_rows: int = Field(
+        4_000_000, description="a merged run with more rows is split by key range"
+    )
+    grace_seconds: float = Field(
+        300.0, description="how long the inputs of a merge stay, for requests that read them"
+    )
+    cutout_days: int | None = Field(
+        None, ge=0, description="days after their night that cutouts are kept; unset: for ever"
+    )
+    packet_days: int | None = Field(
+        None,
+        ge=0,
+        description="days after their night that packets (alerts as they came) are kept; 0: none "
+        "are stored; unset: for ever",
+    )
+    retention_nights: int = Field(
+        3, ge=1, description="most nights whose packs one pass of `reconcile` deletes, of each kind"
+    )
+
+
+class ReconcileSettings(BaseSettings):
+    """Settings: copies to the second site, and `reconcile`."""
+
+    copies: int = Field(
+        # A copy mostly waits for the distant site: `stampede bench replicate`.
+        32,
+        ge=1,
+        description="copies in progress at once",
+    )
+    copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
+    reconcile: str = Field(
+        "retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
+        description="steps of reconcile, comma-separated; they run in this order",
+    )
+    reconcile_days: float = Field(
+        2.0,
+        description="each pass looks at the nights of this many last days, and checks the packs "
+        "stored in them",
+    )
+    reconcile_keys: int = Field(
+        300_000,
+        ge=1,
+        description="a pass looks at so many of the earlier nights, in turn, as have this many "
+        "keys at all sites; at least at one folder of a night",
+    )
+    reconcile_seconds: float = Field(
+        300.0,
+        gt=0,
+        description="how long a pass of the function lists and copies; the next one goes on. "
+        "`stampede reconcile` has no limit",
+    )
+
+
+class ScrubSettings(BaseSettings):
+    """Settings: `scrub`, which reads the whole store again and again."""
+
+    scrub_seconds: float = Field(120.0, gt=0, description="how long one pass of `scrub` reads")
+    scrub_days: float = Field(
+        30.0, ge=0, description="days from the beginning of one whole round of `scrub` to the next"
+    )
+    orphan_days: float = Field(
+        7.0,
+        ge=0,
+        description="days after which `scrub` deletes a pack whose rows readers get from other "
+        "packs; 0: never",
+    )
