@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from e2e.cluster.go_modules import copy_sources, download
+from e2e.cluster.built.go_modules import copy_sources, download
 from e2e.cluster.places import CACHE, LOGS
 from e2e.cluster.steps import Failed, run
 

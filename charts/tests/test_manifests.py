@@ -129,7 +129,7 @@ def test_the_documented_knatives_are_the_oldest_by_schema_and_the_one_that_tests
     """The modules of Knative 1.20 have the version 0.47, those of 1.23 have 0.50."""
     text = (MANIFESTS / "knative" / "README.md").read_text()
     pins = {each.version for each in CUSTOM if isinstance(each, Module) and "knative" in each.path}
-    programs = (ROOT / "e2e" / "cluster" / "programs" / "go.mod").read_text()
+    programs = (ROOT / "e2e" / "cluster" / "built" / "programs" / "go.mod").read_text()
     runs = set(re.findall(r"knative\.dev/(?:serving|eventing) (v\S+)", programs))
     assert (pins, runs) == ({"v0.47.0"}, {"v0.50.0"})
     assert pins | runs == {f"v{each}" for each in re.findall(r"0\.\d+\.\d+", text)}

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.binaries import KUBERNETES, tool
-from e2e.cluster.go_modules import pinned_version
+from e2e.cluster.built.binaries import KUBERNETES, tool
+from e2e.cluster.built.go_modules import pinned_version
 from e2e.places import ROOT
 
 CHART = ROOT / "charts" / "stampede"

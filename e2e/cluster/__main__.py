@@ -5,7 +5,8 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from e2e.cluster import Failed, binaries, choose
+from e2e.cluster import Failed, choose
+from e2e.cluster.built import binaries
 from e2e.cluster.places import DOMAIN
 from e2e.cluster.steps import exclusive_use, log_progress
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from e2e.cluster import binaries
+from e2e.cluster.built import binaries
 from e2e.cluster.steps import Failed, log_progress
 
 

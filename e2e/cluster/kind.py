@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-from e2e.cluster import binaries, docker, go_modules, images, kind_image, knative
+from e2e.cluster import knative
+from e2e.cluster.built import binaries, docker, go_modules, images, kind_image
 from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.places import CLUSTER, IMAGES, INGRESS_PORT, LOGS, ROOT
 from e2e.cluster.steps import Failed, run, step, wait_until

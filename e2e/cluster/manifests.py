@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.go_modules import pinned_sources
-from e2e.cluster.images import EVENTING, SERVING, TRAEFIK
+from e2e.cluster.built.go_modules import pinned_sources
+from e2e.cluster.built.images import EVENTING, SERVING, TRAEFIK
 from e2e.cluster.places import DOMAIN, HERE, INGRESS_PORT, MANIFESTS, REGISTRY
 
 Object = dict[str, Any]

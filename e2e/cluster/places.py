@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 HERE = Path(__file__).parent
+BUILT = HERE / "built"
 ROOT = HERE.parents[1]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede"

@@ -6,7 +6,7 @@ Go would compile these providers and their clouds' SDKs for nothing.
 import shutil
 from pathlib import Path
 
-from e2e.cluster import go_modules
+from e2e.cluster.built import go_modules
 
 _LEGO = "github.com/go-acme/lego/v4"
 _NO_DNS_PROVIDERS = """\

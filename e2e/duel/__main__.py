@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from e2e.cluster import Failed, choose, keda
-from e2e.cluster.binaries import tool
+from e2e.cluster import Failed, choose
+from e2e.cluster.built import keda
+from e2e.cluster.built.binaries import tool
 from e2e.cluster.steps import exclusive_use, log_progress
 from e2e.duel import table
 from e2e.duel.arena import Arena, Contestant, arena

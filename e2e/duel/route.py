@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from e2e.cluster import docker, machine
+from e2e.cluster.built import docker, machine
 from e2e.cluster.places import LOGS
 from e2e.cluster.steps import Failed, run
 from e2e.on_cluster.kubernetes import Cluster
@@ -13,7 +13,7 @@ from e2e.on_cluster.kubernetes import Cluster
 def to_pods(cluster: Cluster) -> Iterator[None]:
     """Route the addresses of pods through Docker's network namespace and the node.
 
-    Raises `Failed` for another cluster than that of `e2e.cluster.docker`.
+    Raises `Failed` for another cluster than that of `e2e.cluster.built.docker`.
     """
     pid = machine.read_pid(docker.PID)
     if pid is None:

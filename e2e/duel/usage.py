@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Self
 
-from e2e.cluster import keda
+from e2e.cluster.built import keda
 from e2e.duel.contestants import FUNCTIONS
 from e2e.on_cluster.kubernetes import Cluster
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from e2e.cluster import Failed, choose
-from e2e.cluster.binaries import tool
+from e2e.cluster.built.binaries import tool
 from e2e.cluster.choice import Cluster
 from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import IMAGES, ROOT

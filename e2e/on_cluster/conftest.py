@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster import choose
-from e2e.cluster.binaries import tool
+from e2e.cluster.built.binaries import tool
 from e2e.cluster.steps import exclusive_use
 from e2e.commands import CommandResult
 from e2e.on_cluster import readme

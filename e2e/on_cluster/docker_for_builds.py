@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster import docker, machine
-from e2e.cluster.places import HERE
+from e2e.cluster.built import docker, machine
+from e2e.cluster.places import BUILT
 from e2e.commands import until
 from e2e.places import ROOT
 
@@ -44,7 +44,7 @@ def docker_for_builds(directory: Path) -> Iterator[Mapping[str, str]]:
         "--storage-driver=overlay2",
         *("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false"),
         f"--cgroup-parent=/{_CGROUP}",
-        *("--add-runtime", f"lower={HERE / 'kind_node' / 'runc'}", "--default-runtime=lower"),
+        *("--add-runtime", f"lower={BUILT / 'kind_node' / 'runc'}", "--default-runtime=lower"),
     )
     with (directory / "log").open("wb") as log:
         daemon = subprocess.Popen(

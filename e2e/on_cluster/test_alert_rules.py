@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from e2e.background import repeat
-from e2e.cluster.binaries import KUBERNETES
-from e2e.cluster.go_modules import pinned_version
+from e2e.cluster.built.binaries import KUBERNETES
+from e2e.cluster.built.go_modules import pinned_version
 from e2e.commands import until
 from e2e.on_cluster.load import assert_all_of_it_is_stored, simulate
 from e2e.on_cluster.release import CHART, Release

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from e2e.cluster import docker
+from e2e.cluster.built import docker
 from e2e.cluster.kind import BuiltKind
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.places import ROOT

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from e2e.cluster import keda
+from e2e.cluster.built import keda
 from e2e.commands import until
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.load import sending, under_load

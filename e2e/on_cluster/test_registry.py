@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.binaries import tool
+from e2e.cluster.built.binaries import tool
 from e2e.cluster.existing import ExistingCluster
 from e2e.cluster.places import IMAGES
 from e2e.commands import until

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from e2e.cluster.binaries import kube
+from e2e.cluster.built.binaries import kube
 from e2e.commands import until
 from e2e.on_cluster.release import Release
 from e2e.places import ROOT

@@ -6,19 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from e2e.cluster import (
-    binaries,
-    debian,
-    docker,
-    go_modules,
-    images,
-    kind,
-    kind_image,
-    knative,
-    kubectl,
-    machine,
-    steps,
-)
+from e2e.cluster import kind, knative, kubectl, steps
+from e2e.cluster.built import binaries, debian, docker, go_modules, images, kind_image, machine
 
 _MODULES = (
     *(binaries, debian, docker, go_modules, images, kind, kind_image, knative, kubectl),

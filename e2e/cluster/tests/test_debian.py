@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from e2e.cluster import Failed, debian
+from e2e.cluster import Failed
+from e2e.cluster.built import debian
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

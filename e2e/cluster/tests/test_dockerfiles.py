@@ -11,7 +11,7 @@ from e2e.places import ROOT
 DOCKERFILES = (
     "functions/Dockerfile",
     "manifests/site/Dockerfile",
-    "e2e/cluster/kind_node/Dockerfile",
+    "e2e/cluster/built/kind_node/Dockerfile",
 )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Failed, go_modules, images
+from e2e.cluster import Failed
+from e2e.cluster.built import go_modules, images
 
 
 def test_versions_are_those_of_the_modules() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Failed, images
+from e2e.cluster import Failed
+from e2e.cluster.built import images
 from e2e.cluster.places import REGISTRY
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from e2e.cluster import keda
+from e2e.cluster.built import keda
 
 BUILDER = """\
 	switch triggerType {

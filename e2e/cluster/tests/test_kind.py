@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster import Failed, binaries, docker, images, kind, kind_image, machine
+from e2e.cluster import Failed, kind
+from e2e.cluster.built import binaries, docker, images, kind_image, machine
 from e2e.cluster.kind import BuiltKind, Kind
-from e2e.cluster.places import HERE, INGRESS_PORT, ROOT
+from e2e.cluster.places import BUILT, INGRESS_PORT, ROOT
 
 CONFIG = ROOT / "e2e" / "kind.yaml"
 
@@ -36,7 +37,7 @@ def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None
     assert {each["imageRepository"] for each in repositories} == {images.REGISTRY}
     (mount,) = node["extraMounts"]
     assert images.archive_path(images.PAUSE_IMAGE).parent == Path(mount["hostPath"])
-    assert f"#{images.PAUSE_IMAGE}#" in (HERE / "kind_node" / "Dockerfile").read_text()
+    assert f"#{images.PAUSE_IMAGE}#" in (BUILT / "kind_node" / "Dockerfile").read_text()
 
 
 def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
@@ -77,7 +78,7 @@ def test_runc_gets_no_capability_that_the_machine_may_lack(tmp_path: Path) -> No
         ("exec", "--process", f"{tmp_path}/process.json", "id"),
     ):
         done = subprocess.run(
-            [HERE / "kind_node" / "runc", *line],
+            [BUILT / "kind_node" / "runc", *line],
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import images, manifests
+from e2e.cluster import manifests
+from e2e.cluster.built import images
 from e2e.cluster.places import INGRESS_PORT, REGISTRY
 
 

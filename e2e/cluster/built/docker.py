@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from e2e.cluster import debian, machine
-from e2e.cluster.places import CLUSTER, HERE, LOGS
+from e2e.cluster.built import debian, machine
+from e2e.cluster.places import BUILT, CLUSTER, LOGS
 from e2e.cluster.steps import Failed, run, step, tail, wait_until
 
 DOCKER = CLUSTER / "docker"  # its images and containers
@@ -101,7 +101,7 @@ def _start() -> None:
         "--pidfile=/run/docker.pid",
         "--storage-driver=overlay2",
         f"--cgroup-parent=/{CGROUP}",
-        *("--add-runtime", f"lower={HERE / 'kind_node' / 'runc'}", "--default-runtime=lower"),
+        *("--add-runtime", f"lower={BUILT / 'kind_node' / 'runc'}", "--default-runtime=lower"),
     )
     with _LOG.open("wb") as log:
         unshare = subprocess.Popen(

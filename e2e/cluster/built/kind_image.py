@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from e2e.cluster import binaries, go_modules, images
-from e2e.cluster.places import HERE, IMAGES, INGRESS_PORT, REGISTRY, ROOT
+from e2e.cluster.built import binaries, go_modules, images
+from e2e.cluster.places import BUILT, IMAGES, INGRESS_PORT, REGISTRY, ROOT
 from e2e.cluster.steps import Failed, step
 
-_FILES = HERE / "kind_node"
+_FILES = BUILT / "kind_node"
 KIND = "sigs.k8s.io/kind"
 KUBE_ROUTER = "github.com/cloudnativelabs/kube-router/v2"
 ARCHIVES = Path("/images")  # where the node sees the directory `IMAGES`

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from e2e.cluster import go_modules
+from e2e.cluster.built import go_modules
+from e2e.cluster.built.images import archive_path, scratch_directory, write_program_image
 from e2e.cluster.choice import Cluster
-from e2e.cluster.images import archive_path, scratch_directory, write_program_image
 from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import REGISTRY
 from e2e.cluster.steps import step

@@ -6,7 +6,7 @@ Each file has its version in its name. A program that exists is not built again.
 import shutil
 from pathlib import Path
 
-from e2e.cluster import go_modules
+from e2e.cluster.built import go_modules
 from e2e.cluster.places import PROGRAMS
 from e2e.cluster.steps import step
 

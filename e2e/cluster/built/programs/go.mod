@@ -1,4 +1,4 @@
-module stampede/e2e/cluster/programs
+module stampede/e2e/cluster/built/programs
 
 go 1.25.0
 

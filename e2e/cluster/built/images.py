@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from tools.images.archive import write_image, write_layer
 
-from e2e.cluster import go_modules, traefik
+from e2e.cluster import traefik
+from e2e.cluster.built import go_modules
 from e2e.cluster.places import CLUSTER, IMAGES, REGISTRY
 from e2e.cluster.steps import step
 from stampede.runtime.bounded_pool import run_all

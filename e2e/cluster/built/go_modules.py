@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from e2e.cluster.places import HERE, LOGS
+from e2e.cluster.places import BUILT, LOGS
 from e2e.cluster.steps import run
 
-PROGRAMS_MODULE = HERE / "programs"
+PROGRAMS_MODULE = BUILT / "programs"
 _ADVICE = "Go 1.25 or later must be installed and able to fetch modules (`go env GOPROXY`)."
 
 
