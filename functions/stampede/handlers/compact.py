@@ -20,7 +20,7 @@ from stampede.store.programmes.rights import Rights
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import ALL_TABLES, TABLES, TableSpec
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import store_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -43,7 +43,7 @@ def compact_tables(settings: Settings) -> None:
         except StampedeError as error:
             log.error("compacting failed", table=name, outcome=error.name, why=error.message)
             failed = failed or error
-    metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
+    store_metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
     if failed:
         raise failed
 
@@ -85,15 +85,15 @@ def _merge_letters(objects: Objects, name: str) -> None:
 def set_metrics(table: Table, report: Report) -> None:
     """Set the metrics: how much was rewritten, and what each level holds now."""
     name = table.spec.name
-    metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
-    metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
-    metrics.DAMAGED_PARTS.labels(name).set(len(report.damaged))
+    store_metrics.COMPACTED_BYTES.labels(name).inc(report.bytes_written)
+    store_metrics.COMPACTED_NEW_BYTES.labels(name).inc(report.bytes_new)
+    store_metrics.DAMAGED_PARTS.labels(name).set(len(report.damaged))
     levels: dict[int, list[RunInfo]] = defaultdict(list)
     for part in table.runs():
         levels[part.name.level].append(part)
     # An emptied level shows 0, not its last value.
     for level in range(max(levels, default=0) + 1):
         runs = {part.name.run for part in levels[level]}
-        metrics.RUNS.labels(name, level).set(len(runs))
+        store_metrics.RUNS.labels(name, level).set(len(runs))
         size = sum(part.object.size for part in levels[level])
-        metrics.RUN_BYTES.labels(name, level).set(size)
+        store_metrics.RUN_BYTES.labels(name, level).set(size)

@@ -15,7 +15,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.retention import Retention
 from stampede.store.replication.copy import Copied
 from stampede.store.replication.replica import Replica
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -78,6 +78,6 @@ def make_replica(settings: Settings) -> Replica:
 def count(key: str, copied: Copied) -> None:
     """Count a copy in the metrics, unless the second site had the object already."""
     if copied.moved:
-        metrics.REPLICATED_OBJECTS.inc()
-        metrics.REPLICATED_BYTES.inc(copied.bytes)
+        reconcile_metrics.REPLICATED_OBJECTS.inc()
+        reconcile_metrics.REPLICATED_BYTES.inc(copied.bytes)
         log.debug("replicated", key=key, bytes=copied.bytes)

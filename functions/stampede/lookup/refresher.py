@@ -6,7 +6,7 @@ import time
 from stampede.errors import StoreDown
 from stampede.lookup import response_warnings
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import read_metrics
 
 
 class Refresher:
@@ -34,7 +34,7 @@ class Refresher:
         self._failure: StoreDown | None = None  # of the latest listing
         self._sent = float("-inf")  # when `must_list` last told a caller to list
         self._lock = threading.Lock()
-        self._view_age = metrics.READ_VIEW_AGE.labels(table.spec.name)
+        self._view_age = read_metrics.READ_VIEW_AGE.labels(table.spec.name)
 
     def renew(self, moment: float, wait_for_end: bool = False) -> StoreDown | None:
         """List the store as `list_since`, or keep the old listing and note its age.

@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from stampede.read.api import alerts, cutouts, health, lightcurves, thumbnails
 from stampede.read.route import LIGHT_CURVE, route
-from stampede.telemetry import metrics
+from stampede.telemetry import metrics_endpoint
 
 CUTOUT = (
     *("format", "hdus", "hdu", "stretch", "limits", "min", "max", "vmin", "vmax", "size"),
@@ -25,7 +25,7 @@ ROUTES = [  # the first that matches; most requests are for cutouts
         lightcurves.get_light_curve,
         *LIGHT_CURVE,
     ),
-    Route("/metrics", metrics.endpoint),
+    Route("/metrics", metrics_endpoint.endpoint),
     Route("/health/liveness", health.liveness),
     Route("/health/readiness", health.readiness),
 ]

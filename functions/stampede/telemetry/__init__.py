@@ -1,7 +1,16 @@
-"""What a process tells of itself: logs, metrics and traces."""
+"""What a process tells of itself: logs, metrics and traces.
+
+A metric has a unit and few labels, and no label is an id. A process has those that it imports.
+"""
 
 __all__ = [
+    "event_metrics",
     "logs",
-    "metrics",
+    "metrics_endpoint",
+    "read_metrics",
+    "reconcile_metrics",
+    "scrub_metrics",
+    "source_metrics",
+    "store_metrics",
     "tracing",
 ]

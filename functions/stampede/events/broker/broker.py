@@ -30,7 +30,7 @@ from stampede.events.delivery.response import (
 )
 from stampede.events.http.endpoint import EventEndpoint, HttpBinding
 from stampede.http.client import Connections
-from stampede.telemetry import metrics
+from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -99,7 +99,7 @@ class Broker:
     ) -> SubscriberDown | None:
         response, poison = await self._retry(route, headers, body)
         outcome = await self._settle(route, headers, body, response, poison)
-        metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
+        source_metrics.BROKER_EVENTS.labels(route.name, outcome).inc()
         if outcome == "delivered":
             return None
         reason = response.detail[:200].decode(errors="replace")

@@ -7,7 +7,7 @@ from stampede.errors import StampedeError, Undecodable
 from stampede.events.cloudevents.kafka_record import Record, extension_headers
 from stampede.events.delivery.response import SinkResponse, Verdict, error_extensions
 from stampede.events.delivery.sink import Abandoned, Sink
-from stampede.telemetry import metrics
+from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -75,7 +75,7 @@ class Delivery:
             log.exception("event cannot be sent", id=headers["ce-id"], source=headers["ce-source"])
             response = SinkResponse(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
         if response is None or self._dead_letters is None:
-            metrics.SOURCE_EVENTS.labels("accepted").inc()
+            source_metrics.SOURCE_EVENTS.labels("accepted").inc()
             return None
         await self.dead_letter(self._dead_letters, headers, record, response)
         return response
@@ -102,7 +102,7 @@ class Delivery:
                 f"{record} is refused ({response.reason}), and {sink.url} does not take it as a "
                 f"dead letter: {refusal.outcome}: {refusal.reason}"
             )
-        metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
+        source_metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
         log.warning(
             "dead-lettered",
             id=headers["ce-id"],

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from stampede.errors import Overloaded
 from stampede.events.delivery.poison_events import PoisonEvents
 from stampede.events.delivery.response import Poster, SinkResponse, Verdict, post
-from stampede.telemetry import metrics
+from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -70,7 +70,7 @@ class Sink:
         self._down_since: float | None = None
         self._probes = 1
         self._probing = asyncio.Lock()
-        self._stuck = metrics.SOURCE_STUCK.labels(name)  # exported as 0 from the beginning
+        self._stuck = source_metrics.SOURCE_STUCK.labels(name)  # exported as 0 from the beginning
 
     @property
     def down(self) -> bool:
@@ -155,7 +155,7 @@ class Sink:
             self._poison_events.accept(event)
             self._mark_up()
             return response
-        metrics.SOURCE_RETRIES.labels(self.name, response.outcome).inc()
+        source_metrics.SOURCE_RETRIES.labels(self.name, response.outcome).inc()
         others_accepted = self._accepted > accepted_before
         if response.verdict is Verdict.UNCLEAR:
             verdict = Verdict.FAILED if others_accepted else Verdict.DOWN

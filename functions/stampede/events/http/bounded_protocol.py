@@ -17,7 +17,7 @@ from stampede.events.http.response_transport import AnswerTransport
 from stampede.events.http.small_reads import SmallReads
 from stampede.http.problem_details import problem_json
 from stampede.http.security_headers import NOTHING, SAFE_HEADERS
-from stampede.telemetry import metrics
+from stampede.telemetry import event_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -308,7 +308,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return not self._sending.too_slow(now, self.client_seconds)
 
     def _drop(self, part: str) -> None:
-        metrics.CLIENTS_DROPPED.labels(part).inc()
+        event_metrics.CLIENTS_DROPPED.labels(part).inc()
         log.warning("client dropped", part=part, seconds=self.client_seconds)
 
     def _refuse(self, error: StampedeError) -> None:

@@ -23,7 +23,7 @@ from stampede.events.cloudevents.event import Event, parse
 from stampede.events.http.byte_budget import Budget
 from stampede.events.http.status_routes import Fault, none, status_routes
 from stampede.http.problem_details import problem_json
-from stampede.telemetry import metrics, tracing
+from stampede.telemetry import event_metrics, tracing
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -116,10 +116,10 @@ class EventEndpoint:
         self._senders = senders or Senders()
         self._key_in_path = binding.key_in_path
         self._budget = Budget(held_bytes)
-        metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
+        event_metrics.HELD_BYTES.labels(name).set_function(lambda: self._budget.held)
         # Found once: every event is counted.
-        self._stored = metrics.EVENTS.labels(name, "stored")
-        self._seconds = metrics.EVENT_SECONDS.labels(name)
+        self._stored = event_metrics.EVENTS.labels(name, "stored")
+        self._seconds = event_metrics.EVENT_SECONDS.labels(name)
         self._step = f"{name} takes event"
         self._resources = resources
         self._parse = binding.parse
@@ -202,7 +202,7 @@ class EventEndpoint:
         if error is None:
             self._stored.inc()
             return self._accepted
-        metrics.EVENTS.labels(self._name, error.name).inc()
+        event_metrics.EVENTS.labels(self._name, error.name).inc()
         return self._refused(event, error, seconds)
 
     async def _traced(self, event: Event) -> StampedeError | None:

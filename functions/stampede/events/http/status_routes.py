@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from stampede.telemetry import metrics
+from stampede.telemetry import metrics_endpoint
 
 Fault = Callable[[], str | None]
 """Says what is wrong; None if nothing is."""
@@ -27,7 +27,7 @@ def status_routes(*, not_alive: Fault = none, not_ready: Fault = none) -> list[R
         Why it does not do its work now.
     """
     return [
-        Route("/metrics", metrics.endpoint),
+        Route("/metrics", metrics_endpoint.endpoint),
         Route("/health/liveness", health(not_alive)),
         Route("/health/readiness", health(not_ready)),
     ]

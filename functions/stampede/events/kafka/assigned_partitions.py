@@ -14,7 +14,7 @@ from stampede.events.kafka.client_options import is_cooperative
 from stampede.events.kafka.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.events.kafka.topic_ids import Answer, TopicIds, commit_note, committed_elsewhere
-from stampede.telemetry import metrics
+from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -200,7 +200,7 @@ class AssignedPartitions:
         self._resume(consumer, self._paused.intersection(keys))
         for key in keys:
             with suppress(KeyError):
-                metrics.SOURCE_LAG.remove(*map(str, key))
+                source_metrics.SOURCE_LAG.remove(*map(str, key))
         popped = {key: self._partitions.pop(key) for key in keys if key in self._partitions}
         for partition in popped.values():
             partition.left = True
@@ -246,9 +246,9 @@ class AssignedPartitions:
                 position, high = self._health.waiting[key]
             if high >= 0 and position is not None:
                 topic, number = key
-                metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))
-        metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
-        metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
+                source_metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))
+        source_metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
+        source_metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
 
 
 def _go_on(

@@ -12,7 +12,7 @@ from typing import Any
 
 from stampede.events.kafka.in_flight import PartitionKey
 from stampede.store.offsets.coverage import Interval
-from stampede.telemetry import metrics
+from stampede.telemetry import source_metrics
 
 STATISTICS_SECONDS = 2.0
 STALE_SECONDS = 20.0  # statistics older than this say nothing
@@ -38,8 +38,8 @@ class SourceHealth:
         """Topics that the source subscribes to and that Kafka does not have."""
         self.waiting: Mapping[PartitionKey, Interval] = {}
         """Of each assigned partition the first offset not committed, and the end of the log."""
-        metrics.SOURCE_LAST_POLL.set_function(self.seconds_since_poll)
-        metrics.SOURCE_READY.set_function(lambda: self.not_ready() is None)
+        source_metrics.SOURCE_LAST_POLL.set_function(self.seconds_since_poll)
+        source_metrics.SOURCE_READY.set_function(lambda: self.not_ready() is None)
 
     def polled(self) -> None:
         """Note that the Kafka client was just asked for records."""

@@ -8,7 +8,7 @@ from stampede.errors import StampedeError
 from stampede.events.cloudevents.envelope import HEADER, Envelope
 from stampede.events.cloudevents.event import Event
 from stampede.events.http.endpoint import Handle
-from stampede.telemetry import metrics
+from stampede.telemetry import event_metrics
 
 PRODUCER_TIMESTAMP = f"{HEADER}producertimestamp"
 """The attribute of a header that Rubin sends with each alert: milliseconds since 1970, UTC, with
@@ -17,7 +17,7 @@ decimals (``produceAlerts`` in lsst/ap_association)."""
 
 def observing_age(name: str, handle: Handle) -> Handle:
     """`handle`, which stores an event, with a metric of the alert's age when it is stored."""
-    age = metrics.ALERT_AGE.labels(name)
+    age = event_metrics.ALERT_AGE.labels(name)
 
     async def observed(event: Event) -> StampedeError | None:
         error = await handle(event)

@@ -28,7 +28,7 @@ from stampede.events.workers.worker import (
     StoredBatch,
     Suspicion,
 )
-from stampede.telemetry import metrics, tracing
+from stampede.telemetry import event_metrics, tracing
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -122,7 +122,7 @@ class Workers:
             except BatchFailed as failure:
                 failure.suspects = Suspicion(file, sizes).numbers()
                 if isinstance(failure, WorkerDied):
-                    metrics.WORKER_DEATHS.labels(self._name).inc()
+                    event_metrics.WORKER_DEATHS.labels(self._name).inc()
                 log.warning(
                     "batch failed, trying it again with more care",
                     function=self._name,
@@ -162,7 +162,7 @@ class Workers:
 
     def _count(self, stored: StoredBatch, alerts: int, seconds: float) -> None:
         stages = {**stored.seconds, "whole": seconds}
-        metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)
+        event_metrics.count_flush(self._name, alerts, stored.stored_bytes, stages)
         if tracing.current():
             tracing.note({f"stampede.seconds.{stage}": spent for stage, spent in stages.items()})
 

@@ -44,7 +44,7 @@ from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import read_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -146,11 +146,11 @@ def publish_pass(settings: Settings) -> None:
     try:
         done = publish(open_objects(settings), files, name, rights=Rights.of(settings))
     except StampedeError as error:
-        metrics.PUBLISH_PASSES.labels(error.name).inc()
+        read_metrics.PUBLISH_PASSES.labels(error.name).inc()
         log.error("publishing failed", outcome=error.name, why=error.message)
         raise
-    metrics.PUBLISH_PASSES.labels("done").inc()
-    metrics.PUBLISHED_OBJECTS.set(done.objects)
+    read_metrics.PUBLISH_PASSES.labels("done").inc()
+    read_metrics.PUBLISHED_OBJECTS.set(done.objects)
     milliseconds = round(1000 * (time.perf_counter() - begin))
     log.info("published", catalogue=name, **done._asdict(), milliseconds=milliseconds)
 

@@ -9,7 +9,7 @@ from stampede.errors import StoreDown
 from stampede.store.ceph.quotas import SCOPES, UNITS, usage
 from stampede.store.objects.address import StoreAddress
 from stampede.store.open import first_site, second_site
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 
 
 def measure(settings: Settings) -> None:
@@ -20,14 +20,14 @@ def measure(settings: Settings) -> None:
         except StoreDown:
             continue  # requests to this store fail too, and other alert rules tell
         if found.stored_bytes is not None:
-            metrics.BUCKET_BYTES.labels(site).set(found.stored_bytes)
+            reconcile_metrics.BUCKET_BYTES.labels(site).set(found.stored_bytes)
         ratios = {(each.scope, each.unit): each.ratio for each in found.quotas}
         for scope, unit in product(SCOPES, UNITS):
             if (ratio := ratios.get((scope, unit))) is not None:
-                metrics.QUOTA_USED.labels(site, scope, unit).set(ratio)
+                reconcile_metrics.QUOTA_USED.labels(site, scope, unit).set(ratio)
             else:
                 with suppress(KeyError):  # a quota that was taken away
-                    metrics.QUOTA_USED.remove(site, scope, unit)
+                    reconcile_metrics.QUOTA_USED.remove(site, scope, unit)
 
 
 def _sites(settings: Settings) -> Iterator[tuple[str, StoreAddress]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from stampede.config.settings import Settings
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 
 SECONDS = 5.0
 
@@ -60,4 +60,4 @@ def measure(settings: Settings) -> None:
             expires = expiry(endpoint)
         except OSError:
             continue  # requests to this store fail too, and other alert rules tell
-        metrics.CERTIFICATE_EXPIRES.labels(endpoint.name).set(expires)
+        reconcile_metrics.CERTIFICATE_EXPIRES.labels(endpoint.name).set(expires)

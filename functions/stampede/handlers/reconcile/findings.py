@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 
 NOT_REPLICATED = "not-replicated"
 KINDS = (
@@ -81,7 +81,7 @@ class Findings:
             self._young[kind] += young
             self._report(Finding(kind, key, repaired, young))
         if repaired:
-            metrics.RECONCILE_REPAIRED.labels(kind).inc()
+            reconcile_metrics.RECONCILE_REPAIRED.labels(kind).inc()
         self._after()
 
     def add_copy(self, size: int) -> None:
@@ -92,4 +92,6 @@ class Findings:
     def show(self) -> None:
         """Set the metrics to the counts of this pass."""
         for kind in KINDS:
-            metrics.RECONCILE_FOUND.labels(kind).set(self.counts[kind] - self._young[kind])
+            reconcile_metrics.RECONCILE_FOUND.labels(kind).set(
+                self.counts[kind] - self._young[kind]
+            )

@@ -15,7 +15,7 @@ from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.reconcile_state import RoundState
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.night_keys import NightFolders, night_of_folder, walk
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -141,4 +141,4 @@ class NightRounds:
 
     def _show_age(self, state: RoundState | None, now: datetime) -> None:
         age = (now - state.complete).total_seconds() if state else 0.0
-        metrics.RECONCILE_ROUND_AGE.set(max(0.0, age))
+        reconcile_metrics.RECONCILE_ROUND_AGE.set(max(0.0, age))

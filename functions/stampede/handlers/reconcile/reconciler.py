@@ -35,7 +35,7 @@ from stampede.store.packs.pack import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.replication.copy import Copied
 from stampede.store.runs.schema import CUTOUT_PACKS, PACK_SPECS, PACKET_PACKS, THUMBNAILS, PackSpec
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -172,10 +172,10 @@ class Reconciler:
         self._last = current = Pass(self._rounds, self._report, repair, everything)
         failed = self._take_steps(current, end)
         current.findings.show()
-        metrics.RECONCILE_LISTED.set(current.keys)
+        reconcile_metrics.RECONCILE_LISTED.set(current.keys)
         certificates.measure(self._settings)
         bucket_usage.measure(self._settings)
-        metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
+        reconcile_metrics.RECONCILE_PASSES.labels(failed.name if failed else "done").inc()
         counts = current.findings.counts
         log.info(
             "reconciled",

@@ -13,7 +13,7 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.night_keys import night_of_folder
 from stampede.store.packs.pack import is_past, night_of
 from stampede.store.runs.schema import PackSpec
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede.telemetry.logs import get_logger
 
 MOST_DIFFERENCE = timedelta(minutes=10)
@@ -28,7 +28,7 @@ def checked_time(site: Objects, name: str) -> datetime:
     Raises `ClockWrong` if this machine's clock differs by more than `MOST_DIFFERENCE`, `StoreDown`.
     """
     here, there = clock.now(), site.now()
-    metrics.CLOCK_DIFFERENCE.labels(name).set((there - here).total_seconds())
+    reconcile_metrics.CLOCK_DIFFERENCE.labels(name).set((there - here).total_seconds())
     if abs(there - here) <= MOST_DIFFERENCE:
         return there
     message = (

@@ -7,7 +7,7 @@ from datetime import timedelta
 from stampede.config.settings import Settings
 from stampede.store.integrity.orphans import Orphans
 from stampede.store.objects.object_store import Objects, find
-from stampede.telemetry import metrics
+from stampede.telemetry import scrub_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -29,8 +29,8 @@ def delete_orphans(
             info = find(objects, key)
             if info and orphans.proven(key):
                 objects.delete(key)
-                metrics.SCRUB_ORPHANS.labels("store", "deleted").inc()
-                metrics.SCRUB_ORPHAN_BYTES.labels("store", "deleted").inc(info.size)
+                scrub_metrics.SCRUB_ORPHANS.labels("store", "deleted").inc()
+                scrub_metrics.SCRUB_ORPHAN_BYTES.labels("store", "deleted").inc(info.size)
                 log.info("orphan deleted", key=key, bytes=info.size)
             if time.monotonic() >= deadline:
                 break

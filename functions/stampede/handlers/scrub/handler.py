@@ -21,7 +21,7 @@ from stampede.store.integrity.scrub_state import MOST_LEFT, ScrubState
 from stampede.store.integrity.verification import table_of
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.telemetry import metrics
+from stampede.telemetry import scrub_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -42,9 +42,9 @@ def scrub_sites(settings: Settings) -> None:
             site = Site.of(settings, name, objects, behind=name != "store")
             _pass(settings, home, site, settings.scrub_seconds / len(sites))
     except StampedeError as error:
-        metrics.SCRUB_PASSES.labels(error.name).inc()
+        scrub_metrics.SCRUB_PASSES.labels(error.name).inc()
         raise
-    metrics.SCRUB_PASSES.labels("done").inc()
+    scrub_metrics.SCRUB_PASSES.labels("done").inc()
 
 
 class _Seen(NamedTuple):
@@ -141,13 +141,13 @@ def _advance(home: Objects, state: ScrubState, seen: _Seen, left: list[Fault]) -
 def _report(name: str, seen: _Seen, old: ScrubState, new: ScrubState, repaired: set[str]) -> None:
     """Count and log what a pass read, found and repaired."""
     totals, known = seen.totals, {key for key, _ in old.left}
-    metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
-    metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
-    metrics.SCRUB_ORPHANS.labels(name, "found").inc(totals.orphans)
-    metrics.SCRUB_ORPHAN_BYTES.labels(name, "found").inc(totals.orphan_bytes)
-    metrics.SCRUB_FOUND.labels(name).inc(len(_keys(seen.faults) - known))
-    metrics.SCRUB_MENDED.labels(name).inc(len(repaired))
-    metrics.SCRUB_DAMAGED.labels(name).set(len(new.left))
+    scrub_metrics.SCRUBBED_OBJECTS.labels(name).inc(totals.objects)
+    scrub_metrics.SCRUBBED_BYTES.labels(name).inc(totals.bytes)
+    scrub_metrics.SCRUB_ORPHANS.labels(name, "found").inc(totals.orphans)
+    scrub_metrics.SCRUB_ORPHAN_BYTES.labels(name, "found").inc(totals.orphan_bytes)
+    scrub_metrics.SCRUB_FOUND.labels(name).inc(len(_keys(seen.faults) - known))
+    scrub_metrics.SCRUB_MENDED.labels(name).inc(len(repaired))
+    scrub_metrics.SCRUB_DAMAGED.labels(name).set(len(new.left))
     log.info(
         "scrubbed",
         site=name,
@@ -179,8 +179,8 @@ def _repair_site(settings: Settings, site: Site, found: list[Fault]) -> list[Fau
 
 
 def _show_age(name: str, state: ScrubState, now: datetime, interval: timedelta) -> None:
-    metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
-    metrics.SCRUB_INTERVAL.set(interval.total_seconds())
+    scrub_metrics.SCRUB_ROUND_AGE.labels(name).set(max(0.0, (now - state.complete).total_seconds()))
+    scrub_metrics.SCRUB_INTERVAL.set(interval.total_seconds())
 
 
 def _keys(faults: Iterable[Fault]) -> set[str]:

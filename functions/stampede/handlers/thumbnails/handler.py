@@ -28,7 +28,7 @@ from stampede.store.packs.retention import Retention
 from stampede.store.programmes.keys import programids_of
 from stampede.store.runs.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import event_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -84,9 +84,9 @@ class Thumbnails:
         else:
             self._table.append(pack.locations, coverage)
         watch.lap("index")
-        metrics.count_flush("thumbnails", drawn.rows.num_rows, len(pack.data), watch.laps)
+        event_metrics.count_flush("thumbnails", drawn.rows.num_rows, len(pack.data), watch.laps)
         for outcome, number in drawn.panels.items():
-            metrics.PANELS.labels(outcome).inc(number)
+            event_metrics.PANELS.labels(outcome).inc(number)
         log.info(
             "thumbnails drawn",
             pack=key,

@@ -29,7 +29,7 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import expired, night_of
 from stampede.store.parquet.writer import Range
 from stampede.store.parquet.zstd import decompress
-from stampede.telemetry import metrics
+from stampede.telemetry import read_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -206,7 +206,7 @@ class Images:
             return self._objects.get(pack, offset, length)
         except NotFound:
             if not expired(pack, self._days, now_mjd()):
-                metrics.DAMAGED_IMAGES.inc()
+                read_metrics.DAMAGED_IMAGES.inc()
                 log.error("a pack is missing", pack=pack)
                 raise DamagedImage(
                     f"the pack {pack} is missing from the store: `stampede reconcile` restores it "
@@ -242,7 +242,7 @@ def verified(location: Location, data: bytes) -> bytes:
 
 
 def _damaged(location: Location, fault: str) -> DamagedImage:
-    metrics.DAMAGED_IMAGES.inc()
+    read_metrics.DAMAGED_IMAGES.inc()
     log.error("an image is damaged", pack=location.pack, alert=location.alert_id, fault=fault)
     return DamagedImage(
         f"an image of alert {location.alert_id} in {location.pack} is damaged: {fault}. "

@@ -11,7 +11,7 @@ from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.pack import check_digest
-from stampede.telemetry import metrics
+from stampede.telemetry import read_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -55,7 +55,7 @@ def alerts_of(objects: Objects, pack: ObjectInfo) -> list[PackedAlert]:
 
 def note_damage(pack: ObjectInfo, error: Damaged) -> None:
     """Note that the answer lacks what this pack holds."""
-    metrics.DAMAGED_IMAGES.inc()
+    read_metrics.DAMAGED_IMAGES.inc()
     log.error("damaged", key=pack.key, why=error.message)
     response_warnings.lacks_pack(pack.key)
 

@@ -16,7 +16,7 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.parquet import pages
-from stampede.telemetry import metrics
+from stampede.telemetry import read_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -155,7 +155,7 @@ class Packets:
 
 
 def _damaged(packet: PacketLocation, fault: str) -> DamagedPacket:
-    metrics.DAMAGED_IMAGES.inc()
+    read_metrics.DAMAGED_IMAGES.inc()
     log.error("a packet is damaged", pack=packet.pack, offset=packet.offset, fault=fault)
     return DamagedPacket(
         f"the packet of alert {packet.alert_id} in {packet.pack} is damaged: {fault}. "

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stampede.http.security_headers import NOTHING, POLICY, SAFE_HEADERS
 from stampede.lookup.response_warnings import ResponseWarnings
 from stampede.read.web.cors import Cors
-from stampede.telemetry.metrics import READ_BYTES, READ_SECONDS
+from stampede.telemetry.read_metrics import READ_BYTES, READ_SECONDS
 
 
 class ResponseMiddleware:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.runs.run import RunInfo
-from stampede.telemetry import metrics
+from stampede.telemetry import store_metrics
 from stampede.telemetry.logs import get_logger
 
 RECHECK_SECONDS = 600.0
@@ -120,7 +120,7 @@ class Quarantine:
         keys = {
             key for one in quarantines if one.table == self.table for key, _ in list(one._faults)
         }
-        metrics.QUARANTINED_OBJECTS.labels(self.table).set(len(keys))
+        store_metrics.QUARANTINED_OBJECTS.labels(self.table).set(len(keys))
 
 
 # A process may have several `Table`s of one table: the metric counts an object once.

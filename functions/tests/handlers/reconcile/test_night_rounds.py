@@ -27,7 +27,7 @@ from stampede.store.objects.object_store import Folder, ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede_bench.instruments.counting_store import CountingStore
 from tests.support.events.receiver import Receiver
 from tests.support.store.two_sites import (
@@ -121,7 +121,7 @@ def counted(nights: int, packs: int, monkeypatch: pytest.MonkeyPatch) -> tuple[C
     for store in stores:
         store.clear()
     Reconciler(chosen).run()
-    return stores[0].requests + stores[1].requests, value(metrics.RECONCILE_LISTED)
+    return stores[0].requests + stores[1].requests, value(reconcile_metrics.RECONCILE_LISTED)
 
 
 def test_what_a_pass_lists_does_not_grow_with_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,13 +430,13 @@ def test_the_age_of_the_last_whole_round_is_shown(settings: Settings) -> None:
     ago = [now - timedelta(days=days) for days in (3, 7)]
     reconcile_state.save(first, STEPS, RoundState(ago[0], ago[1]))
     a_pass(settings)
-    assert abs(value(metrics.RECONCILE_ROUND_AGE) - 7 * 86400) < 60
+    assert abs(value(reconcile_metrics.RECONCILE_ROUND_AGE) - 7 * 86400) < 60
     reconcile_state.save(first, STEPS, RoundState(*ago, after=f"packs/{NIGHTS[3]}/"))
     a_pass(settings)  # the round ends; it began three days ago
-    assert abs(value(metrics.RECONCILE_ROUND_AGE) - 3 * 86400) < 60
+    assert abs(value(reconcile_metrics.RECONCILE_ROUND_AGE) - 3 * 86400) < 60
     roomy = settings.model_copy(update={"reconcile_keys": 1000, "reconcile": "packs"})
     a_pass(roomy)
-    assert value(metrics.RECONCILE_ROUND_AGE) == 0
+    assert value(reconcile_metrics.RECONCILE_ROUND_AGE) == 0
 
 
 def test_nights_of_the_last_days_do_not_wait(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS
 from stampede.store.tables import checkpoint_files
 from stampede.store.tables.checkpoint import CHECKPOINTS, is_checkpoint
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from stampede_local.ports import free_port
 from tests.support.events.receiver import Receiver
 from tests.support.store.two_sites import (
@@ -328,7 +328,7 @@ def test_what_replicate_may_still_copy_is_not_behind(
     assert one_pass(young, "replica")[0] == {"not-replicated": 3}
     [sample] = [
         sample.value
-        for sample in metrics.RECONCILE_FOUND.collect()[0].samples
+        for sample in reconcile_metrics.RECONCILE_FOUND.collect()[0].samples
         if sample.labels["what"] == "not-replicated"
     ]
     assert sample == shown

@@ -15,7 +15,7 @@ from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import night_of
-from stampede.telemetry import metrics
+from stampede.telemetry import reconcile_metrics
 from tests.support.store.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
 from tests.support.store.watched_objects import Watched
 
@@ -99,7 +99,7 @@ def test_the_function_refuses_and_shows_the_difference(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shown() -> float:
-        [family] = metrics.CLOCK_DIFFERENCE.collect()
+        [family] = reconcile_metrics.CLOCK_DIFFERENCE.collect()
         return {sample.labels["site"]: sample.value for sample in family.samples}["store"]
 
     ahead = time.time() + 86400

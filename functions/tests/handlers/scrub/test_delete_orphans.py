@@ -32,7 +32,7 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import read_rows
 from stampede.store.runs.schema import PACK_SPECS
-from stampede.telemetry import metrics
+from stampede.telemetry import scrub_metrics
 from stampede_bench.ingestion.decode import views_of_one_buffer
 from tests.handlers.reconcile.test_reconciler import ping
 from tests.support.alerts import made_alerts
@@ -160,18 +160,21 @@ def test_a_redelivered_batch_is_deleted_after_the_grace(
     objects = open_objects(settings)
     size = sum(objects.head(key).size for key in orphans)
     everything, answers = set(keys(objects)), served(settings)
-    found = counted(metrics.SCRUB_ORPHANS, "found"), counted(metrics.SCRUB_ORPHAN_BYTES, "found")
+    found = (
+        counted(scrub_metrics.SCRUB_ORPHANS, "found"),
+        counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "found"),
+    )
     for days in (0, 6.9):
         later(days)
         scrub_sites(settings)
         assert set(keys(objects)) == everything
-    assert counted(metrics.SCRUB_ORPHANS, "found") - found[0] == 2 * 3
-    assert counted(metrics.SCRUB_ORPHAN_BYTES, "found") - found[1] == 2 * size
+    assert counted(scrub_metrics.SCRUB_ORPHANS, "found") - found[0] == 2 * 3
+    assert counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "found") - found[1] == 2 * size
     later(7.1)
-    before = counted(metrics.SCRUB_ORPHAN_BYTES, "deleted")
+    before = counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "deleted")
     scrub_sites(settings)
     assert everything - set(keys(objects)) == orphans
-    assert counted(metrics.SCRUB_ORPHAN_BYTES, "deleted") - before == size
+    assert counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "deleted") - before == size
     assert served(settings) == answers
     # Nothing takes them for lost, neither rows that lose nor offsets.
     assert deep_audit(settings, ["store"]).faults == []

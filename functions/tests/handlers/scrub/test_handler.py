@@ -23,7 +23,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.checkpoint import CHECKPOINTS
 from stampede.store.tables.table import Table
-from stampede.telemetry import metrics
+from stampede.telemetry import scrub_metrics
 from tests.handlers.reconcile.test_reconciler import ping
 from tests.support.store.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
 from tests.support.store.watched_objects import BeforeGet, Failing, Watched
@@ -102,7 +102,7 @@ def test_passes_read_each_object_once_and_then_wait(
     watched = Watched(open_objects(settings))
     monkeypatch.setattr("stampede.handlers.scrub.handler.open_objects", lambda _: watched)
     packs = keys(watched.inner, "packs/")
-    before = value(metrics.SCRUBBED_OBJECTS)
+    before = value(scrub_metrics.SCRUBBED_OBJECTS)
     everything = keys(watched.inner)
     watched.calls.clear()
     assert a_round(settings) == -(-(len(everything) + 1) // 4)
@@ -110,12 +110,12 @@ def test_passes_read_each_object_once_and_then_wait(
     assert sorted(read) == sorted(packs)
     states = len(list(watched.inner.list("scrub/")))
     assert states == 1
-    read_now = value(metrics.SCRUBBED_OBJECTS) - before
+    read_now = value(scrub_metrics.SCRUBBED_OBJECTS) - before
     assert len(everything) <= read_now <= len(everything) + 1  # the state lies among them
     for _ in range(2):
         scrub_sites(settings)
-    assert value(metrics.SCRUBBED_OBJECTS) - before == read_now
-    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert value(scrub_metrics.SCRUBBED_OBJECTS) - before == read_now
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 0
 
 
 def test_a_pass_lists_only_nights_that_its_rows_name(
@@ -148,16 +148,16 @@ def test_the_next_round_begins_after_the_interval(
     ahead = timedelta(days=29)
     scrub_sites(monthly)
     assert state(monthly).began == first.began
-    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(29 * 86400, abs=300)
-    [sample] = next(iter(metrics.SCRUB_INTERVAL.collect())).samples
+    assert value(scrub_metrics.SCRUB_ROUND_AGE) == pytest.approx(29 * 86400, abs=300)
+    [sample] = next(iter(scrub_metrics.SCRUB_INTERVAL.collect())).samples
     assert sample.value == 30 * 86400
     ahead = timedelta(days=30, seconds=5)
     scrub_sites(monthly)
     assert not state(monthly).done
-    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(30 * 86400, abs=300)
+    assert value(scrub_metrics.SCRUB_ROUND_AGE) == pytest.approx(30 * 86400, abs=300)
     a_round(monthly)
     scrub_sites(monthly)
-    assert value(metrics.SCRUB_ROUND_AGE) < 300
+    assert value(scrub_metrics.SCRUB_ROUND_AGE) < 300
     # A clock that was years ahead does not stop the rounds.
     ahead = timedelta()
     scrub_sites(monthly)
@@ -176,12 +176,12 @@ def test_damage_is_counted_until_it_is_gone(settings: Settings, prefix: str) -> 
     assert key in left
     # If the run is live, its pack is without rows as long.
     assert all("lacks alerts of this pack" in why for why in others)
-    assert value(metrics.SCRUB_DAMAGED) == len(left) <= 2
+    assert value(scrub_metrics.SCRUB_DAMAGED) == len(left) <= 2
     scrub_sites(settings)  # it reads no more, but looks at this one again
-    assert value(metrics.SCRUB_DAMAGED) == len(left)
+    assert value(scrub_metrics.SCRUB_DAMAGED) == len(left)
     objects.put(key, good)
     scrub_sites(settings)
-    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 0
     assert state(settings).left == ()
 
 
@@ -193,10 +193,10 @@ def test_a_lost_pack_is_found(settings: Settings) -> None:
     a_round(settings)
     assert state(settings).left == ((key, "lost: rows point to it"),)
     scrub_sites(settings)
-    assert value(metrics.SCRUB_DAMAGED) == 1
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 1
     objects.put(key, good)
     scrub_sites(settings)
-    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 0
 
 
 @pytest.mark.parametrize("damaged_at", [0, 1])
@@ -214,11 +214,11 @@ def test_each_site_is_mended_from_the_other(both: Settings, damaged_at: int, how
         else:
             site.delete(key)
     name = ("store", "replica")[damaged_at]
-    repaired = value(metrics.SCRUB_MENDED, name)
+    repaired = value(scrub_metrics.SCRUB_MENDED, name)
     a_round(both)
     assert {key: site.get(key) for key in damaged} == good
-    assert value(metrics.SCRUB_MENDED, name) - repaired == len(damaged)
-    assert value(metrics.SCRUB_DAMAGED, name) == 0
+    assert value(scrub_metrics.SCRUB_MENDED, name) - repaired == len(damaged)
+    assert value(scrub_metrics.SCRUB_DAMAGED, name) == 0
 
 
 def serve_from(monkeypatch: pytest.MonkeyPatch, name: str, objects: Objects) -> None:
@@ -248,10 +248,10 @@ def test_a_round_ends_though_an_object_cannot_be_read(
     serve_from(monkeypatch, "open_objects", bad)
     a_round(settings)
     assert [key for key, _ in state(settings).left] == [info.key]
-    assert value(metrics.SCRUB_DAMAGED) == 1
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 1
     serve_from(monkeypatch, "open_objects", objects)
     scrub_sites(settings)
-    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 0
 
 
 @pytest.mark.long
@@ -267,7 +267,7 @@ def test_a_round_ends_though_two_runs_of_a_table_cannot_be_read(
     assert {key for key, _ in state(settings).left} >= set(bad)
     serve_from(monkeypatch, "open_objects", objects)
     scrub_sites(settings)
-    assert value(metrics.SCRUB_DAMAGED) == 0
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 0
 
 
 def test_a_store_that_is_down_is_no_damage(
@@ -294,7 +294,7 @@ def test_the_age_grows_though_no_pass_ever_ends(
         )
         with pytest.raises(StoreDown):
             scrub_sites(settings)
-    assert value(metrics.SCRUB_ROUND_AGE) == pytest.approx(50 * 86400, abs=300)
+    assert value(scrub_metrics.SCRUB_ROUND_AGE) == pytest.approx(50 * 86400, abs=300)
 
 
 @pytest.mark.parametrize("unreadable_at", [0, 1])
@@ -330,7 +330,7 @@ def test_a_pass_counts_though_the_second_site_cannot_mend(
         scrub_sites(long)
     assert [left for left, _ in state(long).left] == [key]
     assert state(long).done
-    assert value(metrics.SCRUB_DAMAGED) == 1
+    assert value(scrub_metrics.SCRUB_DAMAGED) == 1
     serve_from(monkeypatch, "open_replica", second)
     scrub_sites(long)
     assert objects.get(key) == good
@@ -355,10 +355,10 @@ def test_packs_stored_during_a_pass_are_whole(
             objects.delete(run)
 
     serve_from(monkeypatch, "open_objects", BeforeGet(objects, store))
-    before = value(metrics.SCRUB_FOUND)
+    before = value(scrub_metrics.SCRUB_FOUND)
     scrub_sites(patient)
     assert set(keys(objects, "thumbnails/")) <= set(read)
-    assert value(metrics.SCRUB_FOUND) == before
+    assert value(scrub_metrics.SCRUB_FOUND) == before
     monkeypatch.undo()
     # A pack that is old enough must have its run.
     assert len(deep_audit(settings, ["store"]).faults) == 2
@@ -372,10 +372,10 @@ def test_what_is_copied_only_in_part_is_whole(both: Settings, broker_down_after:
     Thumbnails(both).make(pack.key)
     for key in keys(objects, f"{broker_down_after}/"):
         second.put(key, objects.get(key))
-    before = value(metrics.SCRUB_FOUND, "replica")
+    before = value(scrub_metrics.SCRUB_FOUND, "replica")
     a_round(both)
-    assert value(metrics.SCRUB_FOUND, "replica") == before
-    assert value(metrics.SCRUB_DAMAGED, "replica") == 0
+    assert value(scrub_metrics.SCRUB_FOUND, "replica") == before
+    assert value(scrub_metrics.SCRUB_DAMAGED, "replica") == 0
     assert deep_audit(both, ["replica"]).faults  # who asks for an audit reads what the site lacks
 
 

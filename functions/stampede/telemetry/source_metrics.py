@@ -1,0 +1,33 @@
+"""Metrics of the source, the broker and the relay."""
+
+from prometheus_client import Counter, Gauge
+
+SOURCE_EVENTS = Counter("stampede_source_events_total", "Events delivered", ["outcome"])
+SOURCE_RETRIES = Counter(
+    "stampede_source_retries_total", "Attempts that did not deliver an event", ["sink", "status"]
+)
+SOURCE_IN_FLIGHT = Gauge("stampede_source_in_flight_events", "Events taken and not delivered")
+SOURCE_IN_FLIGHT_BYTES = Gauge(
+    "stampede_source_in_flight_bytes", "Bytes of events taken and not delivered"
+)
+SOURCE_LAG = Gauge(
+    "stampede_source_lag_events", "Events in Kafka and not delivered", ["topic", "partition"]
+)
+SOURCE_READY = Gauge(
+    "stampede_source_ready",
+    "1 while the source is in its consumer group and connected to the brokers of its partitions",
+)
+SOURCE_LAST_POLL = Gauge(
+    "stampede_source_last_poll_seconds", "Time since the Kafka client was last asked for events"
+)
+SOURCE_STUCK = Gauge(
+    "stampede_source_stuck_events",
+    "Events refused by the only sink left for them, retried for ever",
+    ["sink"],
+)
+BROKER_EVENTS = Counter(
+    "stampede_broker_events_total", "Outcomes of events, by Trigger", ["trigger", "outcome"]
+)
+NOTIFICATIONS_DROPPED = Counter(
+    "stampede_notifications_dropped_total", "Events of stored objects that the Broker refused"
+)

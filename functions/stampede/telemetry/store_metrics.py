@@ -1,0 +1,25 @@
+"""Metrics of compaction and the listing of runs."""
+
+from prometheus_client import Counter, Gauge
+
+COMPACT_PASSES = Counter("stampede_compact_passes_total", "Passes over all tables", ["outcome"])
+COMPACTED_BYTES = Counter("stampede_compacted_bytes_total", "Bytes rewritten", ["table"])
+COMPACTED_NEW_BYTES = Counter(
+    "stampede_compacted_new_bytes_total",
+    "Bytes merged for the first time; rewritten bytes over these: the cost of storing a byte",
+    ["table"],
+)
+RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", "level"])
+RUN_BYTES = Gauge(
+    "stampede_run_bytes", "Bytes of live runs, as of the last compaction", ["table", "level"]
+)
+QUARANTINED_OBJECTS = Gauge(
+    "stampede_quarantined_objects",
+    "Objects named like a run that this process cannot read or verify, and leaves out",
+    ["table"],
+)
+DAMAGED_PARTS = Gauge(
+    "stampede_damaged_parts",
+    "Parts of runs that the last compaction found lost or damaged",
+    ["table"],
+)
