@@ -24,7 +24,6 @@ from cloudevents.core.formats.json import JSONFormat
 from stampede.errors import NotAnEvent, UnknownMode
 from stampede.events.auth.access import ATTRIBUTE
 from stampede.events.cloudevents.attributes import COUNT, FAR_YEAR, SUBJECT, checked, shown
-from stampede.events.cloudevents.fast_attributes import PlainAttributes
 from stampede.events.cloudevents.json_body import parse_json
 from stampede.events.cloudevents.record_bytes import ATTRIBUTE as ATTRIBUTE_OF_BYTES
 from stampede.store.offsets.coverage import Coverage, not_messages_key, topic_key
@@ -97,9 +96,6 @@ def parse(headers: Iterable[tuple[bytes, bytes]], body: bytes, path: str = "/") 
     UnknownMode
         It has several CloudEvents in one body, or one in another format than JSON.
     """
-    headers = list(headers)
-    if attributes := _PLAIN.find(headers):
-        return Event(attributes, body, path)
     fields = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
     text = dict(fields)
     try:
@@ -229,6 +225,3 @@ def coverage_of_positions(
             gap = np.array([[low, position.offset]], np.int64)
             gaps.append(Coverage({(not_messages_key(position.topic), position.partition): gap}))
     return Coverage.union([Coverage.of(offsets), *gaps])
-
-
-_PLAIN = PlainAttributes(binary_attributes, check_time)
