@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given
@@ -136,13 +137,19 @@ def as_before(stored: Stored, messages: list[bytes]) -> None:
 def has_columns(raw: list[pa.Table], alert: evolved.Evolved) -> None:
     """The added fields are in the row of `alerts/`, or left out by name."""
     alert_id = oracle.head(alert.before)["alert_id"]
-    key = {"lsst": "diaSource", "ztf": "candid"}[alert.survey]
-    ids = {"lsst": lambda value: value["diaSourceId"], "ztf": int}[alert.survey]
-    tables = [t for t in raw if key in t.column_names]
-    (table,) = [t for t in tables if alert_id in map(ids, t[key].to_pylist())]
+    column = {"lsst": "diaSource", "ztf": "candid"}[alert.survey]
+
+    def ids(table: pa.Table) -> list[int]:
+        """Of the alerts. No other value is made one of Python's, as a time may be too large."""
+        found = table[column]
+        if pa.types.is_struct(found.type):
+            found = pc.struct_field(found, "diaSourceId")
+        return list(map(int, found.to_pylist()))
+
+    (table,) = [t for t in raw if column in t.column_names and alert_id in ids(t)]
     left_out = json.loads((table.schema.metadata or {}).get(b"stampede.left_out", b"[]"))
     types = {field["name"]: field["type"] for field in alert.schema["fields"]}
-    row = [ids(value) for value in table[key].to_pylist()].index(alert_id)
+    row = ids(table).index(alert_id)
     for name, value in alert.added.items():
         assert (name in left_out) == (value is evolved.LEFT_OUT) == (name not in table.column_names)
         if name not in left_out and "timestamp" not in json.dumps(types[name]):
