@@ -21,7 +21,7 @@ from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, TABLE
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import COVERAGE
 from stampede.store.parquet.checksums import open_file, read_file, write
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 from stampede.store.runs.schema import TABLES
 
 DEAD_LETTER = pa.schema(

@@ -20,7 +20,7 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.memory import MemoryObjects
-from stampede.store.runs.run import prefix
+from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
 from stampede.store.tables.table import Table
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile

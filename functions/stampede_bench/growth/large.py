@@ -12,7 +12,8 @@ import numpy as np
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.run import RunInfo, prefix
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, TABLES, TableSpec
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table

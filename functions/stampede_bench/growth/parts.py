@@ -20,7 +20,8 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.index_sections import Sections, as_text
 from stampede.store.runs.reader import RunReader
-from stampede.store.runs.run import RunInfo, RunName, digest
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.runs.writer import RunWriter
 from stampede_bench.instruments.counting_store import CountingStore

@@ -31,7 +31,7 @@ from stampede.errors import Overloaded, StampedeError
 from stampede.events.cloudevents.s3_events import stored_event
 from stampede.handlers.replicate import Replicate
 from stampede.store.open import first_site
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 from stampede.store.s3.bucket import S3Objects
 from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
 from stampede_bench.instruments.bucket import clear, open_bucket

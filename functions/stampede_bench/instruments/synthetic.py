@@ -16,7 +16,7 @@ import pyarrow as pa
 from stampede.alerts.columns import KINDS
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.run import RunName, digest
+from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.runs.writer import RunWriter
 

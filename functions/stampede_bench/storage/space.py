@@ -15,7 +15,7 @@ from stampede.images.fits import gzip_file
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
-from stampede.store.runs.run import prefix
+from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, POSITIONS
 from stampede.store.tables.table import Table
 from stampede_bench.figures import Context, Figure, Must, Rival

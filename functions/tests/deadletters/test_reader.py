@@ -16,7 +16,7 @@ from stampede.events.cloudevents.event import Event
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.parquet.checksums import write
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 from tests.support.events.dead_letters import event, ids, put_letters, put_run
 from tests.support.store.watched_objects import BeforeGet, Failing
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.objects.object_store import Objects
-from stampede.store.runs.run import RunInfo, prefix
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import ALL_TABLES, TableSpec
 from stampede.store.tables.checkpoint import Checkpoint
 from stampede.store.tables.checkpoint_files import (

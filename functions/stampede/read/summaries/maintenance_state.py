@@ -21,7 +21,8 @@ from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_replica
-from stampede.store.runs.run import RunInfo, prefix
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import prefix
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()

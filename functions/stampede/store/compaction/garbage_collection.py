@@ -10,17 +10,8 @@ from stampede.store.compaction.superseded_copies import superseded_copies
 from stampede.store.integrity.digests import same
 from stampede.store.objects.object_store import Objects, find
 from stampede.store.programmes.rights import EVERYTHING, Rights
-from stampede.store.runs.run import (
-    Run,
-    RunInfo,
-    RunName,
-    by_name,
-    complete,
-    incomplete,
-    live,
-    prefix,
-    unlisted,
-)
+from stampede.store.runs.run import Run, RunInfo, by_name, complete, incomplete, live, unlisted
+from stampede.store.runs.run_name import RunName, prefix
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
 from stampede.telemetry.logs import get_logger

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.footer import RunIndex
-from stampede.store.runs.run import Run, RunName, digest
+from stampede.store.runs.run import Run
+from stampede.store.runs.run_name import RunName, digest
 
 # The bytes of a merged run depend on the program too. Increase this number when you change how
 # runs are written or how versions of a row are compared.

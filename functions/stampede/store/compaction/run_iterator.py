@@ -15,7 +15,8 @@ from stampede.store.compaction.plan import Bound, RowGroups
 from stampede.store.integrity.verification import twice
 from stampede.store.runs.keys import sortable
 from stampede.store.runs.reader import MIB, RunFile
-from stampede.store.runs.run import Run, RunInfo, name_of
+from stampede.store.runs.run import Run, RunInfo
+from stampede.store.runs.run_name import name_of
 from stampede.store.tables.table import Table
 
 PIECE = 8 * MIB  # bytes of a run in memory while it is held to its name

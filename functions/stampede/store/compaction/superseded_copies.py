@@ -14,7 +14,8 @@ from stampede.store.integrity.dead_letter_offsets import dead_lettered
 from stampede.store.integrity.verification import sound
 from stampede.store.objects.object_store import ObjectInfo, find, gives_others
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.run import RunName, live, prefix
+from stampede.store.runs.run import live
+from stampede.store.runs.run_name import RunName, prefix
 from stampede.store.runs.schema import THUMBNAILS
 from stampede.store.tables.table import Table
 

@@ -7,7 +7,7 @@ from hashlib import md5, sha256
 from stampede.errors import Damaged
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.programmes.keys import SUFFIX
-from stampede.store.runs.run import name_of
+from stampede.store.runs.run_name import name_of
 
 # Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
 _NAMED = re.compile(

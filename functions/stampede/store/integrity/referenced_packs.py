@@ -7,7 +7,7 @@ import numpy as np
 
 from stampede.errors import StoreDown
 from stampede.store.objects.object_store import Objects, find
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 
 FEW_PACKS = 16
 """Packs of a night that are asked for one by one. A run of level 0 has one pack."""

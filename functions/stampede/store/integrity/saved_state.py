@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from stampede.errors import NotFound
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 
 T = TypeVar("T")
 

@@ -22,7 +22,8 @@ from stampede.store.programmes.keys import SUFFIX
 from stampede.store.runs.footer import MAGIC
 from stampede.store.runs.merge import is_sorted
 from stampede.store.runs.reader import MIB, RunReader
-from stampede.store.runs.run import RunInfo, RunName, digest, name_of, prefix
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName, digest, name_of, prefix
 from stampede.store.runs.schema import ALL_TABLES, TableSpec
 from stampede.store.tables.checkpoint import bucket_of, is_checkpoint, parse_checkpoint
 

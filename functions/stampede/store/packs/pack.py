@@ -36,7 +36,7 @@ from stampede.store.parquet.checksums import (
 from stampede.store.parquet.writer import Range, small, write
 from stampede.store.programmes.keys import SUFFIX, programids_of, suffix
 from stampede.store.runs.merge import is_sorted, one_array, sort_unique
-from stampede.store.runs.run import digest, name_of
+from stampede.store.runs.run_name import digest, name_of
 from stampede.store.runs.schema import CUTOUT_PACKS, PackSpec
 
 # A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.

@@ -22,7 +22,7 @@ from stampede.store.parquet.pages import pages
 from stampede.store.parquet.writer import DATA_PAGE, Column, Page, small, write
 from stampede.store.programmes.keys import programids_of, suffix
 from stampede.store.runs.merge import one_array, sort_unique
-from stampede.store.runs.run import name_of
+from stampede.store.runs.run_name import name_of
 from stampede.store.runs.schema import PACKET_PACKS
 
 # Bytes of a page before it is compressed. 34 packets of one object, B each: 2,823 with 64 KB,

@@ -11,7 +11,7 @@ from hashlib import sha256
 from stampede.alerts.schema_groups import RawAlerts
 from stampede.store.parquet.checksums import write
 from stampede.store.programmes.keys import suffix
-from stampede.store.runs.run import digest, name_of
+from stampede.store.runs.run_name import digest, name_of
 
 PREFIX = "alerts/"
 

@@ -26,7 +26,8 @@ from stampede.store.objects.object_store import ObjectInfo, Objects, find
 from stampede.store.replication.copy import MAX_BYTES, Copied, Copier
 from stampede.store.replication.site_differences import Listing, whole
 from stampede.store.replication.site_local import of_one_site
-from stampede.store.runs.run import RunInfo, RunName, complete, inputs_of
+from stampede.store.runs.run import RunInfo, complete, inputs_of
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
 from stampede.telemetry.logs import get_logger

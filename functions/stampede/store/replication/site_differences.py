@@ -19,7 +19,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import night_of
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.replication.site_local import of_one_site
-from stampede.store.runs.run import Run, RunInfo, RunName, live
+from stampede.store.runs.run import Run, RunInfo, live
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
 

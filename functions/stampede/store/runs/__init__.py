@@ -10,6 +10,7 @@ __all__ = [
     "reader",
     "row_values",
     "run",
+    "run_name",
     "schema",
     "writer",
 ]

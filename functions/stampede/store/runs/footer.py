@@ -24,7 +24,8 @@ from stampede.store.parquet.partial_footers import Descriptions
 from stampede.store.runs.bloom_filters import Filter, Wanted
 from stampede.store.runs.index_sections import Sections, open_section
 from stampede.store.runs.keys import between, bounds, overlapping
-from stampede.store.runs.run import RunInfo, RunName
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import TableSpec
 
 MAGIC = 4  # bytes at the beginning of a Parquet file

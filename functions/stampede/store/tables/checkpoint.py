@@ -20,7 +20,8 @@ from stampede.store.parquet.checksums import PARQUET_ERRORS, open_file, read_fil
 from stampede.store.runs.bloom_filters import Filter
 from stampede.store.runs.footer import check_keys
 from stampede.store.runs.index_sections import Sections
-from stampede.store.runs.run import RunInfo, RunName, digest, live
+from stampede.store.runs.run import RunInfo, live
+from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import TableSpec
 
 CHECKPOINTS = "checkpoints/"

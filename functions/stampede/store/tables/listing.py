@@ -12,7 +12,8 @@ from stampede.store.objects.object_store import ObjectInfo, find, gives_others, 
 from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.quarantine import Fault, Quarantine
 from stampede.store.runs.reader import RunReader
-from stampede.store.runs.run import RunInfo, RunName, prefix
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName, prefix
 from stampede.store.tables.checkpoint import Checkpoint
 from stampede.store.tables.checkpoint_files import newest_checkpoint
 from stampede.store.tables.view import LOST, TableView

@@ -21,7 +21,8 @@ from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.reader import MIB, RunReader
 from stampede.store.runs.row_values import RowValues
-from stampede.store.runs.run import RunInfo, RunName, name_of
+from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName, name_of
 from stampede.store.runs.schema import TableSpec
 from stampede.store.runs.writer import RunWriter
 from stampede.store.tables.checkpoint_files import keep_checkpoint

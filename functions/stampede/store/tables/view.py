@@ -10,7 +10,8 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.keys import bounds, overlapping
 from stampede.store.runs.quarantine import Fault
-from stampede.store.runs.run import Run, RunInfo, RunName, inputs_of
+from stampede.store.runs.run import Run, RunInfo, inputs_of
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import TableSpec
 
 FEW = 64

@@ -21,7 +21,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.runs import writer as run_writer
 from stampede.store.runs.merge import sort_unique
-from stampede.store.runs.run import RunName
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables import table as tables
 from stampede.store.tables.checkpoint import CHECKPOINTS

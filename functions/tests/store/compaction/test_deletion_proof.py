@@ -15,7 +15,8 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.replication.replica import Replica
 from stampede.store.runs.reader import RunReader
-from stampede.store.runs.run import RunInfo, RunName, by_name, live
+from stampede.store.runs.run import RunInfo, by_name, live
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table

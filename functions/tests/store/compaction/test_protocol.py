@@ -18,7 +18,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs import writer as run_writer
-from stampede.store.runs.run import RunName
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from tests.support.store.rows import Row, bits, detection, key_of, merged, ordered, table

@@ -18,7 +18,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.packs.raw_alerts import write_raw
-from stampede.store.runs.run import RunName, digest
+from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table

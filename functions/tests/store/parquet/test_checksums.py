@@ -24,7 +24,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs import pack as packs
 from stampede.store.packs.raw_alerts import write_raw
 from stampede.store.parquet.checksums import open_file
-from stampede.store.runs.run import digest
+from stampede.store.runs.run_name import digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS
 from stampede.store.tables.table import Table

@@ -12,7 +12,7 @@ from stampede.store.parquet.checksums import MOST_PAIRS, PLACEHOLDER, metadata_o
 from stampede.store.parquet.partial_footers import Descriptions, run_metadata
 from stampede.store.runs import writer as run_writer
 from stampede.store.runs.footer import parse_footer, parse_index
-from stampede.store.runs.run import RunName
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS, TableSpec
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table

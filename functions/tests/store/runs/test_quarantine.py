@@ -16,7 +16,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs import quarantine
 from stampede.store.runs.quarantine import Quarantine
-from stampede.store.runs.run import RunName
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS
 from stampede.store.tables import listing

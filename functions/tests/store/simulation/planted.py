@@ -22,7 +22,8 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.replication.copy import Copied
 from stampede.store.replication.replica import Replica
-from stampede.store.runs.run import Run, RunInfo, complete, inputs_of, prefix
+from stampede.store.runs.run import Run, RunInfo, complete, inputs_of
+from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import PackSpec
 from stampede.store.runs.writer import RunWriter
 from stampede.store.tables import checkpoint_files

@@ -21,7 +21,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.bloom_filters import Filter, OneHash
 from stampede.store.runs.keys import sortable
-from stampede.store.runs.run import RunName
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table
