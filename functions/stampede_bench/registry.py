@@ -30,12 +30,10 @@ BENCHMARKS = {
     "thumbnails": Benchmark(
         "ingestion.thumbnails", "CPU time per alert of drawing its thumbnail, by stage"
     ),
-    "packets": Benchmark("storage.packets", "CPU time and bytes that packets add to `lightcurves`"),
     "replay": Benchmark(
         "ingestion.replay",
         "a night sent to Kafka again, beside a bare producer of the same messages",
     ),
-    "checksums": Benchmark("storage.checksums", "CPU time with checksums and without, in turn"),
     "replicate": Benchmark(
         "ingestion.replicate",
         "MB/s to a second site at 0 and 150 ms, HTTP and HTTPS, push and pull",
@@ -57,16 +55,6 @@ BENCHMARKS = {
     "layout": Benchmark(
         "storage.layout",
         "items of 15, 100 and 500 KB as files, objects and packs: written, overwritten, deleted",
-    ),
-    "pack-size": Benchmark(
-        "storage.pack_size", "bytes a second and latency of objects and packs of 4 KiB to 64 MiB"
-    ),
-    "limit": Benchmark(
-        "storage.pack_overhead", "bytes into packs beside plain PUTs of as many bytes"
-    ),
-    "lightcurve": Benchmark(
-        "storage.lightcurve",
-        "updates of light curves of 500 KB: rates, bytes written, compaction included",
     ),
     "space": Benchmark(
         "storage.space",

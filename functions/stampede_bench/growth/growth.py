@@ -24,7 +24,6 @@ from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
 from stampede.store.tables.table import Table
 from stampede_bench.figures import Context, Figure, Must, Rival, percentile
-from stampede_bench.growth.compactors import shared
 from stampede_bench.growth.large import large
 from stampede_bench.growth.lookups import in_turn, keep_indexes_only, lookups, resident
 from stampede_bench.growth.starts import real_alert, starts
@@ -94,8 +93,6 @@ def measure(context: Context) -> Iterator[Figure]:
             yield from large(settings, spec, alerts, rows, count)
     context.progress("appending and merging, level by level")
     yield from rewritten(context)
-    context.progress("one merge by several compactors")
-    yield from shared(context)
 
 
 def figures(

@@ -21,7 +21,6 @@ from stampede.store.tables.table import Table
 
 KB = 1000
 CUTOUT_BYTES = 15 * KB  # the size in the users' tables
-FLUSH_ALERTS = 300  # alerts that a source has in flight
 NIGHT = 61_000
 _GZIP = (0x1F, 0x8B)  # the first bytes of a gzip file
 

@@ -30,8 +30,8 @@ def test_a_name_that_several_subjects_have_is_a_curve() -> None:
         for size in (4, 64, 1024)
         for name, factor in (("a & b", 1), ("grouped", 3))
     ]
-    ((file, title, picture),) = chart.pictures("pack-size", [*figures, RATE._replace(must=None)])
-    assert (file, title) == ("pack-size-0.svg", "pack-size: MB/s")
+    ((file, title, picture),) = chart.pictures("layout", [*figures, RATE._replace(must=None)])
+    assert (file, title) == ("layout-0.svg", "layout: MB/s")
     lines = [each for each in ElementTree.fromstring(picture) if each.tag.endswith("polyline")]
     assert len(lines) == 2
     for drawn in lines:

@@ -85,13 +85,13 @@ def takes_a_lock(context: Context) -> Iterator[Figure]:
 def test_a_failed_benchmark_leaves_the_figures_of_the_others(
     tmp_path: Path, monkeypatch, bad: Measure, why: str
 ) -> None:
-    measures = {"limit": bad, "space": good}
+    measures = {"layout": bad, "space": good}
     monkeypatch.setattr("stampede_bench.cli.measure_of", measures.get)
     done = CliRunner().invoke(app, [*measures, "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "at work" in done.output
     report = json.loads((tmp_path / "bench.json").read_text())
-    assert report["failed"] == {"limit": why}
+    assert report["failed"] == {"layout": why}
     assert [figure["name"] for figure in report["figures"]] == ["half", "is measured"]
     assert f"**Failed**: {why}" in (tmp_path / "bench.md").read_text()
 
