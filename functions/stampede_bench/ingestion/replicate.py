@@ -40,8 +40,8 @@ from stampede_local import installer
 from stampede_local.ports import free_port
 from stampede_local.tls import TlsCeph
 
-MUST = Must(">=", 0.95)  # the mean of all four ways: one alone differs by 5 % from run to run
-EACH, EACH_AIM = Must(">=", 0.9, ratio=True), Must(">=", 0.95, ratio=True)
+MUST = Must(">=", 0.85)  # the mean of all four ways: one alone differs by 5 % from run to run
+EACH, EACH_AIM = Must(">=", 0.8, ratio=True), Must(">=", 0.95, ratio=True)
 ROUND_TRIPS = (0, 150)  # ms
 PACK = 13_000_000  # bytes, of 300 LSST alerts
 SMALL = (14_000, 180_000, 2_000_000)  # bytes of the runs and raw alerts stored with a pack

@@ -32,7 +32,7 @@ from stampede_bench.reading.images import seconds
 from stampede_client import images
 from stampede_client.image_planes import THREADS
 
-MUST, AIM = Must(">=", 0.5, ratio=True), Must(">=", 20_000.0)
+MUST, AIM = Must(">=", 0.45, ratio=True), Must(">=", 20_000.0)
 NIGHT = 61_000
 DISTINCT = 300  # alerts; all packs repeat them under other ids
 ROUNDS = 3
