@@ -17,7 +17,7 @@ GOOD, SHORT, BAD = "#009e73", "#e69f00", "#d55e00"
 
 def pictures(name: str, figures: Sequence[Figure]) -> Iterator[tuple[str, str, str]]:
     """(File name, title, SVG) of each chart of a benchmark's figures."""
-    if judged := [figure for figure in figures if figure.must]:
+    if judged := [figure for figure in figures if figure.requirement]:
         yield f"{name}.svg", f"{name}: each figure in units of its bound", bars(judged)
     units = {figure.unit: None for figure in figures}
     for number, unit in enumerate(units):
@@ -36,23 +36,23 @@ def curves_of(figures: Sequence[Figure]) -> dict[str, dict[str, float]]:
 
 
 def bars(figures: Sequence[Figure]) -> str:
-    """One bar per figure: right of the line it is within its bound. The tick marks the aim."""
+    """One bar per figure: right of the line it is within its bound. The tick marks the target."""
     reached = [share(figure) for figure in figures]
-    aims = [aim_of(figure) for figure in figures]
-    scale = Log([*reached, *filter(None, aims), 0.5, 2.0], LABELS, WIDTH - MARGIN)
+    targets = [target_of(figure) for figure in figures]
+    scale = Log([*reached, *filter(None, targets), 0.5, 2.0], LABELS, WIDTH - MARGIN)
     zero, height = scale(1.0), MARGIN + BAR * len(figures)
     parts = []
-    for row, (figure, value, aim) in enumerate(zip(figures, reached, aims, strict=True)):
+    for row, (figure, value, target) in enumerate(zip(figures, reached, targets, strict=True)):
         y, x = MARGIN + BAR * row, scale(value)
-        colour = BAD if not figure.met else SHORT if figure.aimed is False else GOOD
+        colour = BAD if not figure.met else SHORT if figure.on_target is False else GOOD
         label = f"{figure.subject}: {figure.name}"
         parts += [
             text(LABELS - 8, y + 14, shortened(label, 68), "end"),
             f'<rect x="{min(x, zero):.1f}" y="{y + 3}" width="{max(1.0, abs(x - zero)):.1f}" '
             f'height="{BAR - 7}" fill="{colour}"/>',
         ]
-        if aim:
-            parts.append(line(scale(aim), y + 1, scale(aim), y + BAR - 2))
+        if target:
+            parts.append(line(scale(target), y + 1, scale(target), y + BAR - 2))
     parts.append(line(zero, MARGIN - 6, zero, height))
     parts += [text(scale(tick), MARGIN - 12, f"{tick:g}x", "middle") for tick in scale.ticks()]
     return svg(WIDTH, height + 10, parts)
@@ -91,20 +91,23 @@ def plot(curves: dict[str, dict[str, float]], unit: str) -> str:
 
 def share(figure: Figure) -> float:
     """A figure in units of its bound; more than 1 is within it."""
-    assert figure.must
-    return times(figure.judged, figure.must.value, figure.must.relation)
+    assert figure.requirement
+    return times(figure.judged, figure.requirement.value, figure.requirement.relation)
 
 
-def aim_of(figure: Figure) -> float | None:
-    """The aim in units of the bound; None if the two cannot be compared."""
-    if not (figure.aim and figure.must) or figure.aim.ratio != figure.must.ratio:
+def target_of(figure: Figure) -> float | None:
+    """The target in units of the bound; None if the two cannot be compared."""
+    if (
+        not (figure.target and figure.requirement)
+        or figure.target.ratio != figure.requirement.ratio
+    ):
         return None
-    return times(figure.aim.value, figure.must.value, figure.must.relation)
+    return times(figure.target.value, figure.requirement.value, figure.requirement.relation)
 
 
-def times(value: float, must: float, relation: str) -> float:
-    """`value / must`, or `must / value` if less is better, limited to 0.01 to 100."""
-    above, below = (value, must) if relation == ">=" else (must, value)
+def times(value: float, requirement: float, relation: str) -> float:
+    """`value / requirement`, or its inverse if less is better, limited to 0.01 to 100."""
+    above, below = (value, requirement) if relation == ">=" else (requirement, value)
     if above <= 0 and below <= 0:  # the bound is zero and it is met
         return 1.0
     return min(100.0, max(0.01, above / below if below > 0 else 100.0))

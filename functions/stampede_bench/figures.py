@@ -20,7 +20,7 @@ class Rival(NamedTuple):
     value: float
 
 
-class Must(NamedTuple):
+class Bound(NamedTuple):
     """The bound of a figure, or of its ratio if `ratio`: ``relation`` is ``<=`` or ``>=``."""
 
     relation: str
@@ -39,9 +39,9 @@ class Figure(NamedTuple):
         What the number is.
     spread
         The least and the greatest value of several rounds, of which `value` is the median.
-    must
+    requirement
         The bound: a benchmark run fails if the figure misses it.
-    aim
+    target
         A stricter bound that is only reported.
     """
 
@@ -50,9 +50,9 @@ class Figure(NamedTuple):
     value: float
     unit: str
     rival: Rival | None = None
-    must: Must | None = None
+    requirement: Bound | None = None
     spread: tuple[float, float] | None = None
-    aim: Must | None = None
+    target: Bound | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -62,25 +62,29 @@ class Figure(NamedTuple):
     @property
     def met(self) -> bool | None:
         """Whether it is within its bound; None without a bound."""
-        return self._reaches(self.must)
+        return self._reaches(self.requirement)
 
     @property
-    def aimed(self) -> bool | None:
-        """Whether it reaches its aim; None without an aim."""
-        return self._reaches(self.aim)
+    def on_target(self) -> bool | None:
+        """Whether it reaches its target; None without a target."""
+        return self._reaches(self.target)
 
     @property
     def judged(self) -> float:
         """The number that is compared with the bound: the value or the ratio."""
-        if self.must and self.must.ratio:
+        if self.requirement and self.requirement.ratio:
             return self.ratio or 0.0
         return self.value
 
-    def _reaches(self, must: Must | None) -> bool | None:
-        if must is None:
+    def _reaches(self, requirement: Bound | None) -> bool | None:
+        if requirement is None:
             return None
-        found = (self.ratio or 0.0) if must.ratio else self.value
-        return found >= must.value if must.relation == ">=" else found <= must.value
+        found = (self.ratio or 0.0) if requirement.ratio else self.value
+        return (
+            found >= requirement.value
+            if requirement.relation == ">="
+            else found <= requirement.value
+        )
 
 
 class Context(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stampede_bench.chart import pictures
-from stampede_bench.figures import Figure, Must
+from stampede_bench.figures import Bound, Figure
 
 
 def document(
@@ -34,11 +34,11 @@ def document(
                 "command": f"stampede bench {name}",
                 **figure._asdict(),
                 "rival": figure.rival and figure.rival._asdict(),
-                "must": figure.must and figure.must._asdict(),
-                "aim": figure.aim and figure.aim._asdict(),
+                "requirement": figure.requirement and figure.requirement._asdict(),
+                "target": figure.target and figure.target._asdict(),
                 "ratio": figure.ratio,
                 "met": figure.met,
-                "aimed": figure.aimed,
+                "on_target": figure.on_target,
             }
             for name, figures in found.items()
             for figure in figures
@@ -85,29 +85,29 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
 
 
 def bounds_table(found: Mapping[str, Sequence[Figure]]) -> list[str]:
-    """One table of all figures that have a bound or an aim."""
+    """One table of all figures that have a requirement or a target."""
     rows = [
         f"| {name} | {figure.subject} {row(figure)}"
         for name, figures in found.items()
         for figure in figures
-        if figure.must or figure.aim
+        if figure.requirement or figure.target
     ]
     if not rows:
         return []
     head, rule = f"| benchmark | of {HEAD}", f"|---|---{RULE}"
-    return ["", "## Bounds and aims", "", verdict(found), "", head, rule, *rows]
+    return ["", "## Requirements and targets", "", verdict(found), "", head, rule, *rows]
 
 
 def verdict(found: Mapping[str, Sequence[Figure]]) -> str:
-    """How many bounds and aims are met."""
+    """How many requirements and targets are met."""
     every = [figure for figures in found.values() for figure in figures]
-    musts = [figure.met for figure in every if figure.must]
-    aims = [figure.aimed for figure in every if figure.aim]
-    met = f"{sum(map(bool, musts))} of {len(musts)} musts met"
-    return f"{met}, {sum(map(bool, aims))} of {len(aims)} aims" if aims else met
+    requirements = [figure.met for figure in every if figure.requirement]
+    targets = [figure.on_target for figure in every if figure.target]
+    met = f"{sum(map(bool, requirements))} of {len(requirements)} requirements met"
+    return f"{met}, {sum(map(bool, targets))} of {len(targets)} targets" if targets else met
 
 
-HEAD = "| what | value | unit | rounds | beside | ratio | must | aim |"
+HEAD = "| what | value | unit | rounds | beside | ratio | requirement | target |"
 RULE = "|---|--:|---|---|---|--:|---|---|"
 
 
@@ -116,18 +116,27 @@ def row(figure: Figure) -> str:
     beside = f"{figure.rival.what}: {number(figure.rival.value)}" if figure.rival else ""
     ratio = "" if figure.ratio is None else number(figure.ratio)
     spread = " - ".join(map(number, figure.spread)) if figure.spread else ""
-    must = judgement(figure.must, figure.met, "**missed**")
-    aim = judgement(figure.aim, figure.aimed, "not met")
-    cells = (figure.name, number(figure.value), figure.unit, spread, beside, ratio, must, aim)
+    requirement = judgement(figure.requirement, figure.met, "**missed**")
+    target = judgement(figure.target, figure.on_target, "not met")
+    cells = (
+        figure.name,
+        number(figure.value),
+        figure.unit,
+        spread,
+        beside,
+        ratio,
+        requirement,
+        target,
+    )
     return f"| {' | '.join(cells)} |"
 
 
-def judgement(must: Must | None, met: bool | None, missed: str) -> str:
+def judgement(bound: Bound | None, met: bool | None, missed: str) -> str:
     """A bound, and whether it is met."""
-    if must is None:
+    if bound is None:
         return ""
-    ratio = "x" if must.ratio else ""
-    return f"{must.relation} {number(must.value)}{ratio}: {'met' if met else missed}"
+    ratio = "x" if bound.ratio else ""
+    return f"{bound.relation} {number(bound.value)}{ratio}: {'met' if met else missed}"
 
 
 def number(value: float) -> str:

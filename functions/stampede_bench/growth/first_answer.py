@@ -1,7 +1,7 @@
 """From the start of a process of `read` to its first answer, beside imports of its libraries alone.
 
 Nearly all of a start is CPU time of imports, and hosts differ by a factor of two: so the bound is a
-ratio, and half a second is the aim.
+ratio, and half a second is the target.
 """
 
 import http.client
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import StampedeError
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.instruments.cpu import cpu_seconds
 from stampede_local.ports import free_port
 from stampede_local.process import Process
@@ -27,7 +27,7 @@ LIBRARIES = (
 """What `read` imports to answer any path, besides its own modules."""
 MORE_LIBRARIES = {"a cutout": (), "a light curve": ("pyarrow.compute",)}
 """What it imports for one answer in addition: Arrow itself needs it to merge and convert rows."""
-MUST, AIM = Must("<=", 1.5, ratio=True), Must("<=", 500.0)
+REQUIREMENT, TARGET = Bound("<=", 1.5, ratio=True), Bound("<=", 500.0)
 PAUSE = 0.002  # seconds between two tries to connect
 SECONDS = 150.0  # the first start compiles all modules: 40 s on a busy machine
 
@@ -63,7 +63,7 @@ def first_answers(
         for _ in range(starts):
             found = first_answer(folder, settings, path)
             rival = Rival("a process that imports its libraries", bare_start(folder, name))
-            wall = Figure(subject, name, found.wall, "ms", rival, MUST, None, AIM)
+            wall = Figure(subject, name, found.wall, "ms", rival, REQUIREMENT, None, TARGET)
             turns.append([wall, Figure(subject, f"{name}: CPU", found.cpu, "ms")])
         yield from over_rounds(turns)
 

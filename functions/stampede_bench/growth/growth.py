@@ -23,7 +23,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TABLES, TableSpec
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.growth.large import large
 from stampede_bench.growth.lookups import in_turn, keep_indexes_only, lookups, resident
 from stampede_bench.growth.starts import real_alert, starts
@@ -34,12 +34,12 @@ from stampede_bench.instruments.servers import servers
 from stampede_bench.instruments.synthetic import FLUSH, random_id
 
 ALERTS = ((10**5, 10**5), (10**6, 10**6), (10**7, 3 * 10**6))  # thorough, quick
-LOOKUP = Must("<=", 1.3, ratio=True)
+LOOKUP = Bound("<=", 1.3, ratio=True)
 # Between the smallest table and the largest there is one with more runs than either.
-BETWEEN = Must("<=", 2.0, ratio=True)
-REQUESTS = Must("<=", 6.0)
+BETWEEN = Bound("<=", 2.0, ratio=True)
+REQUESTS = Bound("<=", 6.0)
 FIRST = 30  # look-ups that are the first of a process
-MEMORY = Must("<=", 512.0)  # MB
+MEMORY = Bound("<=", 512.0)  # MB
 
 
 class ProbeResult(NamedTuple):
@@ -105,16 +105,20 @@ def figures(
     if found.smallest:  # empty of the smallest table itself
         smallest = Rival("in the smallest table", percentile(found.smallest, 50))
     bounds = (None, None) if smallest is None else (LOOKUP, None) if largest else (BETWEEN, LOOKUP)
-    must, aim = bounds
-    yield Figure(subject, "look-up of a random id, p50", p50, "ms", smallest, must, None, aim)
+    requirement, target = bounds
+    yield Figure(
+        subject, "look-up of a random id, p50", p50, "ms", smallest, requirement, None, target
+    )
     yield Figure(subject, "look-up of a random id, p99", percentile(found.cold, 99), "ms")
     rival = Rival("model: the runs that have it", synthetic.runs_with_an_id(spec, alerts, fanout))
-    must = REQUESTS if largest else None
-    yield Figure(subject, "requests of a look-up", found.requests, "GET", rival, must)
+    requirement = REQUESTS if largest else None
+    yield Figure(subject, "requests of a look-up", found.requests, "GET", rival, requirement)
     yield Figure(subject, "read by a look-up", found.read, "KB")
     first_p50 = percentile(found.first, 50)
     yield Figure(subject, "first look-up after a start, p50", first_p50, "ms")
-    yield Figure(subject, "requests of a first look-up", found.first_requests, "GET", None, must)
+    yield Figure(
+        subject, "requests of a first look-up", found.first_requests, "GET", None, requirement
+    )
     yield Figure(subject, "read by a first look-up", found.first_read, "KB")
     model = Rival("model", runs_of(alerts, fanout))
     yield Figure(subject, "runs", found.runs, "runs", model)

@@ -17,7 +17,7 @@ from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, TABLES, TableSpec
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Figure, Rival, percentile
 from stampede_bench.growth.lookups import Indexes, lookups, resident
 from stampede_bench.growth.parts import (
     SharedParts,
@@ -31,7 +31,7 @@ from stampede_bench.instruments.bucket import open_bucket
 from stampede_bench.instruments.synthetic import APART, FIRST_ALERT, FIRST_OBJECT
 
 TRIES = 5
-MEGABYTES, SECONDS, MEMORY = Must("<=", 5.0), Must("<=", 2.0), Must("<=", 512.0)
+MEGABYTES, SECONDS, MEMORY = Bound("<=", 5.0), Bound("<=", 2.0), Bound("<=", 512.0)
 
 
 class Found(NamedTuple):
@@ -79,7 +79,7 @@ def large(
         subject, "requests of a look-up, those for indexes too", found.requests, "GET", model
     )
     yield Figure(subject, "read by a look-up", found.read, "KB")
-    yield Figure(subject, "memory after those look-ups", found.memory, "MB", aim=MEMORY)
+    yield Figure(subject, "memory after those look-ups", found.memory, "MB", target=MEMORY)
     flushes = sum(run.flushes for run in size.runs())
     rewritten = sum(run.level * run.flushes for run in size.runs()) / flushes
     yield Figure(subject, "times that compaction has written a row, by the model", rewritten, "x")

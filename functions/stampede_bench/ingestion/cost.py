@@ -19,7 +19,7 @@ from stampede.runtime.progress import silent
 from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.s3.bucket import S3Objects
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.ingest import (
     LONG_HISTORY,
     fill,
@@ -63,12 +63,15 @@ CPU, GB = "CPU s", "GB"
 KINDS = ("PUT", "GET", "HEAD", "LIST", "DELETE")
 ARRIVE, COMPACT = "until drawn", "to compact"
 # The bounds are half again what was measured on a busy machine, of bytes a tenth.
-MOST_CPU = {"lsst": (Must("<=", 9e3), Must("<=", 5e3)), "ztf": (Must("<=", 6e3), Must("<=", 3e3))}
-MOST_STORED = {
-    "lsst": Must("<=", 0.25, ratio=True),
-    "ztf": Must("<=", 0.9, ratio=True),
+MOST_CPU = {
+    "lsst": (Bound("<=", 9e3), Bound("<=", 5e3)),
+    "ztf": (Bound("<=", 6e3), Bound("<=", 3e3)),
 }
-MOST_PUTS = Must("<=", 90e3)  # of batches of a hundred alerts
+MOST_STORED = {
+    "lsst": Bound("<=", 0.25, ratio=True),
+    "ztf": Bound("<=", 0.9, ratio=True),
+}
+MOST_PUTS = Bound("<=", 90e3)  # of batches of a hundred alerts
 
 
 class Spent(NamedTuple):
@@ -130,8 +133,8 @@ def one_survey(
     for what, spent in ((ARRIVE, arrived), (COMPACT, merged)):
         yield from costs(subject, what, spent, each)
     cpu = sum(chain(arrived.cpu.values(), merged.cpu.values())) * each
-    must, aim = MOST_CPU[alerts.survey]
-    yield Figure(subject, "CPU of all", cpu, CPU, None, must, None, aim)
+    requirement, target = MOST_CPU[alerts.survey]
+    yield Figure(subject, "CPU of all", cpu, CPU, None, requirement, None, target)
     received = Rival("as sent", sum(map(len, rest)) * each / 1e9)
     held = sum(after.values()) - sum(before.values())
     yield Figure(subject, "stored", held * each / 1e9, GB, received, MOST_STORED[alerts.survey])
@@ -151,8 +154,10 @@ def costs(subject: str, what: str, spent: Spent, each: float) -> Iterator[Figure
     for part, seconds in spent.cpu.items():
         yield Figure(subject, f"CPU of {part} {what}", seconds * each, CPU)
     for kind in KINDS:
-        must = MOST_PUTS if (kind, what) == ("PUT", ARRIVE) else None
-        yield Figure(subject, f"{kind} {what}", spent.requests[kind] * each, "requests", None, must)
+        requirement = MOST_PUTS if (kind, what) == ("PUT", ARRIVE) else None
+        yield Figure(
+            subject, f"{kind} {what}", spent.requests[kind] * each, "requests", None, requirement
+        )
     yield Figure(subject, f"written {what}", spent.written * each / 1e9, GB)
 
 

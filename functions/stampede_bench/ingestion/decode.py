@@ -26,13 +26,13 @@ from stampede.store.packs.pack import write_pack
 from stampede.store.packs.raw_alerts import write_raw
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.instruments import load
 from stampede_bench.instruments.load import Load
 
-MUST_MS = 0.8  # of each function, per LSST alert
+REQUIREMENT_MS = 0.8  # of each function, per LSST alert
 # Time to decode the needed columns of a batch, in units of fastavro's time for whole records.
-MUST_DECODE, AIM_DECODE = Must("<=", 1 / 6, ratio=True), Must("<=", 1 / 15, ratio=True)
+REQUIREMENT_DECODE, TARGET_DECODE = Bound("<=", 1 / 6, ratio=True), Bound("<=", 1 / 15, ratio=True)
 HISTORY, SHORT_HISTORY = 235, 180  # rows: alerts of about 176 and 87 KB
 UNIT = "ms CPU/alert"
 SECRET = bytes(12)  # no sender is here to guess it
@@ -88,7 +88,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     reader.cutouts(messages)  # warm up: the first batch compiles the schema and allocates the spool
     schema = framing.take(messages[0]).schema
     records = [bytes(framing.take(message).record) for message in messages[: max(3, count // 4)]]
-    must = Must("<=", MUST_MS) if alerts.survey == "lsst" else None
+    requirement = Bound("<=", REQUIREMENT_MS) if alerts.survey == "lsst" else None
     slow = per_alert(lambda: fastavro_all(schema, records), len(records))[0]
 
     def figures(
@@ -110,8 +110,8 @@ def stages(alerts: Load) -> Iterator[Figure]:
             beside = Rival("fastavro, projected", projected) if stage == "decode" else None
             yield Figure(subject, stage, lap, UNIT, beside)
         rival = Rival("fastavro, whole record, and nothing else", slow)
-        yield Figure(subject, READ, needed, UNIT, rival, MUST_DECODE, None, AIM_DECODE)
-        yield Figure(subject, "all", sum(laps.values()), UNIT, rival, must)
+        yield Figure(subject, READ, needed, UNIT, rival, REQUIREMENT_DECODE, None, TARGET_DECODE)
+        yield Figure(subject, "all", sum(laps.values()), UNIT, rival, requirement)
 
     def points(decoded: Decoded) -> Decoded:
         run_of(DETECTIONS, decoded.rows, coverage)

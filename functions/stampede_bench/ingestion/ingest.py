@@ -22,7 +22,7 @@ from stampede.errors import StampedeError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.audit.audit import audit
 from stampede.store.s3.bucket import S3Objects
-from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.ingest_rivals import kafka_rate, per_object_rate, put_rate
 from stampede_bench.instruments import load
 from stampede_bench.instruments.bucket import clear, open_bucket
@@ -33,9 +33,9 @@ from stampede_local.kafka import producer
 from stampede_local.process import Process
 from stampede_local.system import System
 
-# Alerts a second on 2 cores: the bound and the aim.
-MUST = {"lsst": Must(">=", 600.0), "ztf": Must(">=", 1200.0)}
-AIM = {"lsst": Must(">=", 1000.0), "ztf": Must(">=", 2200.0)}
+# Alerts a second on 2 cores: the requirement and the target.
+REQUIREMENT = {"lsst": Bound(">=", 600.0), "ztf": Bound(">=", 1200.0)}
+TARGET = {"lsst": Bound(">=", 1000.0), "ztf": Bound(">=", 2200.0)}
 HISTORY = 50  # rows
 LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
 PARTS = 3  # of a round, to see whether the rate lasts
@@ -149,8 +149,8 @@ def rates(alerts: Load, found: Round) -> Iterator[Figure]:
     other = per_object_rate(bucket, alerts)
     name, unit, spread = "stored in both tables", "alerts/s", (min(parts), max(parts))
     rival = Rival("an object per cutout, fastavro, 16 threads, no light curves", other)
-    must, aim = MUST[alerts.survey], AIM[alerts.survey]
-    yield Figure(alerts.title, name, rate, unit, rival, must, spread, aim)
+    requirement, target = REQUIREMENT[alerts.survey], TARGET[alerts.survey]
+    yield Figure(alerts.title, name, rate, unit, rival, requirement, spread, target)
     for rival in (
         Rival("Kafka, records read and dropped", kafka),
         Rival("Ceph, the same packs put by 2 threads", ceph),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from stampede.errors import StampedeError, StoreDown
 from stampede.store.s3.bucket import S3Objects
-from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.ingest import (
     HISTORY,
     fill,
@@ -25,7 +25,7 @@ from stampede_bench.instruments.load import Load
 from stampede_bench.instruments.servers import Servers, pids, servers, system
 
 SURVEY = Rival("what a survey sends", 300.0)
-MUST, AIM = Must(">=", 2.0, ratio=True), Must(">=", 3.0, ratio=True)
+REQUIREMENT, TARGET = Bound(">=", 2.0, ratio=True), Bound(">=", 3.0, ratio=True)
 TIMES = 4  # that each alert of the backlog is sent
 AWAY_SECONDS = 8.0  # the shortest outage
 BACK_SECONDS = 60.0
@@ -79,8 +79,8 @@ def outage(context: Context, running: Servers, name: str, alerts: Load) -> Itera
     rate = (len(early) + len(messages) - min(first.stored.values())) / seconds
     context.progress(f"{name}: {rate:,.0f}/s, {begun - back:.1f} s after the store came back")
     subject = f"after an outage: {alerts.title}"
-    yield Figure(subject, "drained", rate, "alerts/s", SURVEY, MUST, None, AIM)
-    yield Figure(subject, "back at work after", begun - back, "s", None, Must("<=", 10.0))
+    yield Figure(subject, "drained", rate, "alerts/s", SURVEY, REQUIREMENT, None, TARGET)
+    yield Figure(subject, "back at work after", begun - back, "s", None, Bound("<=", 10.0))
     taken = Rival("taken by others meanwhile, the measuring itself included", others)
     yield Figure(subject, "cores used", spent / cpu.wall, "cores", taken)
     yield Figure(subject, "all in both tables, none a dead letter", len(messages), "alerts")

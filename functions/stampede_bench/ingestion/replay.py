@@ -22,7 +22,7 @@ from stampede.handlers.replay.kafka_sender import OPTIONS, send
 from stampede.handlers.replay.messages import Replayed
 from stampede.handlers.replay.night import Night
 from stampede.store.packs.pack import night_of
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.ingestion.decode import views_of_one_buffer
 from stampede_bench.instruments import load
 from stampede_bench.instruments.bucket import clear, open_bucket
@@ -31,8 +31,8 @@ from stampede_local.kafka import make_topics
 
 HISTORY = {"lsst": 57, "ztf": 60}  # rows
 BATCH = 300  # alerts in a pack
-MUST = Must(">=", 0.7, ratio=True)
-AIM = Must(">=", 2000.0)  # alerts a second
+REQUIREMENT = Bound(">=", 0.7, ratio=True)
+TARGET = Bound(">=", 2000.0)  # alerts a second
 FLUSH_SECONDS = 120.0
 
 
@@ -129,7 +129,7 @@ def figures(title: str, limit: Sent, replay: Sent) -> Iterator[Figure]:
     """The rate and the CPU time of a replay beside the limit's."""
     subject, what = f"a night sent again: {title}", "a bare producer of messages in memory"
     rival = Rival(what, limit.rate)
-    yield Figure(subject, "sent", replay.rate, "alerts/s", rival, MUST, None, AIM)
+    yield Figure(subject, "sent", replay.rate, "alerts/s", rival, REQUIREMENT, None, TARGET)
     yield Figure(subject, "CPU of the sender", replay.cpu, "ms CPU/alert", Rival(what, limit.cpu))
 
 

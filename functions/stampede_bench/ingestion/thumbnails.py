@@ -21,12 +21,12 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.alert_versions import shown
 from stampede.store.packs.pack import read_rows, write_pack
 from stampede.store.runs.schema import THUMBNAIL_PACKS, THUMBNAILS
-from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.decode import UNIT, batch_decoder, each_load, per_alert, run_of
 from stampede_bench.instruments import load
 from stampede_bench.instruments.load import Load
 
-MUST, AIM = Must("<=", 1 / 3, ratio=True), Must("<=", 0.6)
+REQUIREMENT, TARGET = Bound("<=", 1 / 3, ratio=True), Bound("<=", 0.6)
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -54,7 +54,7 @@ def stages(alerts: Load) -> Iterator[Figure]:
     alone = [files[at : at + len(KINDS)] for at in range(0, len(files), len(KINDS))]
     slow, _ = per_alert(lambda: [drawn_by_astropy(each) for each in alone], count)
     rival = Rival("drawn by astropy and Pillow, and nothing else", slow)
-    yield Figure(subject, "all", sum(laps.values()), UNIT, rival, MUST, None, AIM)
+    yield Figure(subject, "all", sum(laps.values()), UNIT, rival, REQUIREMENT, None, TARGET)
     yield Figure(subject, "stored", len(pack.data) / count / 1e3, "KB/alert")
 
 

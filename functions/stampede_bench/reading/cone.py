@@ -25,7 +25,7 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.growth.lookups import Indexes
 from stampede_bench.instruments.bucket import clear, open_bucket
 from stampede_bench.instruments.servers import servers
@@ -38,8 +38,8 @@ EVEN = (0.7548776662466927, 0.5698402909980532)  # 1/p, 1/p^2 with p^3 = p + 1
 FANOUT = 8
 RADIUS = 5 / ARCSEC
 LARGE = 1.0  # degrees
-FASTEST, GROWTH = Must("<=", 50.0), Must("<=", 2.0, ratio=True)
-CPU, SPACE, STREAM = Must("<=", 3.0), Must("<=", 70.0), Must(">=", 100_000.0)
+FASTEST, GROWTH = Bound("<=", 50.0), Bound("<=", 2.0, ratio=True)
+CPU, SPACE, STREAM = Bound("<=", 3.0), Bound("<=", 70.0), Bound(">=", 100_000.0)
 
 
 def measure(context: Context) -> Iterator[Figure]:
@@ -67,7 +67,7 @@ def measure(context: Context) -> Iterator[Figure]:
             name = f"p{share}, growth with the table"
             yield Figure(SUBJECT, name, value, "ms", among_few, GROWTH if share == 99 else None)
         yield Figure(
-            SUBJECT, "a cone of 1 degree as JSON", large_cone(bucket), "rows/s", must=STREAM
+            SUBJECT, "a cone of 1 degree as JSON", large_cone(bucket), "rows/s", requirement=STREAM
         )
         for bucket in buckets.values():
             clear(bucket)

@@ -22,7 +22,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.ingestion.decode import batch_decoder
 from stampede_bench.instruments import load
 from stampede_bench.instruments.bucket import clear, open_bucket
@@ -32,7 +32,7 @@ from stampede_bench.reading.images import seconds
 from stampede_client import images
 from stampede_client.image_planes import THREADS
 
-MUST, AIM = Must(">=", 0.45, ratio=True), Must(">=", 20_000.0)
+REQUIREMENT, TARGET = Bound(">=", 0.45, ratio=True), Bound(">=", 20_000.0)
 NIGHT = 61_000
 DISTINCT = 300  # alerts; all packs repeat them under other ids
 ROUNDS = 3
@@ -91,7 +91,9 @@ def reading(settings: Settings, made: Load, count: int) -> Iterator[Figure]:
     del found  # gigabytes
     limit = Rival("FITS files, by Arrow and igzip", count / unpacking(bucket, filesystem))
     what = f"{made.survey.upper()}, {count:,} cutouts as one array"
-    yield Figure("images from the bucket", what, count / spent, "/s", limit, MUST, None, AIM)
+    yield Figure(
+        "images from the bucket", what, count / spent, "/s", limit, REQUIREMENT, None, TARGET
+    )
     yield Figure("images from the bucket", f"{what}: CPU time of each", 1e6 * cpu / count, "us")
 
 

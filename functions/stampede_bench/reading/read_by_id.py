@@ -11,15 +11,15 @@ from typing import Any
 
 from stampede.config.settings import Settings
 from stampede.lookup.lookup import Lookup
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.instruments.bucket import open_bucket
 from stampede_bench.instruments.cpu import Cpu
 from stampede_bench.instruments.http_load import Timed, joined, requests, timed
 
-MUST_MS = Must("<=", 50.0)  # p99
+REQUIREMENT_MS = Bound("<=", 50.0)  # p99
 # p50 by how many requests are made at a time, in units of a bare ranged GET's.
-MUST_BARE = {1: Must("<=", 1.7, ratio=True), 8: Must("<=", 2.5, ratio=True)}
-AIM_BARE = {1: Must("<=", 1.3, ratio=True), 8: Must("<=", 1.6, ratio=True)}
+REQUIREMENT_BARE = {1: Bound("<=", 1.7, ratio=True), 8: Bound("<=", 2.5, ratio=True)}
+TARGET_BARE = {1: Bound("<=", 1.3, ratio=True), 8: Bound("<=", 1.6, ratio=True)}
 AT_ONCE = (1, 8)
 PARTS = 3  # of the turns; between them the benchmark does something else
 WARM = 200  # requests before the first turn
@@ -72,9 +72,15 @@ class Requests:
             rival = alone and Rival("a bare ranged GET", percentile(alone.milliseconds, share))
             value = percentile(found.milliseconds, share)
             judged = share == 50 and rival
-            must = MUST_MS if share == 99 else MUST_BARE[self._threads] if judged else None
-            aim = AIM_BARE[self._threads] if judged else None
-            yield Figure(self._subject, f"p{share}", value, "ms", rival, must, None, aim)
+            requirement = (
+                REQUIREMENT_MS
+                if share == 99
+                else REQUIREMENT_BARE[self._threads]
+                if judged
+                else None
+            )
+            target = TARGET_BARE[self._threads] if judged else None
+            yield Figure(self._subject, f"p{share}", value, "ms", rival, requirement, None, target)
         beside = alone and Rival("bare ranged GETs", len(alone.milliseconds) / alone.seconds)
         count = len(found.milliseconds)
         yield Figure(self._subject, "rate", count / found.seconds, "/s", beside)

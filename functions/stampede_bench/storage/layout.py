@@ -17,7 +17,7 @@ from typing import NamedTuple
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.s3.bucket import S3Objects
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival, over_rounds
+from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.instruments.bucket import clear, open_bucket
 from stampede_bench.instruments.cpu import Cpu
 from stampede_bench.instruments.servers import servers
@@ -26,8 +26,8 @@ from stampede_bench.reading.images import CUTOUT_BYTES, KB, NIGHT, images, noise
 SIZES = (CUTOUT_BYTES, 100 * KB, 500 * KB)
 PACK_BYTES = 300 * 3 * CUTOUT_BYTES
 THREADS = {"files": (1, 4, 16), "objects": (8, 32), "packs": (2, 4, 8)}
-CPU_MUST = Must("<=", 0.08, ratio=True)
-RATE_AIM = Must(">=", 40.0, ratio=True)
+CPU_REQUIREMENT = Bound("<=", 0.08, ratio=True)
+RATE_TARGET = Bound(">=", 40.0, ratio=True)
 OPERATIONS = ("write", "overwrite", "delete and write")
 
 Act = Callable[[int], object]
@@ -106,9 +106,11 @@ def one_turn(context: Context, bucket: S3Objects) -> Iterator[Figure]:
     packed = fastest(layout, THREADS["packs"][1:], packed_count)  # two threads are never fastest
     subject = f"items of {CUTOUT_BYTES // KB} KB, written in turn"
     rival = Rival("an object each", one.rate)
-    yield Figure(subject, layout.name, packed.rate, "items/s", rival, None, None, RATE_AIM)
+    yield Figure(subject, layout.name, packed.rate, "items/s", rival, None, None, RATE_TARGET)
     rival = Rival("an object each", one.cpu)
-    yield Figure(subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", rival, CPU_MUST)
+    yield Figure(
+        subject, "CPU in packs, Ceph's included", packed.cpu, "ms/item", rival, CPU_REQUIREMENT
+    )
 
 
 def rates_of(layout: Layout, choices: Sequence[int], count: int) -> dict[str, Rate]:

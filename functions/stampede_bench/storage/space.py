@@ -18,7 +18,7 @@ from stampede.store.packs.pack import write_pack
 from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import CUTOUTS, POSITIONS
 from stampede.store.tables.table import Table
-from stampede_bench.figures import Context, Figure, Must, Rival
+from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.decode import batch_decoder
 from stampede_bench.instruments import load
 from stampede_bench.instruments.load import Load
@@ -27,14 +27,14 @@ from stampede_bench.instruments.load import Load
 class Bounds(NamedTuple):
     """Of the size of a pack and its index, divided by that of the gzipped files."""
 
-    must: Must
-    aim: Must | None = None
+    requirement: Bound
+    target: Bound | None = None
 
 
-SHARED = Bounds(Must("<=", 0.50, ratio=True), Must("<=", 0.42, ratio=True))
-DIFFERENT = Bounds(Must("<=", 0.85, ratio=True), Must("<=", 0.70, ratio=True))
+SHARED = Bounds(Bound("<=", 0.50, ratio=True), Bound("<=", 0.42, ratio=True))
+DIFFERENT = Bounds(Bound("<=", 0.85, ratio=True), Bound("<=", 0.70, ratio=True))
 # ZTF's stamps cannot be made smaller: lengths, a few columns and the index come on top.
-AS_SENT = Bounds(Must("<=", 1.005, ratio=True))
+AS_SENT = Bounds(Bound("<=", 1.005, ratio=True))
 A_DETECTOR = 53  # alerts, Rubin's mean: 10,000 a visit, 189 detectors
 DATA, PARITY = 4, 2
 CHUNK = 4 << 10  # `stripe_unit`, Ceph's default
@@ -74,7 +74,9 @@ def figures(alerts: Load, bounds: Bounds) -> Iterator[Figure]:
     stored = [info.size for info in objects.list("")]
     subject, single = f"cutouts of {alerts.title}", Rival("each file gzipped", sum(sizes) / 1e3)
     total = sum(stored) / 1e3
-    yield Figure(subject, "pack and index", total, "KB", single, bounds.must, None, bounds.aim)
+    yield Figure(
+        subject, "pack and index", total, "KB", single, bounds.requirement, None, bounds.target
+    )
     index = (sum(stored) - pack.data.size) / 1e3
     yield Figure(subject, "of that the index", index, "KB", single)
     positions = positions_of(batch_decoder().detections(alerts.messages).rows)

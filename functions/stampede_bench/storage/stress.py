@@ -24,15 +24,15 @@ from stampede.errors import SetupError, StampedeError
 from stampede.store.conformance import run_checks
 from stampede.store.open import first_site
 from stampede.store.s3.bucket import S3Objects
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.instruments.bucket import clear, open_bucket
 
 ITEM = 15_000  # bytes of a cutout
 CLIENTS = (1, 10, 100, 1000)
 MANY_CLIENTS = 32  # that store the many objects
-WORKS = Must(">=", 1.0)
-NONE_FAILS = Must("<=", 0.0)
-SLOWEST = Must("<=", 30_000.0)  # ms: how long a client waits for an answer
+WORKS = Bound(">=", 1.0)
+NONE_FAILS = Bound("<=", 0.0)
+SLOWEST = Bound("<=", 30_000.0)  # ms: how long a client waits for an answer
 
 
 class RequestTimes(NamedTuple):
@@ -92,7 +92,7 @@ def works(context: Context, bucket: S3Objects, prefix: str) -> Iterator[Figure]:
     for name, fault in run_checks(bucket, prefix):
         if fault is not None:
             context.progress(f"{name}: NOT SO: {fault}")
-        yield Figure("what works", name, float(fault is None), "yes or no", must=WORKS)
+        yield Figure("what works", name, float(fault is None), "yes or no", requirement=WORKS)
 
 
 def clients(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]:
@@ -136,11 +136,11 @@ def latencies(
     subject: str, times: RequestTimes, other: RequestTimes | None, name: str
 ) -> Iterator[Figure]:
     """Percentiles beside those of `other`, which is called `name`, and the number of failures."""
-    for share, must in ((50, None), (99, None), (100, SLOWEST)):
+    for share, requirement in ((50, None), (99, None), (100, SLOWEST)):
         rival = other and Rival(name, percentile(other.milliseconds, share))
         value = percentile(times.milliseconds, share)
-        yield Figure(subject, f"p{share}", value, "ms", rival, must)
-    yield Figure(subject, "failed", times.failures, "requests", must=NONE_FAILS)
+        yield Figure(subject, f"p{share}", value, "ms", rival, requirement)
+    yield Figure(subject, "failed", times.failures, "requests", requirement=NONE_FAILS)
 
 
 def histogram(subject: str, milliseconds: list[float]) -> Iterator[Figure]:

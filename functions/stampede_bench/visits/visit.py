@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.runtime.progress import silent
-from stampede_bench.figures import Context, Figure, Must, Rival, percentile
+from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.ingestion.ingest import costs, look, wait_until_stored, walls
 from stampede_bench.instruments.bucket import open_bucket
 from stampede_bench.instruments.cpu import Cpu
@@ -36,9 +36,9 @@ from stampede_local.up import timer
 TOPIC = "visits"
 HISTORY = 50  # rows: alerts of 129 KB
 SHARE = 98  # percent, as in Rubin's requirement
-MUST, AIM = Must("<=", 60.0), Must("<=", 25.0)  # seconds until readable
-MUST_ALONE = Must("<=", 0.5)  # seconds, of one alert while nothing else happens
-ALL = Must(">=", 1.0, ratio=True)
+REQUIREMENT, TARGET = Bound("<=", 60.0), Bound("<=", 25.0)  # seconds until readable
+REQUIREMENT_ALONE = Bound("<=", 0.5)  # seconds, of one alert while nothing else happens
+ALL = Bound(">=", 1.0, ratio=True)
 SAMPLE = 100  # alerts of each visit that are asked for
 PAUSE, SHORT_PAUSE = 0.5, 0.01  # seconds between two requests for an alert that is not there yet
 ALONE_SECONDS = 0.6, 1.6  # pause before each single alert: at any moment of `read`'s listing
@@ -85,14 +85,14 @@ def measure(context: Context) -> Iterator[Figure]:
         ]
         title = f"LSST alerts of {alerts.mean_bytes / 1e3:.0f} KB"
         subject = f"{visits} visits of {count:,} {title}, one every {period:.0f} s"
-        yield from visited(bench, subject, regular, (MUST, AIM))
+        yield from visited(bench, subject, regular, (REQUIREMENT, TARGET))
         large = Visit(regular[-1].numbers.stop, 4 * count, time.time() + LEAD_SECONDS, seconds)
         yield from visited(bench, f"one visit of {4 * count:,} {title}", [large], (None, None))
         stored = bench.times.stored()
         letters = sum(1 for _ in open_bucket(bench.live.settings).list("deadletters/"))
     rival = Rival("sent", float(large.numbers.stop))
     yield Figure("all alerts", "in the ledger of every table", float(stored), "alerts", rival, ALL)
-    yield Figure("all alerts", "dead letters", float(letters), "objects", None, Must("<=", 0.0))
+    yield Figure("all alerts", "dead letters", float(letters), "objects", None, Bound("<=", 0.0))
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def alone(bench: Bench, count: int) -> Iterator[Figure]:
         one = begun.result()
         seen.append((visit, one, found))
         late = max(found[number]) - one.times[0]
-        if number and late > MUST_ALONE.value:
+        if number and late > REQUIREMENT_ALONE.value:
             bench.context.progress(
                 f"alert {number} is readable after {late:.2f} s{of_disk(waited)}"
             )
@@ -142,8 +142,8 @@ def alone(bench: Bench, count: int) -> Iterator[Figure]:
     subject = "a single alert while nothing else happens"
     for name, values in (("durable", durable), ("readable", readable)):
         yield Figure(subject, f"{name}, p50", percentile(values, 50), "s")
-        must = MUST_ALONE if name == "readable" else None
-        yield Figure(subject, f"{name}, max", max(values), "s", None, must)
+        requirement = REQUIREMENT_ALONE if name == "readable" else None
+        yield Figure(subject, f"{name}, max", max(values), "s", None, requirement)
     found_at = [found[visit.first] for visit, _, found in seen[1:]]
     yield from stages(bench, subject, sent, found_at)
 
@@ -173,7 +173,7 @@ def stages(
 
 
 def visited(
-    bench: Bench, subject: str, visits: Sequence[Visit], bounds: tuple[Must | None, Must | None]
+    bench: Bench, subject: str, visits: Sequence[Visit], bounds: tuple[Bound | None, Bound | None]
 ) -> Iterator[Figure]:
     """Send visits when they are due, and judge the times until their alerts are readable."""
     cpu, own, before = Cpu(bench.pids), time.process_time(), look(bench.live)
@@ -224,10 +224,10 @@ def seen_of(bench: Bench, visit: Visit, sent: Sent, found: dict[int, Readable]) 
 
 
 def times_of(
-    subject: str, seen: Sequence[Seen], bounds: tuple[Must | None, Must | None]
+    subject: str, seen: Sequence[Seen], bounds: tuple[Bound | None, Bound | None]
 ) -> Iterator[Figure]:
     """p50, p98 and the maximum over all visits, with the least and the greatest of one visit."""
-    must, aim = bounds
+    requirement, target = bounds
     every = Seen(*map(np.concatenate, zip(*seen, strict=True)))
     for name in ("durable", "readable"):
         for share in (50, SHARE, 100):
@@ -242,9 +242,9 @@ def times_of(
                 value,
                 "s",
                 None,
-                must if judged else None,
+                requirement if judged else None,
                 spread,
-                aim if judged else None,
+                target if judged else None,
             )
     all_of_them = Rival("of all alerts", percentile(every.durable.tolist(), SHARE))
     sampled = percentile(every.sampled.tolist(), SHARE)

@@ -3,17 +3,21 @@ from xml.etree import ElementTree
 import pytest
 
 from stampede_bench import chart
-from stampede_bench.figures import Figure, Must, Rival
+from stampede_bench.figures import Bound, Figure, Rival
 
-RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Must(">=", 300.0))
+RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Bound(">=", 300.0))
 
 
-LATE = Figure("alerts", "p99", 80.0, "ms", None, Must("<=", 50.0))
+LATE = Figure("alerts", "p99", 80.0, "ms", None, Bound("<=", 50.0))
 
 
 def test_a_chart_shows_bounds_and_values() -> None:
-    aim = Must(">=", 900.0)
-    figures = [RATE._replace(aim=aim), LATE, LATE._replace(value=0.0, must=Must("<=", 0.0))]
+    target = Bound(">=", 900.0)
+    figures = [
+        RATE._replace(target=target),
+        LATE,
+        LATE._replace(value=0.0, requirement=Bound("<=", 0.0)),
+    ]
     assert [chart.share(figure) for figure in figures] == [1.5, 0.625, 1.0]
     ((file, _, picture),) = chart.pictures("ingest", figures)
     assert file == "ingest.svg"
@@ -30,7 +34,9 @@ def test_a_name_that_several_subjects_have_is_a_curve() -> None:
         for size in (4, 64, 1024)
         for name, factor in (("a & b", 1), ("grouped", 3))
     ]
-    ((file, title, picture),) = chart.pictures("layout", [*figures, RATE._replace(must=None)])
+    ((file, title, picture),) = chart.pictures(
+        "layout", [*figures, RATE._replace(requirement=None)]
+    )
     assert (file, title) == ("layout-0.svg", "layout: MB/s")
     lines = [each for each in ElementTree.fromstring(picture) if each.tag.endswith("polyline")]
     assert len(lines) == 2

@@ -1,25 +1,25 @@
 import pytest
 
 from stampede_bench import report
-from stampede_bench.figures import Figure, Must, Rival, over_rounds, percentile
+from stampede_bench.figures import Bound, Figure, Rival, over_rounds, percentile
 
-RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Must(">=", 300.0))
+RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Bound(">=", 300.0))
 
 
-LATE = Figure("alerts", "p99", 80.0, "ms", None, Must("<=", 50.0))
+LATE = Figure("alerts", "p99", 80.0, "ms", None, Bound("<=", 50.0))
 
 
 def test_a_figure_has_a_ratio_and_is_within_its_bound_or_not() -> None:
     assert (RATE.ratio, RATE.met) == (3.0, True)
     assert (LATE.ratio, LATE.met) == (None, False)
-    assert LATE._replace(must=None).met is None
+    assert LATE._replace(requirement=None).met is None
     assert RATE._replace(rival=Rival("nothing", 0.0)).ratio is None
 
 
 def test_a_bound_or_an_aim_may_be_on_the_ratio() -> None:
-    least, more = Must(">=", 2.5, ratio=True), Must(">=", 4.0, ratio=True)
-    figure = RATE._replace(must=least, aim=more)
-    assert (figure.met, figure.aimed, figure.judged) == (True, False, 3.0)
+    least, more = Bound(">=", 2.5, ratio=True), Bound(">=", 4.0, ratio=True)
+    figure = RATE._replace(requirement=least, target=more)
+    assert (figure.met, figure.on_target, figure.judged) == (True, False, 3.0)
     assert figure._replace(rival=None).met is False
     assert ">= 2.50x: met | >= 4.00x: not met |" in report.row(figure)
     slow = figure._replace(value=500.0, rival=Rival("one by one", 500.0))

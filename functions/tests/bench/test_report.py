@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from stampede_bench import report
-from stampede_bench.figures import Figure, Must, Rival
+from stampede_bench.figures import Bound, Figure, Rival
 
-RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Must(">=", 300.0))
+RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Bound(">=", 300.0))
 
 
-LATE = Figure("alerts", "p99", 80.0, "ms", None, Must("<=", 50.0))
+LATE = Figure("alerts", "p99", 80.0, "ms", None, Bound("<=", 50.0))
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,12 @@ def test_the_report_marks_missed_bounds(tmp_path: Path) -> None:
     text = (tmp_path / "bench.md").read_text()
     assert "| stored | 450 | /s |  | one by one: 150 | 3.00 | >= 300: met |" in text
     assert "**missed**" in text
-    assert "1 of 2 musts met\n" in text
+    assert "1 of 2 requirements met\n" in text
     assert "| ingest | alerts | stored | 450 | /s |" in text
-    aimed = RATE._replace(aim=Must(">=", 400.0))
-    assert report.verdict({"a": [aimed], "b": [LATE]}) == "1 of 2 musts met, 1 of 1 aims"
-    assert report.bounds_table({"a": [LATE._replace(must=None)]}) == []
+    on_target = RATE._replace(target=Bound(">=", 400.0))
+    assert (
+        report.verdict({"a": [on_target], "b": [LATE]}) == "1 of 2 requirements met, 1 of 1 targets"
+    )
+    assert report.bounds_table({"a": [LATE._replace(requirement=None)]}) == []
     (shown,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (tmp_path / shown).read_text().startswith("<svg")

@@ -11,7 +11,7 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
     for figure in requests:
         assert figure.value == pytest.approx(figure.rival.value, rel=0.3)
     first = [figure for (subject, _), figure in found.items() if SUBJECT in subject]
-    assert {figure.name for figure in first if figure.must} == {"a cutout", "a light curve"}
+    assert {figure.name for figure in first if figure.requirement} == {"a cutout", "a light curve"}
     assert 0.3 < found["bytes rewritten per byte stored", "after 64 flushes"].value < 2.5
     large = {
         (subject.partition(" ")[0], name): figure
@@ -24,4 +24,4 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
         lookup = large[table, "requests of a look-up, those for indexes too"]
         assert 1 <= lookup.value <= 3 * lookup.rival.value
         assert large[table, "read by a look-up"].value > 10
-        assert large[table, "memory after those look-ups"].aimed
+        assert large[table, "memory after those look-ups"].on_target

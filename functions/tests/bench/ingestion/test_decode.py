@@ -28,7 +28,7 @@ def test_each_stage_has_a_figure(measure) -> None:
         assert stages["decode"] > 0
         assert found[subject, "all"].rival.value > 0
     assert {
-        found[subject, "all"].must is not None for subject in subjects if "LSST" in subject
+        found[subject, "all"].requirement is not None for subject in subjects if "LSST" in subject
     } == {True}
 
 

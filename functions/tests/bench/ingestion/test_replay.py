@@ -20,4 +20,4 @@ def test_each_survey_is_sent_beside_a_bare_producer(measure, monkeypatch) -> Non
     for (_, name), figure in found.items():
         assert figure.value > 0
         assert figure.rival.value > 0
-        assert (figure.must is not None) == (name == "sent")
+        assert (figure.requirement is not None) == (name == "sent")

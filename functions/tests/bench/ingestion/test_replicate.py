@@ -7,13 +7,13 @@ from stampede_bench.ingestion.replicate import Moved, at_work
 def test_replicate_has_a_ratio_for_each_direction(measure) -> None:
     found = measure("replicate")
     together = found.pop(("all four ways", "150 ms, of the rate at 0 ms, mean of all turns"))
-    assert together.must is not None
+    assert together.requirement is not None
     assert together.spread[0] <= together.value <= together.spread[1]
     assert {subject for subject, _ in found} == {
         f"{direction}, {scheme}" for direction in ("push", "pull") for scheme in ("HTTP", "HTTPS")
     }
     for subject in {subject for subject, _ in found}:
-        assert found[subject, "150 ms"].must is not None
+        assert found[subject, "150 ms"].requirement is not None
         assert found[subject, "150 ms"].ratio > 0
 
 

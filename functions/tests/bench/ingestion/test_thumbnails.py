@@ -9,6 +9,6 @@ def test_each_stage_has_a_figure(measure) -> None:
         figures = {name: figure for (of, name), figure in found.items() if of == subject}
         assert 1 < figures.pop("stored").value < 20
         total = figures.pop("all")
-        assert total.must is not None
+        assert total.requirement is not None
         assert sum(figure.value for figure in figures.values()) == pytest.approx(total.value)
         assert figures["draw"].value > 0

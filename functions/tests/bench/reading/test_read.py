@@ -12,9 +12,9 @@ def test_read_compares_latencies_with_those_of_the_store(measure) -> None:
     start = "from the start of a process to its first answer"
     for name in ("a cutout", "a light curve"):
         assert found[start, name].value > 0
-        assert found[start, name].must.ratio
+        assert found[start, name].requirement.ratio
         assert found[start, name].rival.value > 0
-        assert found[start, name].aim.value == 500.0
+        assert found[start, name].target.value == 500.0
         assert found[start, f"{name}: CPU"].value > 0
     crowd = [figure for (subject, _), figure in found.items() if "kept-alive" in subject]
     assert {figure.name: figure.value for figure in crowd}["failures"] == 0

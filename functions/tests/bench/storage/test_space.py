@@ -8,7 +8,7 @@ from tests.support.alerts import made_alerts
 
 @pytest.mark.long
 def test_packs_take_less_space_than_gzipped_files(measure) -> None:
-    found = [figure for figure in measure("space").values() if figure.must]
+    found = [figure for figure in measure("space").values() if figure.requirement]
     assert len(found) == 3
     assert all(figure.met for figure in found), [(one.subject, one.ratio) for one in found]
     shared, different, ztf = (figure.ratio for figure in found)
@@ -19,7 +19,7 @@ def test_packs_take_less_space_than_gzipped_files(measure) -> None:
 @pytest.mark.real
 @pytest.mark.long
 def test_packs_of_real_alerts_do_too(measure) -> None:
-    found = [figure for figure in measure("space", made_alerts.REAL).values() if figure.must]
+    found = [figure for figure in measure("space", made_alerts.REAL).values() if figure.requirement]
     assert len([figure for figure in found if "real" in figure.subject]) == 3
     assert all(figure.met for figure in found), [(one.subject, one.ratio) for one in found]
 
