@@ -5,12 +5,11 @@ request that needs it: `read` starts without it (docs/adr/0050-starts.md).
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -27,8 +26,6 @@ from stampede.store.s3.url import checked_url
 from stampede.telemetry import tracing
 
 if TYPE_CHECKING:
-    from minio.helpers import DictType
-
     from stampede.store.s3.bucket_settings import BucketSettings
     from stampede.store.s3.minio_client import S3Client
 
@@ -98,7 +95,7 @@ class S3Objects:
 
     def ensure_bucket(self) -> None:
         """Create the bucket if it does not exist."""
-        from minio.error import S3Error
+        from stampede.store.s3.minio_client import S3Error
 
         with self._errors(self.bucket):
             if not self._minio.bucket_exists(self.bucket):
@@ -110,37 +107,18 @@ class S3Objects:
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
         """See `Objects.put`; one PUT for any size (S3 takes up to 5 GB)."""
-        # The public put_object reads a stream and so copies the data: 5 to 25 % longer for a pack.
         with self._errors(key):
-            headers: DictType = {"Content-Type": "application/octet-stream"}
+            headers = {"Content-Type": "application/octet-stream"}
             if sha256:
                 headers["x-amz-content-sha256"] = sha256
             if trace := tracing.current():  # the notification of the object repeats it
                 headers[tracing.METADATA] = trace
-            self._minio._put_object(self.bucket, key, cast(bytes, data), headers)
+            self._minio.put_bytes(self.bucket, key, data, headers)
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:
         """See `Objects.put_stream`; an upload in parts, one request each."""
-        # The public put_object reads from a file and so would hold each part twice.
-        from minio.datatypes import Part
-        from minio.error import MinioException
-
         with self._errors(key):
-            upload = self._minio._create_multipart_upload(self.bucket, key, {})
-            try:
-                parts = [
-                    Part(
-                        number,
-                        self._minio._upload_part(self.bucket, key, piece, None, upload, number),
-                    )
-                    for number, piece in enumerate(pieces, 1)
-                ]
-                self._minio._complete_multipart_upload(self.bucket, key, upload, parts)
-            except BaseException:
-                # If this fails too, `forget_uploads` deletes the upload later.
-                with suppress(MinioException, HTTPError, OSError):
-                    self._minio._abort_multipart_upload(self.bucket, key, upload)
-                raise
+            self._minio.put_parts(self.bucket, key, pieces)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """See `Objects.get`."""
@@ -184,16 +162,8 @@ class S3Objects:
 
     def forget_uploads(self, before: datetime) -> int:
         """See `Objects.forget_uploads`; one call removes at most the first thousand uploads."""
-        forgotten = 0
         with self._errors("an upload"):
-            for upload in self._minio._list_multipart_uploads(self.bucket).uploads:
-                if upload.initiated_time and upload.initiated_time < before:
-                    # Ceph encodes the key without declaring it. No key here contains a %.
-                    self._minio._abort_multipart_upload(
-                        self.bucket, unquote(upload.object_name), cast(str, upload.upload_id)
-                    )
-                    forgotten += 1
-        return forgotten
+            return self._minio.forget_uploads(self.bucket, before)
 
     def now(self) -> datetime:
         """See `Objects.now`; the `Date` of an answer.
@@ -250,7 +220,7 @@ class S3Objects:
     @contextmanager
     def _errors(self, key: str) -> Iterator[None]:
         """The errors of a request through minio-py."""
-        from minio.error import MinioException, S3Error
+        from stampede.store.s3.minio_client import MinioException, S3Error
 
         try:
             yield

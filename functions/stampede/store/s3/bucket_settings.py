@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 from xml.etree import ElementTree
 
-from minio import Minio
-from minio.error import S3Error
+from stampede.store.s3.minio_client import S3Client, S3Error
 
 _UNSET = {
     "NoSuchLifecycleConfiguration",
@@ -64,12 +63,12 @@ class BucketSettings(NamedTuple):
     rules: tuple[LifecycleRule, ...]
 
 
-def read_settings(client: Minio, bucket: str) -> BucketSettings:
+def read_settings(client: S3Client, bucket: str) -> BucketSettings:
     """The settings of a bucket, in three requests.
 
     Raises
     ------
-    minio.error.S3Error
+    S3Error
         For example if the keys may not read them.
     """
     versioning, lock, lifecycle = (
@@ -87,22 +86,21 @@ def read_settings(client: Minio, bucket: str) -> BucketSettings:
     )
 
 
-def delete_versions(client: Minio, bucket: str, prefix: str) -> None:
+def delete_versions(client: S3Client, bucket: str, prefix: str) -> None:
     """Delete all versions and delete markers of the objects whose keys start with `prefix`."""
     found = client.list_objects(bucket, prefix, recursive=True, include_version=True)
     for each in [*found]:
         client.remove_object(bucket, cast(str, each.object_name), each.version_id)
 
 
-def _document(client: Minio, bucket: str, name: str) -> ElementTree.Element:
+def _document(client: S3Client, bucket: str, name: str) -> ElementTree.Element:
     """A setting as the endpoint gives it; an empty element if it is not set."""
     try:
-        answer = client._execute("GET", bucket, query_params={name: ""})
+        return client.setting(bucket, name)
     except S3Error as error:
         if error.code in _UNSET:
             return ElementTree.Element("Unset")
         raise
-    return ElementTree.fromstring(answer.data)
 
 
 def _rules(lifecycle: ElementTree.Element) -> Iterator[LifecycleRule]:

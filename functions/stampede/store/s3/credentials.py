@@ -21,6 +21,10 @@ class KeyPair(NamedTuple):
     secret_key: str
 
 
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, StoreRefused)
+
+
 class S3Keys:
     """Keys that are read again when the store refuses them. Safe to share between threads.
 
@@ -43,7 +47,9 @@ class S3Keys:
             self._read(used)
         return used != self.current
 
-    def retry_refused(self, send: Callable[[], T]) -> T:
+    def retry_refused(
+        self, send: Callable[[], T], is_refusal: Callable[[Exception], bool] = _is_refusal
+    ) -> T:
         """What `send` returns, called once more if the store refuses it and there are other keys.
 
         Raises what `send` raises.
@@ -51,8 +57,8 @@ class S3Keys:
         used = self.current
         try:
             return send()
-        except StoreRefused:
-            if not self.refused(used):
+        except Exception as error:
+            if not (is_refusal(error) and self.refused(used)):
                 raise
         return send()
 

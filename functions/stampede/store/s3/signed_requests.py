@@ -1,18 +1,14 @@
 """Signed requests to an S3 endpoint for which minio-py has no method."""
 
-import hashlib
-from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
-from minio import time
-from minio.credentials import Credentials
-from minio.signer import sign_v4_s3
 from urllib3.exceptions import HTTPError
 
 from stampede.errors import StoreDown
 from stampede.store.objects.address import StoreAddress
 from stampede.store.s3.credentials import S3Keys
+from stampede.store.s3.minio_client import signed_headers
 
 CONNECT_SECONDS, READ_SECONDS = 3, 30
 
@@ -50,22 +46,7 @@ class S3Requests:
         url = self._url._replace(
             path=path, query=urlencode(query, quote_via=quote)
         )  # signed as %20, not +
-        now, digest = time.utcnow(), hashlib.sha256(body).hexdigest()
-        headers: dict[str, Any] = {
-            "Host": url.netloc,
-            "Content-Type": "application/x-www-form-urlencoded",
-            "X-Amz-Date": time.to_amz_date(now),
-            "X-Amz-Content-Sha256": digest,
-        }
-        sign_v4_s3(
-            method=method,
-            url=url,
-            region=self._region,
-            headers=headers,
-            credentials=Credentials(*self.keys.current),
-            content_sha256=digest,
-            date=now,
-        )
+        headers = signed_headers(method, url, self._region, self.keys.current, body)
         try:
             answer = self.pool.request(method, url.geturl(), body=body, headers=headers)
         except (HTTPError, OSError) as error:
