@@ -14,6 +14,7 @@ import cramjam
 from stampede.alerts.schemas import Schema, read_json
 from stampede.errors import TooLarge, Undecodable
 from stampede.runtime.decompression import Bytes, NotWhole, TooLong, inflate, unsnappy
+from stampede.runtime.leb128 import leb128
 
 MAGIC = b"Obj\x01"
 SYNC = bytes(range(16))
@@ -22,7 +23,6 @@ SYNC = bytes(range(16))
 # The header of a real alert has two entries.
 MOST_ENTRIES = 100
 _CODECS: Mapping[str, Callable[[Bytes, int], Bytes]] = {"deflate": inflate, "snappy": unsnappy}
-_BYTES = [bytes([number]) for number in range(0x80)]
 
 
 class Header(NamedTuple):
@@ -49,18 +49,6 @@ class Header(NamedTuple):
 def varint(number: int) -> bytes:
     """Avro's long: zig-zag, seven bits a byte, low bits first."""
     return leb128((number << 1) ^ (number >> 63))
-
-
-def leb128(number: int) -> bytes:
-    """A number that is not negative, seven bits a byte, low bits first; Thrift has these too."""
-    if number < 0x80:
-        return _BYTES[number]
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def read_varint(data: Bytes, at: int) -> tuple[int, int]:

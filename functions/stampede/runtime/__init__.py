@@ -5,6 +5,7 @@ __all__ = [
     "clock",
     "decompression",
     "lazy_arrow_compute",
+    "leb128",
     "progress",
     "quick_imports",
     "signals",

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.container import leb128
 from stampede.runtime.decompression import unzstd
+from stampede.runtime.leb128 import leb128
 from stampede.store.parquet.checksums import (
     FileMetaData,
     end_of_footer,

@@ -6,7 +6,7 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from stampede.alerts.container import leb128
+from stampede.runtime.leb128 import leb128
 
 _TRUE, _FALSE = 1, 2
 _I8, _I32, _I64, _BINARY, _LIST, _STRUCT = 3, 5, 6, 8, 9, 12

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede.alerts.container import leb128
 from stampede.runtime.decompression import Bytes
+from stampede.runtime.leb128 import leb128
 from stampede.store.parquet import zstd
 from stampede.store.parquet.thrift import (
     Value,
