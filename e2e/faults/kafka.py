@@ -20,7 +20,7 @@ TOPIC = "short-lived"
 GROUPS = ("stampede-cutouts", "stampede-lightcurves")
 MEMBER_SECONDS = (2.0, 12.0)
 FETCH_SECONDS = 1.0  # longer than a fetch that the broker holds while it has no record
-ANSWER_SECONDS = 20.0
+RESPONSE_SECONDS = 20.0
 MOST_SENT, KEPT = 8, 4  # records
 
 
@@ -137,7 +137,7 @@ class Kafka:
         """The offset that a group has committed; negative without one. Raises `KafkaException`."""
         asking = Consumer(self._servers | {"group.id": group})
         try:
-            [found] = asking.committed([where], ANSWER_SECONDS)
+            [found] = asking.committed([where], RESPONSE_SECONDS)
             return int(found.offset)
         finally:
             asking.close()

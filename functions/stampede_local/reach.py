@@ -12,7 +12,7 @@ from stampede.events.kafka.login import KafkaLogin
 from stampede.runtime.progress import Progress
 from stampede.store.objects.object_store import Objects
 
-ANSWER_SECONDS = 10.0
+RESPONSE_SECONDS = 10.0
 
 
 def require_kafka(settings: Settings, topics: Collection[str], progress: Progress) -> None:
@@ -35,7 +35,7 @@ def require_kafka(settings: Settings, topics: Collection[str], progress: Progres
         why = reason(error) if isinstance(error, KafkaException) else str(error)
         raise SetupError(f"{where}: wrong options: {why}") from None
     try:
-        known = client.list_topics(timeout=ANSWER_SECONDS).topics
+        known = client.list_topics(timeout=RESPONSE_SECONDS).topics
     except KafkaException as error:
         client.poll(0)  # calls `error_cb`, which knows more than that time ran out
         why = reason(errors[0] if errors else error)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Message, Producer
 
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
-from stampede.events.kafka.producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
+from stampede.events.kafka.producer import DELIVERY_SECONDS, RESPONSE_SECONDS, Deliveries
 from stampede_simulator.alert_bytes import SimulatedAlert
 
 OnWritten = Callable[[SimulatedAlert], None]
@@ -101,7 +101,7 @@ def to_kafka(
     )
 
     try:
-        producer.list_topics(timeout=ANSWER_SECONDS)
+        producer.list_topics(timeout=RESPONSE_SECONDS)
         for alert in alerts:
             taken = partial(_call_on_written, on_written, alert)
             deliveries.produce(producer, topics[alert.survey], alert.body, taken)

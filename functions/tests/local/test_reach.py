@@ -16,7 +16,7 @@ from stampede_local.reach import require_kafka, require_writable
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(reach, "RESPONSE_SECONDS", 0.5)
 
 
 def test_a_kafka_that_is_not_there(capfd: pytest.CaptureFixture) -> None:

@@ -111,7 +111,7 @@ def drain(bootstrap, topic, count):
 
 
 def test_a_kafka_that_does_not_answer_is_an_error(monkeypatch):
-    monkeypatch.setattr("stampede_simulator.write.ANSWER_SECONDS", 1)
+    monkeypatch.setattr("stampede_simulator.write.RESPONSE_SECONDS", 1)
     with pytest.raises(SetupError, match=r"Kafka at 127\.0\.0\.1:1: no broker answers there"):
         write(make_alerts(3), "kafka://127.0.0.1:1")
 

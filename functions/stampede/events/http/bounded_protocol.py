@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
 from stampede.events.http.body_parts import QUERY_BYTES_A_PART, BodyParts, PartRate
-from stampede.events.http.response_transport import AnswerTransport
+from stampede.events.http.response_transport import ResponseTransport
 from stampede.events.http.small_reads import SmallReads
 from stampede.http.problem_details import problem_json
 from stampede.http.security_headers import NOTHING, SAFE_HEADERS
@@ -30,7 +30,7 @@ HEADER_BYTES, HEADER_BYTES_OF_READ = 256 << 10, 64 << 10
 MOST_HEADERS = 400
 # Bytes a second below which a client counts as one that holds a connection: of a body, and of an
 # answer. A large query keeps others from a slot while its answer is taken.
-SLOWEST_BODY, SLOWEST_ANSWER = 1024, 16 << 10
+SLOWEST_BODY, SLOWEST_RESPONSE = 1024, 16 << 10
 # The rest of a refused body of known length is read and dropped up to here: a client that is still
 # sending may never see an answer if its connection is closed.
 DROPPED_BYTES = 64 << 20
@@ -106,7 +106,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to watch the connection."""
-        self._answers = AnswerTransport(transport, self.loop, self._closes_slowly)
+        self._answers = ResponseTransport(transport, self.loop, self._closes_slowly)
         super().connection_made(self._answers)  # type: ignore[arg-type]
         now = self.loop.time()
         self._idle_since = now
@@ -116,9 +116,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parts = BodyParts()
         self._refusal: StampedeError | None = None
         self._refused = False
-        self._last_answer = False  # whether the connection ends after the answer that is awaited
+        self._last_response = False  # whether the connection ends after the answer that is awaited
         self._dropped = 0
-        self._sending = Pace(now, SLOWEST_ANSWER)
+        self._sending = Pace(now, SLOWEST_RESPONSE)
         self._taken = 0
         self._watch()
 
@@ -129,7 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes; refuse a header that does not end, or a body in parts that are too small."""
-        if self._refused or self._last_answer:
+        if self._refused or self._last_response:
             self._dropped += len(data)
             if self._dropped > LINGER_BYTES:
                 self.transport.pause_reading()  # until it is closed
@@ -271,7 +271,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._watch()
-        if self.transport.is_closing() or self._refused or self._last_answer:
+        if self.transport.is_closing() or self._refused or self._last_response:
             return
         if self._receiving:
             self._check_request(self._receiving, now)
@@ -302,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
         taken, before = self._answers.taken, self._taken
         self._taken = taken
         if taken == self._answers.written or now - self._sending.begin > 2 * self.client_seconds:
-            self._sending = Pace(now, SLOWEST_ANSWER)
+            self._sending = Pace(now, SLOWEST_RESPONSE)
         elif taken > before:
             self._sending.move(taken - before, now)
         return not self._sending.too_slow(now, self.client_seconds)
@@ -316,7 +316,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if self._in_headers and cycle is not None and not cycle.response_complete:
             # A request before this one has no answer yet: it gets it, and this one none.
-            self._last_answer, cycle.keep_alive = True, False
+            self._last_response, cycle.keep_alive = True, False
             return
         between = self._receiving is None and (cycle is None or cycle.response_complete)
         unanswered = (

@@ -8,7 +8,7 @@ from typing import Any
 WITH_HEAD = 64 << 10
 
 
-class AnswerTransport:
+class ResponseTransport:
     """The transport of one connection, as uvicorn uses it.
 
     uvicorn writes the head of an answer and its body apart, and uvloop sends each write at once.

@@ -9,7 +9,7 @@ from typing import Self
 
 from stampede.config.settings import Settings
 from stampede.events import ALERT_FUNCTIONS
-from stampede.events.kafka.topics import ANSWER_SECONDS, KafkaTopics
+from stampede.events.kafka.topics import RESPONSE_SECONDS, KafkaTopics
 from stampede.store.integrity.ledger import Account, Entry
 from stampede.store.offsets.coverage import Interval, PartitionId, split_topic_key, topic_key
 from stampede.store.offsets.intervals import count, joined, named, within
@@ -51,7 +51,7 @@ class KafkaGaps:
         self,
         settings: Settings,
         topics: Sequence[str],
-        patience: float = ANSWER_SECONDS,
+        patience: float = RESPONSE_SECONDS,
         gap_messages: int = GAP_MESSAGES,
     ) -> None:
         self._settings = settings

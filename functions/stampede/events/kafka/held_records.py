@@ -16,7 +16,7 @@ from stampede.events.kafka.topic_ids import Answer, TopicIds
 
 ASK_SECONDS = 0.1  # least time between two requests while records flow
 IDLE_SECONDS = 3.0  # while none do: how soon a topic that was made anew is noticed
-ANSWER_SECONDS = 0.02  # an answer is waited for so long; the next one is looked for later
+RESPONSE_SECONDS = 0.02  # an answer is waited for so long; the next one is looked for later
 
 
 class Held(NamedTuple):
@@ -81,7 +81,7 @@ class HeldRecords:
             self._cannot_ask = not self._topic_ids.ask(topics)
             if not self._cannot_ask:
                 self._asked_for = len(self._held)
-        return self._topic_ids.answer(ANSWER_SECONDS if self._held else 0)
+        return self._topic_ids.answer(RESPONSE_SECONDS if self._held else 0)
 
     def proven(self, answer: Answer) -> list[Held]:
         """Remove what an answer proves, and return it; what it refutes is dropped.

@@ -14,7 +14,7 @@ from stampede.telemetry.logs import get_logger
 
 log = get_logger()
 
-ANSWER_SECONDS = 15.0
+RESPONSE_SECONDS = 15.0
 REQUEST_SECONDS = 5.0  # then it is asked again, by a new client
 NONE = ""  # in place of the id where the broker is too old to give topics ids
 _ZERO = "AAAAAAAAAAAAAAAAAAAAAA"  # what such a broker says
@@ -40,7 +40,7 @@ def committed_elsewhere(
     them still.
     """
     try:
-        committed = consumer.committed(partitions, ANSWER_SECONDS)
+        committed = consumer.committed(partitions, RESPONSE_SECONDS)
     except KafkaException as error:
         log.warning("committed offsets are not known", reason=error.args[0].str())
         return []
@@ -120,7 +120,7 @@ class TopicIds:
             ids[topic] = NONE if topic_id == _ZERO else topic_id
         return Answer(ids, frozenset(missing))
 
-    def wait(self, topics: Collection[str], seconds: float = ANSWER_SECONDS) -> Answer:
+    def wait(self, topics: Collection[str], seconds: float = RESPONSE_SECONDS) -> Answer:
         """What Kafka says of these topics within that time; nothing if it does not answer.
 
         Replaces a request that is under way.

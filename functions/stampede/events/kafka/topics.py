@@ -15,7 +15,7 @@ from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.topic_ids import TopicIds, of_another_topic
 from stampede.store.offsets.coverage import Interval, PartitionId
 
-ANSWER_SECONDS = 15.0
+RESPONSE_SECONDS = 15.0
 NEAR = 1000  # offsets that are read rather than jumped over: a jump costs a few requests
 # A partition that is new, or whose leader moves, has no leader for a moment; nor has a group.
 NO_LEADER = {
@@ -36,7 +36,7 @@ class KafkaTopics:
     seconds, or lacks a topic.
     """
 
-    def __init__(self, settings: Settings, patience: float = ANSWER_SECONDS) -> None:
+    def __init__(self, settings: Settings, patience: float = RESPONSE_SECONDS) -> None:
         self._settings, self._patience = settings, patience
         options: dict[str, Any] = {
             "bootstrap.servers": settings.kafka,

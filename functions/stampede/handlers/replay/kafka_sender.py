@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
-from stampede.events.kafka.producer import ANSWER_SECONDS, DELIVERY_SECONDS, Deliveries
+from stampede.events.kafka.producer import DELIVERY_SECONDS, RESPONSE_SECONDS, Deliveries
 from stampede.handlers.replay.messages import Replayed
 
 NEW_TOPIC_SECONDS = 10.0  # until brokers that make topics have made one
@@ -57,7 +57,7 @@ def check_retention(target: str, options: dict[str, str], timestamps: np.ndarray
     try:
         admin = AdminClient({"log_level": 0, **options, "bootstrap.servers": bootstrap})
         _await_topic(admin, topic)
-        asked = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS)[resource]
+        asked = admin.describe_configs([resource], request_timeout=RESPONSE_SECONDS)[resource]
         config = {name: entry.value for name, entry in asked.result().items()}
     except KafkaException as error:
         raise SetupError(
@@ -110,7 +110,7 @@ def send(
 
     try:
         producer = Producer({**OPTIONS, **options, "bootstrap.servers": bootstrap})
-        producer.list_topics(timeout=ANSWER_SECONDS)
+        producer.list_topics(timeout=RESPONSE_SECONDS)
         try:
             for message in messages:
                 timestamp = (
@@ -141,7 +141,7 @@ def _await_topic(admin: AdminClient, topic: str) -> None:
     Raises `KafkaException` if they do not.
     """
     end = time.monotonic() + NEW_TOPIC_SECONDS
-    while error := admin.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic].error:
+    while error := admin.list_topics(topic, timeout=RESPONSE_SECONDS).topics[topic].error:
         if time.monotonic() > end:
             raise KafkaException(error)
         time.sleep(0.1)

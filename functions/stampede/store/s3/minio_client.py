@@ -22,12 +22,12 @@ from urllib3.exceptions import HTTPError
 
 from stampede.store.s3.credentials import KeyPair, S3Keys
 
-__all__ = ["MinioException", "S3Client", "S3Error", "WrongAnswer", "signed_headers"]
+__all__ = ["MinioException", "S3Client", "S3Error", "WrongResponse", "signed_headers"]
 
 _SHA256 = "x-amz-content-sha256"
 
 
-class WrongAnswer(MinioException):
+class WrongResponse(MinioException):
     """An answer that S3 does not give to such a request."""
 
 
@@ -105,7 +105,7 @@ class S3Client(Minio):
                 _check_success(method, answer)
             return answer
         except (ElementTree.ParseError, ValueError) as error:
-            raise WrongAnswer(f"its answer cannot be read: {error}") from None
+            raise WrongResponse(f"its answer cannot be read: {error}") from None
 
     def _build_headers(
         self, host: Any, headers: Any = None, body: Any = None, creds: Any = None
@@ -142,7 +142,7 @@ def signed_headers(
 
 
 def _check_success(method: str, answer: urllib3.BaseHTTPResponse) -> None:
-    """Raise `S3Error` or `WrongAnswer` for a failure with status 200.
+    """Raise `S3Error` or `WrongResponse` for a failure with status 200.
 
     S3 documents such failures for requests that take long, whose header is sent before the end:
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
@@ -152,11 +152,11 @@ def _check_success(method: str, answer: urllib3.BaseHTTPResponse) -> None:
         if root == "Error":
             raise S3Error.fromxml(answer)
         if method != "POST" or not root.endswith("Result"):
-            raise WrongAnswer(f"its answer is no success, but {root}")
+            raise WrongResponse(f"its answer is no success, but {root}")
     elif method == "POST":
-        raise WrongAnswer("its answer is empty")
+        raise WrongResponse("its answer is empty")
     if method == "PUT" and not answer.headers.get("ETag"):
-        raise WrongAnswer("its answer has no ETag")
+        raise WrongResponse("its answer has no ETag")
 
 
 class _Provider(Provider):

@@ -186,7 +186,7 @@ def test_files_need_no_kafka(objects) -> None:
 def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("stampede.events.kafka.topics.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("stampede.events.kafka.topics.RESPONSE_SECONDS", 0.5)
     with pytest.raises(
         SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
     ):

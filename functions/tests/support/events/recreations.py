@@ -14,7 +14,7 @@ from stampede.store.offsets.coverage import topic_key
 Contents = dict[tuple[str, int], list[int]]
 """The alert at each offset, by the topic's key and the partition."""
 
-ANSWER_SECONDS = 60.0
+RESPONSE_SECONDS = 60.0
 MOST_PARTITIONS = 6
 
 
@@ -71,7 +71,7 @@ class Recreations:
         time.sleep(lived)
         waited = self._chance.uniform(*gap)
         with self._whole:
-            self._admin.delete_topics([self._topic])[self._topic].result(ANSWER_SECONDS)
+            self._admin.delete_topics([self._topic])[self._topic].result(RESPONSE_SECONDS)
             time.sleep(waited)
             self._create()
         count = sum(len(c) for (key, _), c in self.contents.items() if key == self.keys[-2])
@@ -82,18 +82,18 @@ class Recreations:
 
     def _create(self) -> None:
         self._partitions = self._chance.randint(1, MOST_PARTITIONS)
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + RESPONSE_SECONDS
         while True:
             with suppress(KafkaException):  # until the old one is gone
                 new = NewTopic(self._topic, self._partitions)
-                self._admin.create_topics([new])[self._topic].result(ANSWER_SECONDS)
+                self._admin.create_topics([new])[self._topic].result(RESPONSE_SECONDS)
                 break
             assert time.monotonic() < deadline
             time.sleep(0.02)
         while True:
             with suppress(KafkaException):  # until the broker knows it
                 asked = self._admin.describe_topics(TopicCollection([self._topic]))
-                found = str(asked[self._topic].result(ANSWER_SECONDS).topic_id)
+                found = str(asked[self._topic].result(RESPONSE_SECONDS).topic_id)
                 key = topic_key(self._topic, found.translate(str.maketrans("+/", "-_")))
                 if key not in self.keys:
                     self.keys.append(key)
@@ -129,7 +129,7 @@ class Recreations:
                 partition=partition,
                 on_delivery=note,
             )
-        assert producer.flush(ANSWER_SECONDS) == 0
+        assert producer.flush(RESPONSE_SECONDS) == 0
 
 
 def faults(
