@@ -1,7 +1,10 @@
 """Alert rules and dashboards query metrics that exist, and every rule has a runbook."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +17,7 @@ from prometheus_client import REGISTRY
 from rendering import CHART, ROOT, containers, environment, objects, rendered, sources
 
 from stampede import telemetry
+from stampede.handlers.apps import APPS
 
 RULES = sorted((CHART / "files" / "alerts").glob("*.yaml"))
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
@@ -250,3 +254,32 @@ def test_no_module_has_too_many_metrics() -> None:
     count = {m.name: len(re.findall(r"^[A-Z_]+ = \w+\(", m.read_text(), re.M)) for m in modules}
     assert sum(count.values()) > 50
     assert max(count.values()) <= 15
+
+
+@pytest.mark.parametrize("function", [*APPS, "source"])
+def test_each_function_has_the_metric_whose_absence_says_that_it_is_gone(
+    function: str, tmp_path: Path
+) -> None:
+    """A process has the metrics of the modules that it imports, so each is a process here."""
+    rule = yaml.safe_load((CHART / "files/alerts/StampedeFunctionGone.yaml").read_text())
+    (name,) = re.findall(r"absent\((\w+)\{", rule["expr"])
+    code = (
+        "from prometheus_client import REGISTRY\n"
+        "from stampede.handlers import function_process\n"
+        f"function_process._made({function!r})\n"
+        f"assert REGISTRY.get_sample_value({name!r}) == 0"
+    )
+    places = {
+        f"STAMPEDE_{variable}": f"file://{tmp_path}/{variable}"
+        for variable in ("STORE", "REPLICA", "CATALOGUE")
+    }
+    env = {"PATH": os.environ["PATH"], "STAMPEDE_SINK": "http://127.0.0.1:1", **places}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "functions",
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr

@@ -28,6 +28,3 @@ SOURCE_STUCK = Gauge(
 BROKER_EVENTS = Counter(
     "stampede_broker_events_total", "Outcomes of events, by Trigger", ["trigger", "outcome"]
 )
-NOTIFICATIONS_DROPPED = Counter(
-    "stampede_notifications_dropped_total", "Events of stored objects that the Broker refused"
-)

@@ -21,7 +21,7 @@ from stampede.events.cloudevents.s3_events import headers_of
 from stampede.events.delivery.response import Verdict
 from stampede.events.delivery.sink import Sink
 from stampede.events.http.endpoint import EventEndpoint, HttpBinding
-from stampede.telemetry import source_metrics, tracing
+from stampede.telemetry import event_metrics, tracing
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -62,7 +62,7 @@ class Relay:
         if (response := sending.result()) is None:
             return None
         if response.verdict is Verdict.REFUSED:  # for good: the notifications behind it must go on
-            source_metrics.NOTIFICATIONS_DROPPED.inc()
+            event_metrics.NOTIFICATIONS_DROPPED.inc()
             log.warning(
                 "notification dropped",
                 id=event.attributes["id"],
