@@ -6,7 +6,7 @@ from pathlib import Path
 
 CODE = Path(__file__).parents[2] / "functions"
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-PACKAGES = ("stampede", "stampede_local", "stampede_bench")
+PACKAGES = sorted(path.parent.name for path in CODE.glob("stampede*/__init__.py"))
 HEAD = """# Python packages
 
 What each package offers the others: its public modules, which its `__all__` names, and their public
