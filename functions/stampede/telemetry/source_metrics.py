@@ -1,4 +1,4 @@
-"""Metrics of the source, the broker and the relay."""
+"""Metrics of the source and of the local broker."""
 
 from prometheus_client import Counter, Gauge
 

@@ -109,7 +109,7 @@ def probe(
         if table.coverage() != covered:
             raise StampedeError(f"{name} starts with another coverage")
     requests, read = store.requests.total() / TRIES, store.bytes["get"] / TRIES
-    table.reader = table.finder.reader = SharedReader(store, spec, share, by_key)
+    table.finder.reader = SharedReader(store, spec, share, by_key)
     table.reader.cache = Indexes(table.reader.cache)
     values = [
         FIRST_ALERT + APART * number if spec is CUTOUTS else str(FIRST_OBJECT + number)

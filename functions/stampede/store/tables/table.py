@@ -65,10 +65,15 @@ class Table:
         self.objects = objects
         self.spec = spec
         self.rights = rights
-        self.reader = RunReader(objects, spec, cache_bytes)
+        reader = RunReader(objects, spec, cache_bytes)
         self._pool = ThreadPoolExecutor(threads, f"table-{spec.name}") if threads > 1 else None
-        self.listing = Listing(self.reader, self.map, believe)
-        self.finder = RowFinder(self.reader, self.listing, self.map)
+        self.listing = Listing(reader, self.map, believe)
+        self.finder = RowFinder(reader, self.listing, self.map)
+
+    @property
+    def reader(self) -> RunReader:
+        """What reads the files of the table's runs, with its cache."""
+        return self.finder.reader
 
     def append(self, rows: pa.Table, coverage: Coverage) -> str:
         """Write `rows` as one run of level 0 and return its key. Durable when this returns.

@@ -178,7 +178,7 @@ def test_rows_that_the_store_does_not_give_are_deleted_nowhere_and_stop_nothing(
     runs = {run[0].key: run for run in by_name(table.listed())}
     assert proof.hold(runs[part], [runs[holder]], every_row=True)
     table.objects = Failing(store, StoreDown, lambda key, _: key == holder)
-    table.reader = table.finder.reader = RunReader(table.objects, DETECTIONS, 0)
+    table.finder.reader = RunReader(table.objects, DETECTIONS, 0)
     assert proof.hold(runs[part], [runs[holder]], every_row=True) is None
     table.objects = table.reader.objects = Failing(store, StoreDown)
     with pytest.raises(StoreDown):
