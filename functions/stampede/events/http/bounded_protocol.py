@@ -13,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stampede.errors import BadQuery, NotInTime, StampedeError, TooManyHeaders
 from stampede.events.http.body_parts import QUERY_BYTES_A_PART, BodyParts, PartRate
+from stampede.events.http.header_size import HeaderSize
+from stampede.events.http.pace import HeaderPace, Pace, ResponsePace
 from stampede.events.http.response_transport import ResponseTransport
 from stampede.events.http.small_reads import SmallReads
 from stampede.http.problem_details import problem_json
@@ -25,9 +27,6 @@ log = get_logger()
 # A Kafka record's headers become HTTP headers. Go, whose proxy stands before a function on
 # Knative, accepts 1 MiB. Nothing that `read` is asked for needs a tenth of its bound.
 HEADER_BYTES, HEADER_BYTES_OF_READ = 256 << 10, 64 << 10
-# An event has 256 attributes at most; proxies add some headers. The parser calls Python for each,
-# and a header of 5 bytes takes 130 of memory.
-MOST_HEADERS = 400
 # Bytes a second below which a client counts as one that holds a connection: of a body, and of an
 # answer. A large query keeps others from a slot while its answer is taken.
 SLOWEST_BODY, SLOWEST_RESPONSE = 1024, 16 << 10
@@ -41,44 +40,6 @@ CHECK_SECONDS = 5.0
 LINGER_SECONDS = 1.0
 NOTHING_MORE = memoryview(b"")
 _SAFE = b"".join(b"%s: %s\r\n" % header for header in (*SAFE_HEADERS, NOTHING))
-
-
-class Pace:
-    """How fast bytes move, and for how long none has.
-
-    Parameters
-    ----------
-    now
-        Seconds of the loop's clock.
-    slowest
-        Bytes a second; fewer are too slow.
-    """
-
-    def __init__(self, now: float, slowest: int) -> None:
-        self.begin = self.last = now
-        self.slowest = slowest
-        self.bytes = 0
-
-    def move(self, number: int, now: float) -> None:
-        """Note that this many bytes moved."""
-        self.bytes += number
-        self.last = now
-
-    def hold(self, seconds: float) -> None:
-        """Do not count these next seconds: the server does not read."""
-        self.begin += seconds
-        self.last += seconds
-
-    def excuse(self, now: float) -> None:
-        """Do not count the time since the last bytes: the client was not the one to move."""
-        self.begin += now - self.last
-        self.last = now
-
-    def too_slow(self, now: float, seconds: float) -> bool:
-        """Whether no byte moved for `seconds`, or in more than `seconds` too few."""
-        passed = now - self.begin
-        slow = self.bytes < self.slowest * passed
-        return now - self.last > seconds or (passed > seconds and slow)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -112,15 +73,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_since = now
         self._receiving: Pace | None = None  # None between requests
         self._in_headers = False
-        self._header_bytes = 0
+        self._header = HeaderSize(self.header_bytes)
         self._parts = BodyParts()
         self._refusal: StampedeError | None = None
         self._refused = False
         self._last_response = False  # whether the connection ends after the answer that is awaited
         self._dropped = 0
-        self._sending = Pace(now, SLOWEST_RESPONSE)
-        self._taken = 0
-        self._watch()
+        self._sending = ResponsePace(now, SLOWEST_RESPONSE)
+        self._check()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the watch."""
@@ -138,28 +98,22 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._receiving is None or self._refused or self.transport.is_closing():
             return
-        if self._in_headers:
-            # The parser keeps an unfinished header to itself: count what it was given.
-            self._header_bytes += len(data)
-            if self._header_bytes > self.header_bytes:
-                self._refuse(self._too_many())
-            return
-        self._end_read(self._receiving, len(data), begun=self._parts is not before)
-
-    def body_received(self, number: int) -> None:
-        """So many bytes are in `rest_of_body`."""
-
-    def _end_read(self, receiving: Pace, size: int, begun: bool) -> None:
-        """Note that a part of the body came in a read; `begun`: after the header, in the same."""
+        begun = self._parts is not before  # the body, after the header and in the same read
         try:
-            parts, moved = self._parts.end_read(None if begun else size)
-        except BadQuery as error:
+            if self._in_headers:
+                self._header.add_read(len(data))
+                return
+            parts, moved = self._parts.end_read(None if begun else len(data))
+        except (BadQuery, TooManyHeaders) as error:
             self._refuse(error)
             return
         if begun:
-            receiving.move(moved, self.loop.time())
+            self._receiving.move(moved, self.loop.time())
         else:
-            self.part_read(receiving, parts, moved)
+            self.part_read(self._receiving, parts, moved)
+
+    def body_received(self, number: int) -> None:
+        """So many bytes are in `rest_of_body`."""
 
     def part_read(self, receiving: Pace, parts: int, size: int) -> None:
         """Note that bytes of a body came. Stop reading for a moment if they are few."""
@@ -183,19 +137,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
-        self._in_headers, self._header_bytes = True, 0
-        self._parsed_bytes = self._parsed_headers = 0
+        self._receiving = HeaderPace(self.loop.time())
+        self._in_headers = True
+        self._header = HeaderSize(self.header_bytes)
 
     def on_url(self, url: bytes) -> None:
         """Count a part of the request's target."""
-        self._count_header(len(url))
+        self._header.add_target(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header. Drop a trailer: it would pass for a header, after checks of the header."""
-        self._parsed_headers += 1
-        self._count_header(len(name) + len(value))
+        self._header.add_header(len(name) + len(value))
         if self._in_headers:
             super().on_header(name, value)
 
@@ -208,12 +161,12 @@ class BoundedProtocol(HttpToolsProtocol):
             )
             raise self._refusal
         self._in_headers = False
-        self._parsed_bytes = self._parsed_headers = 0  # trailers count anew
+        self._header = HeaderSize(self.header_bytes)  # of trailers
         self._parts = BodyParts()
         self._receiving = Pace(self.loop.time(), SLOWEST_BODY)
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
-            self._drop("pipeline")
+            count_dropped("pipeline", self.client_seconds)
             self.transport.abort()
             raise NotInTime("more requests are sent than answers are taken")
 
@@ -240,76 +193,37 @@ class BoundedProtocol(HttpToolsProtocol):
             self._closes_slowly()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, or what `_count_header` has refused."""
+        """Refuse what is not HTTP, or what a call of the parser has refused."""
         if self.transport.is_closing() or self._refused:
             return
-        self._refuse(self._refusal or BadQuery("the request is not HTTP/1.1"))
+        refusal = self._refusal or self._header.refusal
+        self._refuse(refusal or BadQuery("the request is not HTTP/1.1"))
 
     # -- bounds
 
-    def _count_header(self, number: int) -> None:
-        """Count bytes of headers or trailers; end the parser's work if they are too many."""
-        self._parsed_bytes += number
-        if self._parsed_bytes > self.header_bytes or self._parsed_headers > MOST_HEADERS:
-            self._refusal = self._too_many()
-            raise self._refusal
-
-    def _too_many(self) -> TooManyHeaders:
-        return TooManyHeaders(
-            f"the request has more than {self.header_bytes:,} bytes of headers, or more than "
-            f"{MOST_HEADERS} headers"
-        )
-
-    def _watch(self) -> None:
-        seconds = min(CHECK_SECONDS, self.client_seconds / 4)
-        self._watching = self.loop.call_later(seconds, self._check)
-
     def _check(self) -> None:
-        now = self.loop.time()
-        if not self._takes_answer(now):
-            self._drop("answer")
+        now, seconds = self.loop.time(), self.client_seconds
+        answers, receiving = self._answers, self._receiving
+        if self._sending.is_too_slow(answers.written, answers.taken, now, seconds):
+            count_dropped("answer", seconds)
             self.transport.abort()
             return
-        self._watch()
+        self._watching = self.loop.call_later(min(CHECK_SECONDS, seconds / 4), self._check)
         if self.transport.is_closing() or self._refused or self._last_response:
             return
-        if self._receiving:
-            self._check_request(self._receiving, now)
-        elif (self.cycle is None or self.cycle.response_complete) and (
-            now - self._idle_since > self.timeout_keep_alive
+        if receiving and self.flow.read_paused:
+            receiving.excuse(now)
+        elif receiving and receiving.is_too_slow(now, seconds):
+            part = "header" if self._in_headers else "body"
+            count_dropped(part, seconds)
+            self._refuse(NotInTime(f"the request's {part} did not come in time"))
+        elif (
+            not receiving
+            and (self.cycle is None or self.cycle.response_complete)
+            and now - self._idle_since > self.timeout_keep_alive
         ):
             # uvicorn's own time-out ends for good when one byte comes, even an empty line.
             self.transport.close()
-
-    def _check_request(self, receiving: Pace, now: float) -> None:
-        if self.flow.read_paused:
-            receiving.excuse(now)
-            return
-        if self._in_headers:
-            slow = now - receiving.begin > self.client_seconds
-        else:
-            slow = receiving.too_slow(now, self.client_seconds)
-        if slow:
-            part = "header" if self._in_headers else "body"
-            self._drop(part)
-            self._refuse(NotInTime(f"the request's {part} did not come in time"))
-
-    def _takes_answer(self, now: float) -> bool:
-        """Whether the client takes what was written for it.
-
-        It has to in each `client_seconds` anew: that it was fast before excuses nothing.
-        """
-        taken, before = self._answers.taken, self._taken
-        self._taken = taken
-        if taken == self._answers.written or now - self._sending.begin > 2 * self.client_seconds:
-            self._sending = Pace(now, SLOWEST_RESPONSE)
-        elif taken > before:
-            self._sending.move(taken - before, now)
-        return not self._sending.too_slow(now, self.client_seconds)
-
-    def _drop(self, part: str) -> None:
-        event_metrics.CLIENTS_DROPPED.labels(part).inc()
-        log.warning("client dropped", part=part, seconds=self.client_seconds)
 
     def _refuse(self, error: StampedeError) -> None:
         """Answer an unfinished request with an error, if there is no answer yet, and close."""
@@ -353,6 +267,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def count_dropped(part: str, seconds: float) -> None:
+    """Count and log a client that did not move so much as it has to in these seconds."""
+    event_metrics.CLIENTS_DROPPED.labels(part).inc()
+    log.warning("client dropped", part=part, seconds=seconds)
 
 
 def protocol_of(

@@ -15,7 +15,8 @@ from stampede.events.auth.access import Senders
 from stampede.events.cloudevents.event import Event
 from stampede.events.http import bounded_protocol
 from stampede.events.http.body_parts import EXTENSION_BYTES, FRAMING_BYTES
-from stampede.events.http.bounded_protocol import HEADER_BYTES, LINGER_BYTES, MOST_HEADERS
+from stampede.events.http.bounded_protocol import HEADER_BYTES, LINGER_BYTES
+from stampede.events.http.header_size import MOST_HEADERS
 from stampede.events.http.endpoint import EventEndpoint
 from stampede.events.http.large_bodies import LargeBodies, body_protocol
 
