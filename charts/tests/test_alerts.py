@@ -81,7 +81,7 @@ SOURCES = {  # two pods for one topic and one for the other, per function
     "ztf_lightcurves": ["1x60"],
 }
 KEPT = {  # functions that keep a pod
-    source("stampede_notifications_dropped_total", component=name): "0x200"
+    source("process_start_time_seconds", component=name): "0x200"
     for name in ("read", "cutouts", "lightcurves", "notifications")
 }
 PASSES_OF_COMPACT = {source("stampede_compact_passes_total", outcome="done"): "0+1x99"}

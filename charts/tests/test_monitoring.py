@@ -23,19 +23,20 @@ RULES = sorted((CHART / "files" / "alerts").glob("*.yaml"))
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+EXPORTED = ("stampede_", "process_start_")
 # Labels that Prometheus adds to a pod's metrics.
 ADDED = {"namespace", "pod", "container", "job", "instance", "component", "source", "le"}
 
 
 def exported() -> dict[str, set[str]]:
-    """Every metric that Stampede exports, with its labels."""
+    """Every metric that Stampede exports, with its labels; some are of Prometheus' client."""
     for name in telemetry.__all__:
         import_module(f"stampede.telemetry.{name}")
     found: dict[str, set[str]] = {}
     for collector, names in REGISTRY._collector_to_names.items():
         for name in names:
-            if name.startswith("stampede_") and not name.endswith("_created"):
-                found[name] = set(collector._labelnames)  # type: ignore[attr-defined]
+            if name.startswith(EXPORTED) and not name.endswith("_created"):
+                found[name] = set(getattr(collector, "_labelnames", ()))
     return found
 
 
@@ -89,11 +90,11 @@ def test_metrics_and_labels_exist(path: Path) -> None:
     known, names = exported(), set()
     for query in queries(path):
         for name, labels in selected(query):
-            if name.startswith("stampede_"):
+            if name.startswith(EXPORTED):
                 assert name in known, query
                 assert labels <= known[name] | ADDED, query
             names.add(name)
-    assert any(name.startswith("stampede_") for name in names)
+    assert any(name.startswith(EXPORTED) for name in names)
 
 
 def test_a_wrong_query_is_an_error() -> None:
@@ -267,7 +268,7 @@ def test_each_function_has_the_metric_whose_absence_says_that_it_is_gone(
         "from prometheus_client import REGISTRY\n"
         "from stampede.handlers import function_process\n"
         f"function_process._made({function!r})\n"
-        f"assert REGISTRY.get_sample_value({name!r}) == 0"
+        f"assert REGISTRY.get_sample_value({name!r}) > 1e9"
     )
     places = {
         f"STAMPEDE_{variable}": f"file://{tmp_path}/{variable}"

@@ -40,7 +40,6 @@ CLIENTS_DROPPED = Counter(
 WORKER_DEATHS = Counter(
     "stampede_worker_deaths_total", "Worker processes lost to a batch", ["function"]
 )
-# Without labels, so each function exports it from its start: alert StampedeFunctionGone needs that.
 NOTIFICATIONS_DROPPED = Counter(
     "stampede_notifications_dropped_total", "Events of stored objects that the Broker refused"
 )
