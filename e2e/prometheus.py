@@ -32,9 +32,9 @@ class Prometheus:
 
     def query(self, query: str) -> list[dict[str, Any]]:
         """The result of a query, for now."""
-        answer = get_json(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
-        assert answer["status"] == "success", answer
-        return answer["data"]["result"]
+        response = get_json(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+        assert response["status"] == "success", response
+        return response["data"]["result"]
 
     def firing(self) -> set[str]:
         """Names of the alerts that fire."""

@@ -19,7 +19,7 @@ from stampede_client.errors import (
     NotFound,
     StampedeClientError,
     Unavailable,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 from stampede_client.image_planes import Images, images
 from stampede_client.light_curve import LightCurve
@@ -43,7 +43,7 @@ __all__ = [
     "NotFound",
     "StampedeClientError",
     "Unavailable",
-    "UnexpectedAnswer",
+    "UnexpectedResponse",
     "connect",
     "connect_async",
     "detections",

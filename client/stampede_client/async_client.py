@@ -10,10 +10,10 @@ import httpx
 from astropy.table import Table
 
 from stampede_client import queries
-from stampede_client.connection import Attempts, answer_of, arguments, completed, options
+from stampede_client.connection import Attempts, arguments, completed, options, response_of
 from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
-from stampede_client.exchange import Answer, Plan, Request
+from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
 from stampede_client.sky import Position, Radius
 
@@ -102,19 +102,19 @@ class AsyncClient:
         try:
             request = next(plan)
             while True:
-                request = plan.send(await self._answer(request))
+                request = plan.send(await self._exchange(request))
         except StopIteration as done:
             result: T = done.value
             return result
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _exchange(self, request: Request) -> ServerResponse:
         attempts = Attempts(self._url)
         while True:
             try:
-                answer = answer_of(await self._http.request(**arguments(request)))
-                seconds = attempts.after_answer(answer)
+                response = response_of(await self._http.request(**arguments(request)))
+                seconds = attempts.after_response(response)
             except httpx.RequestError as error:
                 seconds = attempts.after_failure(error)
             if seconds is None:
-                return completed(request, answer, self._strict)
+                return completed(request, response, self._strict)
             await asyncio.sleep(seconds)

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from stampede_client.errors import BadInput, Incomplete, IncompleteWarning, Unavailable
-from stampede_client.exchange import INCOMPLETE, Answer, Request, raise_for
+from stampede_client.exchange import INCOMPLETE, Request, ServerResponse, raise_for
 from stampede_client.retries import is_temporary, wait
 
 
@@ -37,28 +37,28 @@ def arguments(request: Request) -> dict[str, Any]:
     }
 
 
-def answer_of(response: httpx.Response) -> Answer:
-    """The answer in a response that has been read."""
+def response_of(response: httpx.Response) -> ServerResponse:
+    """The response in a response that has been read."""
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answer(str(response.url), response.status_code, headers, response.content)
+    return ServerResponse(str(response.url), response.status_code, headers, response.content)
 
 
-def completed(request: Request, answer: Answer, strict: bool) -> Answer:
+def completed(request: Request, response: ServerResponse, strict: bool) -> ServerResponse:
     """The answer with its content, if it succeeded.
 
     Warns if the server says that it may lack something. Raises `Incomplete` instead if `strict`,
-    and `UnexpectedAnswer`.
+    and `UnexpectedResponse`.
     """
-    if answer.status != 200:
-        return answer
-    content = request.read(answer.body)
-    why = answer.headers.get(INCOMPLETE) if content.lacking is None else content.lacking
+    if response.status != 200:
+        return response
+    content = request.read(response.body)
+    why = response.headers.get(INCOMPLETE) if content.lacking is None else content.lacking
     if why:
-        text = f"{answer.url} may lack rows or images that are stored: {why}; tell the operator"
+        text = f"{response.url} may lack rows or images that are stored: {why}; tell the operator"
         if strict:
             raise Incomplete(text)
         warnings.warn(text, IncompleteWarning, stacklevel=5)
-    return replace(answer, content=content.value)
+    return replace(response, content=content.value)
 
 
 class Attempts:
@@ -70,17 +70,17 @@ class Attempts:
     def __init__(self, base: str) -> None:
         self._base, self._failed = base, 0
 
-    def after_answer(self, answer: Answer) -> float | None:
-        """After an answer; None if it is final."""
-        if not is_temporary(answer):
+    def after_response(self, response: ServerResponse) -> float | None:
+        """After a response; None if it is final."""
+        if not is_temporary(response):
             return None
-        seconds = self._wait(answer.headers.get("retry-after"))
+        seconds = self._wait(response.headers.get("retry-after"))
         if seconds is None:
-            raise_for(answer)
+            raise_for(response)
         return seconds
 
     def after_failure(self, error: httpx.RequestError) -> float:
-        """After a connection that failed or was cut, or an answer that cannot be unpacked."""
+        """After a connection that failed or was cut, or a response that cannot be unpacked."""
         seconds = None if _is_permanent(error) else self._wait(None)
         if seconds is None:
             raise Unavailable(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stampede_client.answers import Tar
+from stampede_client.responses import Tar
 
 BATCH = 200
 """Ids in one request: about 10 MB of cutouts."""
@@ -55,7 +55,7 @@ class Download:
             yield batch
 
     def keep(self, tar: Tar) -> None:
-        """Write the alerts of one answer, but for those that could not be read wholly."""
+        """Write the alerts of one response, but for those that could not be read wholly."""
         unreadable, damaged = (
             tar.absent.get(reason, []) for reason in ("unreadable_alerts", "damaged")
         )

@@ -40,16 +40,16 @@ class Unavailable(StampedeClientError):
 
 
 class Incomplete(StampedeClientError):
-    """The answer may lack something that is stored.
+    """The response may lack something that is stored.
 
-    A server's answer raises it only with ``connect(strict=True)``, a reader of the bucket unless
+    A server's response raises it only with ``connect(strict=True)``, a reader of the bucket unless
     ``errors="skip"`` is given.
     """
 
 
 class IncompleteWarning(UserWarning):
-    """The answer may lack something that is stored: not all of it can be read or verified."""
+    """The response may lack something that is stored: not all of it can be read or verified."""
 
 
-class UnexpectedAnswer(StampedeClientError):
-    """The answer is not one that a Stampede server gives, or is not whole."""
+class UnexpectedResponse(StampedeClientError):
+    """The response is not one that a Stampede server gives, or is not whole."""

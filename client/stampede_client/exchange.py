@@ -1,6 +1,6 @@
-"""One request and its answer, as data: nothing here uses the network.
+"""One request and its response, as data: nothing here uses the network.
 
-A *plan* is a generator that yields requests, is sent their answers, and returns the result. The
+A *plan* is a generator that yields requests, is sent their responses, and returns the result. The
 drivers, `stampede_client.client` and `stampede_client.async_client`, run plans: so each
 query is written once.
 """
@@ -18,12 +18,12 @@ from stampede_client.errors import (
     NotFound,
     StampedeClientError,
     Unavailable,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 
 T = TypeVar("T")
 INCOMPLETE = "stampede-incomplete"
-"""Header: why the answer may lack something that is stored."""
+"""Header: why the response may lack something that is stored."""
 _PREFIX = "urn:stampede:problem:"
 
 
@@ -48,12 +48,12 @@ class Request:
     json: Mapping[str, object] | None = None
     """The body of a POST; None for a GET."""
     read: Callable[[bytes], Content] = Content
-    """Makes the content of a successful answer of its body; may raise `UnexpectedAnswer`."""
+    """Makes the content of a successful response of its body; may raise `UnexpectedResponse`."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A whole answer; names of `headers` are in lower case. `content` is set if it succeeded."""
+class ServerResponse:
+    """A whole response; names of `headers` are in lower case. `content` is set if it succeeded."""
 
     url: str
     status: int
@@ -62,42 +62,42 @@ class Answer:
     content: Any = None
 
 
-Plan: TypeAlias = Generator[Request, Answer, T]
+Plan: TypeAlias = Generator[Request, ServerResponse, T]
 
 
 def ask(request: Request) -> Plan[Any]:
     """The content of a successful answer. Raises `StampedeClientError`."""
-    answer = yield request
-    if answer.status == 200:
-        return answer.content
-    raise_for(answer)
+    response = yield request
+    if response.status == 200:
+        return response.content
+    raise_for(response)
 
 
-def problem_of(answer: Answer) -> dict[str, object]:
-    """The problem document of an answer (RFC 9457); empty if it has none."""
-    if not answer.headers.get("content-type", "").startswith("application/problem+json"):
+def problem_of(response: ServerResponse) -> dict[str, object]:
+    """The problem document of a response (RFC 9457); empty if it has none."""
+    if not response.headers.get("content-type", "").startswith("application/problem+json"):
         return {}
     try:
-        problem = json.loads(answer.body)
+        problem = json.loads(response.body)
     except ValueError:
         return {}
     return problem if isinstance(problem, dict) else {}
 
 
-def raise_for(answer: Answer) -> NoReturn:
+def raise_for(response: ServerResponse) -> NoReturn:
     """Raise the error that an unsuccessful answer stands for."""
-    problem = problem_of(answer)
+    problem = problem_of(response)
     name = str(problem.get("type", "")).removeprefix(_PREFIX)
     if not problem:
-        text = f"{answer.url} answered {answer.status} without saying why"
-        if answer.status in _KINDS and answer.status not in (404, 502):
-            kind, advice = _KINDS[answer.status]
+        text = f"{response.url} answered {response.status} without saying why"
+        if response.status in _KINDS and response.status not in (404, 502):
+            kind, advice = _KINDS[response.status]
             raise kind(f"{text}; {advice}")
-        raise UnexpectedAnswer(f"{text}; check that this is the URL of a Stampede server")
-    kind, advice = _KINDS.get(answer.status, (StampedeClientError, "see the server's log"))
-    if reasons := answer.headers.get(INCOMPLETE):
+        raise UnexpectedResponse(f"{text}; check that this is the URL of a Stampede server")
+    kind, advice = _KINDS.get(response.status, (StampedeClientError, "see the server's log"))
+    if reasons := response.headers.get(INCOMPLETE):
         advice = f"it may be stored all the same: {reasons}; tell the operator"
-    raise kind(f"{problem.get('detail')} ({answer.url}); {advice}", name)
+    raise kind(f"{problem.get('detail')} ({response.url}); {advice}", name)
 
 
 _KINDS: dict[int, tuple[type[StampedeClientError], str]] = {

@@ -147,7 +147,7 @@ def read_whole(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
 
 
 def read_answer(body: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """The rows of a server's answer, and the pairs in its footer. Raises what pyarrow raises."""
+    """The rows of a server's response, and the pairs in its footer. Raises what pyarrow raises."""
     file = pq.ParquetFile(BytesIO(body))
     return file.read(), dict(file.metadata.metadata or {})
 

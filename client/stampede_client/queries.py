@@ -1,4 +1,4 @@
-"""The queries, as plans: which requests to send, and what their answers mean."""
+"""The queries, as plans: which requests to send, and what their responses mean."""
 
 import re
 from collections.abc import Collection
@@ -9,7 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from astropy.table import Table
 
-from stampede_client.answers import (
+from stampede_client.cutouts import KINDS, Cutouts
+from stampede_client.errors import BadInput, NotFound, UnexpectedResponse
+from stampede_client.exchange import Plan, Request, ask
+from stampede_client.light_curve import LightCurve
+from stampede_client.responses import (
     Tar,
     arrow_rows,
     arrow_stream,
@@ -18,10 +22,6 @@ from stampede_client.answers import (
     tar_of,
     understood,
 )
-from stampede_client.cutouts import KINDS, Cutouts
-from stampede_client.errors import BadInput, NotFound, UnexpectedAnswer
-from stampede_client.exchange import Plan, Request, ask
-from stampede_client.light_curve import LightCurve
 from stampede_client.sky import Position, Radius, cone_query, table_of
 
 PNG = {"format": "png", "size": "200"}
@@ -43,7 +43,7 @@ def alert(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any]
     """What is stored of an alert."""
     found: dict[str, Any] = yield from ask(_json(_alert(alert_id), _of(survey)))
     if found.get("alert_id") != str(alert_id):
-        raise UnexpectedAnswer(f"the answer is not about alert {alert_id}; check the URL")
+        raise UnexpectedResponse(f"the answer is not about alert {alert_id}; check the URL")
     return found
 
 
@@ -81,7 +81,7 @@ def light_curve(object_id: int | str, magnitudes: bool = False) -> Plan[LightCur
     rows = yield from ask(Request(f"/v1/objects/{name}/lightcurve", query, read=arrow_rows))
     if curves := _curves(rows, [name]):
         return curves[0]
-    raise UnexpectedAnswer(f"the answer has no point of {name}; ask again")
+    raise UnexpectedResponse(f"the answer has no point of {name}; ask again")
 
 
 def cone(position: Position, radius: Radius) -> Plan[Table]:
@@ -139,11 +139,11 @@ def checked_object(object_id: int | str) -> str:
 
 
 def _curves(rows: pa.Table, asked: Collection[str]) -> list[LightCurve]:
-    """The light curves in rows, by id. Raises `UnexpectedAnswer` if one was not asked for."""
+    """The light curves in rows, by id. Raises `UnexpectedResponse` if one was not asked for."""
     with understood():
         names = rows["object_id"].unique().sort().to_pylist()
         if others := set(names) - set(asked):
-            raise UnexpectedAnswer(f"nobody asked for {min(others)!r:.80}, which the answer has")
+            raise UnexpectedResponse(f"nobody asked for {min(others)!r:.80}, which the answer has")
         return [LightCurve.from_arrow(rows.filter(pc.equal(rows["object_id"], n))) for n in names]
 
 

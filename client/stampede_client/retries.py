@@ -2,7 +2,7 @@
 
 from email.utils import parsedate_to_datetime
 
-from stampede_client.exchange import Answer, problem_of
+from stampede_client.exchange import ServerResponse, problem_of
 
 ATTEMPTS = 6
 """With the waits below a request is given up after about 20 s."""
@@ -10,16 +10,16 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
 """Seconds."""
 
 
-def is_temporary(answer: Answer) -> bool:
+def is_temporary(response: ServerResponse) -> bool:
     """Whether the same request may succeed later.
 
     A 502 with a problem document is the server's own word that bytes are damaged; one without
     comes from a proxy that did not reach the server. An ingress answers 499 if it loses the server
     during a request.
     """
-    if answer.status == 502:
-        return not problem_of(answer)
-    return answer.status in (429, 499, 503, 504)
+    if response.status == 502:
+        return not problem_of(response)
+    return response.status in (429, 499, 503, 504)
 
 
 def wait(attempt: int, retry_after: str | None, now: float, jitter: float) -> float | None:

@@ -151,7 +151,7 @@ def together(read: Sequence[Opened], columns: Sequence[str] | None) -> pa.Table:
 
 
 def twice(read: Callable[[], T]) -> T:
-    """The second answer if the first is not right: the network may be to blame."""
+    """The second response if the first is not right: the network may be to blame."""
     try:
         return read()
     except Unverified:

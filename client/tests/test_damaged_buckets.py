@@ -158,7 +158,7 @@ WEIGHTS = [6, 3, 1, 1, 1, 1, 1]
 
 
 def campaign(root: Path, folder: str, read: Callable[[Path], Answer], count: int) -> None:
-    """Change an object of a folder so many times; no answer may be another one."""
+    """Change an object of a folder so many times; no response may be another one."""
     choose, truth = random.Random(5), read(root)
     paths = sorted((root / folder).rglob("*.parquet"))
     others = sorted(root.rglob("*.parquet"))

@@ -8,7 +8,7 @@ import pytest
 
 import stampede_client
 from stampede_client import Client, downloads
-from stampede_client.answers import tar_of
+from stampede_client.responses import tar_of
 from tests.support.read.read_service import LSST_ALERT, LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
 
 IDS = [ZTF_ALERT, LSST_ALERT, 12345, ZTF_ALERT]
@@ -61,7 +61,7 @@ def test_a_tar_that_ends_early_is_an_error(url: str, length: int) -> None:
     tar = httpx.post(f"{url}/v1/cutouts?format=tar", json={"ids": [str(ZTF_ALERT)]}).content
     assert len(tar) > length
     assert len(tar_of(tar, [str(ZTF_ALERT)]).value.alerts) == 1
-    with pytest.raises(stampede_client.UnexpectedAnswer):
+    with pytest.raises(stampede_client.UnexpectedResponse):
         tar_of(tar[:length], [str(ZTF_ALERT)])
 
 

@@ -22,7 +22,7 @@ Serve = Callable[..., Client]
 
 @pytest.fixture
 def serve(short_waits: None) -> Iterator[Serve]:
-    """A client of a server that answers everything with one body."""
+    """A client of a server that responses everything with one body."""
     servers, clients = [], []
 
     def start(body: bytes, **headers: str) -> Client:

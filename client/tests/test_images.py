@@ -52,8 +52,8 @@ def test_the_pixels_are_those_of_the_server(bucket: Path) -> None:
     for read in serving(make_app(Settings(), DirectoryObjects(bucket))):
         for pixels, alert_id, survey, kind in zip(*found[:4], strict=True):
             path = f"/v1/alerts/{alert_id}/cutouts/{kind}"
-            answer = httpx.get(read.url + path, params={"format": "npy", "survey": survey})
-            served = np.load(BytesIO(answer.content))
+            response = httpx.get(read.url + path, params={"format": "npy", "survey": survey})
+            served = np.load(BytesIO(response.content))
             assert np.array_equal(pixels, fitted(served, 63), equal_nan=True)
 
 
@@ -64,13 +64,13 @@ def test_odd_stamps_have_the_pixels_of_the_server_or_none(tmp_path: Path) -> Non
     pixels = dict(zip(found.alert_ids.tolist(), found.planes, strict=True))
     for read in serving(make_app(Settings(), objects)):
         for name, alert_id in IDS.items():
-            answer = httpx.get(f"{read.url}/v1/alerts/{alert_id}/cutouts/science?format=npy")
+            response = httpx.get(f"{read.url}/v1/alerts/{alert_id}/cutouts/science?format=npy")
             if name in TILED:  # the client reads none
-                assert (answer.status_code, alert_id in pixels) == (200, False)
+                assert (response.status_code, alert_id in pixels) == (200, False)
             elif name in BROKEN:
-                assert (answer.status_code, alert_id in pixels) == (422, False)
+                assert (response.status_code, alert_id in pixels) == (422, False)
             else:
-                served = np.load(BytesIO(answer.content))
+                served = np.load(BytesIO(response.content))
                 assert np.array_equal(pixels[alert_id], served, equal_nan=True)
     assert len(found.skipped) == len(BROKEN | TILED)
 

@@ -1,4 +1,4 @@
-"""Where a part of the store cannot be read, the client says that an answer may lack something."""
+"""Where a part of the store cannot be read, the client says that a response may lack something."""
 
 import warnings
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ def problem(status: int, name: str, detail: str) -> tuple[int, dict[str, str], b
 
 @pytest.fixture
 def failing(short_waits: None) -> Iterator[Failing]:
-    """Serve the answers of a script, then the last one again; gives URL and paths asked for."""
+    """Serve the responses of a script, then the last one again; gives URL and paths asked for."""
     servers = []
 
     def start(script: Script) -> tuple[str, list[str]]:
@@ -90,14 +90,14 @@ PERMANENT = {
     "damaged": (problem(502, "damaged-image", "lost"), stampede_client.Damaged),
     "no token": (problem(401, "unauthorized", "no token"), stampede_client.AccessDenied),
     "a bug": (problem(500, "internal", "see the log"), stampede_client.StampedeClientError),
-    "another server": ((404, {}, b"nothing here"), stampede_client.UnexpectedAnswer),
-    "an HTML page": ((200, {}, b"<html>"), stampede_client.UnexpectedAnswer),
+    "another server": ((404, {}, b"nothing here"), stampede_client.UnexpectedResponse),
+    "an HTML page": ((200, {}, b"<html>"), stampede_client.UnexpectedResponse),
 }
 
 
-@pytest.mark.parametrize(("answer", "error"), PERMANENT.values(), ids=PERMANENT)
-def test_permanent_failures_are_not(failing: Failing, answer: tuple, error: type) -> None:
-    url, asked = failing([answer, GOOD])
+@pytest.mark.parametrize(("response", "error"), PERMANENT.values(), ids=PERMANENT)
+def test_permanent_failures_are_not(failing: Failing, response: tuple, error: type) -> None:
+    url, asked = failing([response, GOOD])
     with stampede_client.connect(url) as st, pytest.raises(error):
         st.alert(7)
     assert len(asked) == 1

@@ -53,10 +53,10 @@ def bucket(directory: Path, messages: Sequence[bytes], batch: int) -> Path:
 def served(root: Path, object_ids: list[str]) -> pa.Table:
     """The rows that the server gives of the bucket."""
     for read in serving(make_app(Settings(), DirectoryObjects(root))):
-        answer = httpx.post(
+        response = httpx.post(
             f"{read.url}/v1/lightcurves", params={"format": "arrow"}, json={"ids": object_ids}
         )
-        return pa.ipc.open_stream(answer.content).read_all()
+        return pa.ipc.open_stream(response.content).read_all()
     raise AssertionError
 
 

@@ -18,7 +18,7 @@ from stampede_simulator.simulator import Fields, Simulator
 from stampede_simulator.write import TOPICS
 
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come
-READERS = 4  # at once: each waits long for an answer
+READERS = 4  # at once: each waits long for a response
 HOUR = 3_600_000  # ms
 BACKLOG, AT_ONCE = 200, 20  # old alerts: how many wait in Kafka, how many are sent together
 

@@ -17,7 +17,7 @@ JOIN_SECONDS = 1.0  # for a thread; it is a daemon, so none holds up the end of 
 def repeatedly(act: Callable[[], object], seconds: float) -> Iterator[None]:
     """Do something at intervals until the block ends.
 
-    A server may be away, a process may end, and an answer may be empty meanwhile.
+    A server may be away, a process may end, and a response may be empty meanwhile.
     """
     stop = threading.Event()
 

@@ -145,7 +145,7 @@ class Watched:
         ]
 
     def read(self) -> None:
-        """GET the images of the latest alert, whatever the answers are."""
+        """GET the images of the latest alert, whatever the responses are."""
         (latest,) = get_json(f"{self.up.url}/v1/alerts?limit=1")["alerts"]
         for kind in KINDS:
             with suppress(HTTPError):

@@ -121,7 +121,7 @@ def _for_small_machine(each: Object) -> Object:
             if probe := container.get("readinessProbe"):
                 probe.pop("initialDelaySeconds", None)
                 probe |= {"periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 30}
-            # Eventing's webhook and Broker are restarted after 3 and 6 s without an answer. Two
+            # Eventing's webhook and Broker are restarted after 3 and 6 s without a response. Two
             # cores that start many pods can be busy for longer, and a restart makes them busier.
             if probe := container.get("livenessProbe"):
                 probe |= {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6}

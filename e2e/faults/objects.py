@@ -35,7 +35,7 @@ class Stores:
         self._damaged: set[str] = set()
 
     def request_fault(self) -> str:
-        """The next requests of S3 fail, come late, come twice, or answer wrongly."""
+        """The next requests of S3 fail, come late, come twice, or response wrongly."""
         site = self._chance.choices((0, 1), (3, 1))[0]
         fault = self._chance.choice(list(FAULTS))
         requests = self._chance.randint(1, 4)

@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer: its head with the empty line, and its body."""
+    """One response: its head with the empty line, and its body."""
 
     head: bytes
     body: bytes
@@ -122,11 +122,11 @@ class Proxy:
         fault = self._fault_for(request)
         match fault:
             case "500":
-                answer = Answer.error("500 Internal Server Error", b"InternalError")
+                response = Answer.error("500 Internal Server Error", b"InternalError")
             case "503":
-                answer = Answer.error("503 Service Unavailable", b"SlowDown")
+                response = Answer.error("503 Service Unavailable", b"SlowDown")
             case "full":
-                answer = Answer.error("403 Forbidden", b"QuotaExceeded")
+                response = Answer.error("403 Forbidden", b"QuotaExceeded")
             case "refused":
                 return False
             case "late":
@@ -135,26 +135,26 @@ class Proxy:
             case _:
                 if fault == "slow":
                     await asyncio.sleep(self._chance.uniform(*self._slow))
-                answer = await self._forward(request)
+                response = await self._forward(request)
         match fault:
             case "answer-lost":
                 return False
             case "twice":
                 self._later(request)
-            case "cut" if len(answer.body) > 1:
-                writer.write(answer.head + answer.body[: len(answer.body) // 2])
+            case "cut" if len(response.body) > 1:
+                writer.write(response.head + response.body[: len(response.body) // 2])
                 await writer.drain()
                 return False
             case "omitted-key":
-                answer = self._without_a_key(answer)
+                response = self._without_a_key(response)
             case "stale-list":
-                answer = self._chance.choice(self._lists[request.line])
+                response = self._chance.choice(self._lists[request.line])
         if request.kind == "list" and fault is None:
             kept = self._lists.setdefault(request.line, deque(maxlen=KEPT_LISTS))
-            kept.append(answer)
-        writer.write(answer.head + answer.body)
+            kept.append(response)
+        writer.write(response.head + response.body)
         await writer.drain()
-        return b"connection: close" not in answer.head.lower()
+        return b"connection: close" not in response.head.lower()
 
     def _fault_for(self, request: Request) -> str | None:
         for fault in list(self._wanted):
@@ -185,14 +185,14 @@ class Proxy:
         finally:
             writer.close()
 
-    def _without_a_key(self, answer: Answer) -> Answer:
-        entries = list(re.finditer(rb"<Contents>.*?</Contents>", answer.body, re.DOTALL))
+    def _without_a_key(self, response: Answer) -> Answer:
+        entries = list(re.finditer(rb"<Contents>.*?</Contents>", response.body, re.DOTALL))
         if not entries:
-            return answer
+            return response
         entry = self._chance.choice(entries)
-        body = answer.body[: entry.start()] + answer.body[entry.end() :]
+        body = response.body[: entry.start()] + response.body[entry.end() :]
         length = f"Content-Length: {len(body)}".encode()
-        return Answer(re.sub(rb"(?i)content-length: *\d+", length, answer.head), body)
+        return Answer(re.sub(rb"(?i)content-length: *\d+", length, response.head), body)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Request | None:

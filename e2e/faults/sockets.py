@@ -33,7 +33,7 @@ class Sockets:
         self._key = "".join(f"{name}: {value}\r\n" for name, value in key_header(settings).items())
 
     def hold(self) -> str | None:
-        """Connections that send a part of a request, or take nothing of the answer."""
+        """Connections that send a part of a request, or take nothing of the response."""
         name = self._chance.choice(sorted(self._urls))
         how, request = self._chance.choice(self._requests(name))
         url, held = urlsplit(self._urls[name]), []
@@ -57,10 +57,10 @@ class Sockets:
         )
         if name == "read":
             event = f"{post}\r\n" + '{"ids": ['
-        answer = get.format("/v1/ledger" if name == "read" else "/metrics") * 50
+        response = get.format("/v1/ledger" if name == "read" else "/metrics") * 50
         return [
             ("nothing", ""),
             ("half a header", post),
             ("half a body", event),
-            ("answers that nobody takes", answer),
+            ("answers that nobody takes", response),
         ]

@@ -61,7 +61,7 @@ def lacking_thumbnails(release: Release) -> list[str]:
 
 @contextmanager
 def reads(release: Release, seed: int) -> Iterator[None]:
-    """Read a cutout again and again; assert that each answer was right."""
+    """Read a cutout again and again; assert that each response was right."""
     simulate(release, seed, PART)
     release.wait_until_stored()
     known = next(alert for alert in simulated_alerts(seed, PART)[1] if alert.fits["science"])

@@ -165,7 +165,7 @@ class Release:
     def wait_until_stored(self, *arguments: str, seconds: float = 400) -> CommandResult:
         """Wait until `stampede audit` finds nothing missing or in flight.
 
-        A source waits up to 300 s for an answer. Pods that have scaled out may slow an audit down.
+        A source waits up to 300 s for a response. Pods that have scaled out may slow an audit down.
         """
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:

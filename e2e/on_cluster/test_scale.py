@@ -155,10 +155,10 @@ def test_large_queries_do_not_slow_small_ones(second: Release, known: list) -> N
         body = json.dumps({"ids": ids}).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{bulk}/v1/cutouts?format=arrow", body, headers)
-        with urllib.request.urlopen(request, timeout=300) as answer:
+        with urllib.request.urlopen(request, timeout=300) as response:
             found = sum(
                 batch.num_rows - batch.column("fits").null_count
-                for batch in pa.ipc.open_stream(answer)
+                for batch in pa.ipc.open_stream(response)
             )
         return found, time.monotonic() - begin
 

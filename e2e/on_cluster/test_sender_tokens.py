@@ -98,7 +98,7 @@ def test_the_broker_takes_no_event_of_a_stranger(closed: Release) -> None:
     assert url.hostname
     stranger = token(closed, "site", "default", address["audience"])
     for_another = token(closed, closed.name, closed.name, "another")
-    answers = [
+    responses = [
         answer_of(closed, url.hostname, *headers, path=url.path)
         for headers in (
             (),
@@ -106,7 +106,7 @@ def test_the_broker_takes_no_event_of_a_stranger(closed: Release) -> None:
             (f"Authorization: Bearer {stranger}",),
         )
     ]
-    assert answers == ["401", "401", "403"]
+    assert responses == ["401", "401", "403"]
 
 
 def test_the_rightful_senders_pass(closed: Release) -> None:

@@ -47,7 +47,7 @@ def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
         audit = up.wait_until_stored()
         bad = [alert for alert in alerts if alert.fault is not None]
         received, stored, dead = stored_counts(audit)["cutouts"]
-        # A producer may send a record again if it got no answer.
+        # A producer may send a record again if it got no response.
         assert received >= COUNT
         assert stored + dead == received
         assert dead >= len(bad)

@@ -69,7 +69,7 @@ class Example:
         wait_until(partial(is_ready, self.url), self.function)
 
     def stored(self, key: str, url: str) -> int:
-        """The answer to the event of a stored object."""
+        """The response to the event of a stored object."""
         about = record(key)
         about["s3"]["bucket"]["name"] = self.bucket
         return self.post(url, key, json.dumps(about).encode())

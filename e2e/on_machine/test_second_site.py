@@ -98,7 +98,7 @@ def test_both_sites_are_complete_when_processes_are_killed(tmp_path: Path, data:
 
         counts = stored_counts(up.wait_until_stored())
         received, stored, dead = counts["cutouts"]
-        # A producer may send a record again if it got no answer.
+        # A producer may send a record again if it got no response.
         assert received >= COUNT
         assert stored + dead == received
         system = running(data)

@@ -108,7 +108,7 @@ class Tenant:
         return {info.key for prefix in prefixes for info in self.objects.list(prefix)}
 
     def list_bucket_of(self, other: "Tenant") -> int:
-        """The store's answer if this tenant lists a tenant's bucket: TENANT:BUCKET in RGW."""
+        """The store's response if this tenant lists a tenant's bucket: TENANT:BUCKET in RGW."""
         requests = S3Requests(first_site(self.settings))
         return requests.send("GET", f"/{other.name}%3Aalerts", {}).status
 
@@ -152,7 +152,7 @@ def test_neither_tenant_sees_the_other(tenants: list[Tenant]) -> None:
 
 
 def post(tenant: Tenant, key: str) -> int:
-    """The answer of a tenant's function to an event that is no alert, with a key."""
+    """The response of a tenant's function to an event that is no alert, with a key."""
     headers = event_headers(0) | key_header(Settings(event_key=key))
     url = json.loads((tenant.data / "up.json").read_text())["urls"]["cutouts"]
     return urllib3.request("POST", url, body=b"no alert", headers=headers, timeout=60).status

@@ -16,14 +16,14 @@ class StampedeError(Exception):
     name
         Stable identifier, the last part of the RFC 9457 ``type``.
     status
-        HTTP status of the answer, of a function or of `read`.
+        HTTP status of the response, of a function or of `read`.
     """
 
     name = "internal"
     status = 500
 
     def __init__(self, message: str) -> None:
-        # A stranger's names and texts may hold lone surrogates, which no answer could carry.
+        # A stranger's names and texts may hold lone surrogates, which no response could carry.
         message = message.encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(message)
         self.message = message
@@ -100,7 +100,7 @@ class TooManyHeaders(StampedeError):
 
 
 class StoreDown(StampedeError):
-    """The object store did not answer, or its answer was wrong: try again."""
+    """The object store did not answer, or its response was wrong: try again."""
 
     name, status = "store-down", 503
 
@@ -143,7 +143,7 @@ class Damaged(StampedeError):
 
 
 class SchemaRegistryDown(StampedeError):
-    """The schema registry did not answer, or its answer was wrong: try again."""
+    """The schema registry did not answer, or its response was wrong: try again."""
 
     name, status = "schema-registry-down", 503
 

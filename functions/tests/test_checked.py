@@ -49,7 +49,7 @@ def test_a_planted_overrun_ends_the_process(prefix: list[str], code: str, words:
 
 
 def test_new_and_freed_memory_is_no_zeros() -> None:
-    """So code that reads memory which nothing wrote gives another answer."""
+    """So code that reads memory which nothing wrote gives another response."""
     program = C.partition("def")[0] + (
         "api = ctypes.pythonapi\n"
         "api.PyMem_RawMalloc.restype = ctypes.c_void_p\n"

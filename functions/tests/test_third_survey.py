@@ -122,8 +122,8 @@ async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, m
 
     app = make_app(Settings(), objects)
     async with app.router.lifespan_context(app):
-        answer = await get(app, "/v1/alerts/1/cutouts/science?survey=argus")
-        assert answer == (200, FITS)
+        response = await get(app, "/v1/alerts/1/cutouts/science?survey=argus")
+        assert response == (200, FITS)
         status, body = await get(app, "/v1/objects/star-2/lightcurve?format=json")
         assert (status, json.loads(body)["survey"]) == (200, "argus")
         assert len(json.loads(body)["detections"]) == 4

@@ -73,7 +73,7 @@ def test_the_ingress_has_its_port(objects: list[dict[str, Any]]) -> None:
 
 
 def test_a_busy_machine_restarts_nothing(objects: list[dict[str, Any]]) -> None:
-    """A container is restarted only after a minute without an answer."""
+    """A container is restarted only after a minute without a response."""
     probes = [
         container["livenessProbe"]
         for each in objects

@@ -1,4 +1,4 @@
-"""A function of a stranger, and its dead-letter sink: prints each event and its answer.
+"""A function of a stranger, and its dead-letter sink: prints each event and its response.
 
 `e2e/on_machine/test_own_function.py` runs the example with Knative's Python runtime, which
 Stampede's image lacks; a cluster here can pull no other.

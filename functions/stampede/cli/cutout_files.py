@@ -18,7 +18,7 @@ from stampede.runtime.progress import Progress, silent
 BATCH = 200
 """Alerts in one request: about 10 MB of images."""
 END = "missing.json"
-"""The last member of an answer: lists of what is not there, by reason."""
+"""The last member of a response: lists of what is not there, by reason."""
 UNREADABLE, DAMAGED = "unreadable_alerts", "damaged"
 """In it the alerts of which cutouts may be stored that cannot be found, and cutouts (ID/kind)."""
 NAMES = frozenset(f"{kind}.fits.gz" for kind in KINDS)
@@ -35,16 +35,16 @@ class Fetched(NamedTuple):
 def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress = silent) -> Fetched:
     """Write the cutouts of alerts to ``<folder>/<alert id>/<kind>.fits.gz``.
 
-    The files of an alert are written into ``<alert id>.partial``, which is renamed when the answer
-    is whole. So a folder with the name of an id is whole, and is not asked for again. An alert that
-    cannot be read wholly, or has a damaged cutout, gets no folder.
+    The files of an alert are written into ``<alert id>.partial``, which is renamed when the
+    response is whole. So a folder with the name of an id is whole, and is not asked for again. An
+    alert that cannot be read wholly, or has a damaged cutout, gets no folder.
 
     Raises
     ------
     SetupError
-        If there is no answer, or the files cannot be written.
+        If there is no response, or the files cannot be written.
     StampedeError
-        If the answer is an error, is damaged or ends early.
+        If the response is an error, is damaged or ends early.
     """
     asked = [*dict.fromkeys(ids)]
     waiting = [each for each in asked if not (each.isdecimal() and (folder / each).is_dir())]
@@ -62,12 +62,12 @@ def fetch(server: Server, ids: Iterable[str], folder: Path, progress: Progress =
 
 
 def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dict[str, list[str]]]:
-    """Write the files of one answer; how many, and what is not there."""
+    """Write the files of one response; how many, and what is not there."""
     # What is no number is no id, but might be a path.
     partial = {each: folder / f"{each}.partial" for each in ids if each.isdecimal()}
     try:
-        with server.answer("/v1/cutouts", {"format": "tar"}, ids) as answer:
-            files, absent = _extract(answer, partial)
+        with server.answer("/v1/cutouts", {"format": "tar"}, ids) as response:
+            files, absent = _extract(response, partial)
         whole = files.keys() - {*absent.get(UNREADABLE, ()), *_alerts_of(absent.get(DAMAGED, ()))}
         for alert_id in whole:
             partial[alert_id].rename(folder / alert_id)
@@ -87,14 +87,14 @@ def _alerts_of(cutouts: Iterable[str]) -> set[str]:
 
 
 def _extract(
-    answer: urllib3.BaseHTTPResponse, partial: Mapping[str, Path]
+    response: urllib3.BaseHTTPResponse, partial: Mapping[str, Path]
 ) -> tuple[Counter[str], dict[str, list[str]]]:
     """Write the files of a tar into the folder of each alert; how many, and what is not there.
 
     A server decides about bytes alone: names are those that were asked for, and modes our own.
     """
     files: Counter[str] = Counter()
-    with tarfile.open(fileobj=answer, mode="r|") as members:
+    with tarfile.open(fileobj=response, mode="r|") as members:
         for member in members:
             content = members.extractfile(member) if member.isreg() else None
             if content is None:

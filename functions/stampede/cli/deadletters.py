@@ -253,7 +253,7 @@ def report_purge(removed: int, kept: int, doubtful: int) -> None:
 def confirm(
     reader: DeadLetterReader, stored: StoredAlerts, goes: Callable[[Whether], bool]
 ) -> None:
-    """Name what will be lost, and ask. Raises `typer.Abort` if the answer is no."""
+    """Name what will be lost, and ask. Raises `typer.Abort` if the response is no."""
     found = [whether for _, whether in stored.of(reader.letters())]
     going = sum(map(goes, found))
     lost = sum(goes(whether) and not whether.stored for whether in found)

@@ -1,4 +1,4 @@
-"""What `stampede get` fetches from the read service: an answer, piece by piece, or one error."""
+"""What `stampede get` fetches from the read service: a response, piece by piece, or one error."""
 
 import json
 import os
@@ -26,7 +26,7 @@ ATTEMPTS = urllib3.Retry(
     raise_on_status=False,
 )
 PATIENCE = urllib3.Timeout(connect=10, read=120)
-"""Seconds without a connection, and without a byte of the answer."""
+"""Seconds without a connection, and without a byte of the response."""
 INCOMPLETE = "Stampede-Incomplete"
 MISSING, LACKING = b"stampede.missing", b"stampede.incomplete"
 """Metadata of Parquet: which ids are not stored, and why rows may be lacking."""
@@ -38,7 +38,7 @@ ADVICE = "try again, or with --format parquet: it has what can be read, and says
 
 
 class BrokenOff(StampedeError):
-    """The connection broke before the end of an answer: some of it is lacking."""
+    """The connection broke before the end of a response: some of it is lacking."""
 
     name = "broken-off"
 
@@ -57,7 +57,7 @@ class Server(NamedTuple):
         ids: list[str] | None = None,
         advice: str = "try again",
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """The answer to a GET, or to a POST of `ids`; its body is yet to be read.
+        """The response to a GET, or to a POST of `ids`; its body is yet to be read.
 
         `advice` is what to do if it breaks off.
 
@@ -90,12 +90,12 @@ class Server(NamedTuple):
             raise BrokenOff(f"the answer of {self.url} broke off: {error}; {advice}") from None
 
 
-def _detail(answer: urllib3.BaseHTTPResponse, url: str) -> str:
+def _detail(response: urllib3.BaseHTTPResponse, url: str) -> str:
     try:
-        problem = json.loads(answer.read(PIECE))
+        problem = json.loads(response.read(PIECE))
         return f"{problem['detail']}"
     except (ValueError, LookupError, TypeError):
-        return f"{url} answered {answer.status} without saying why: is it Stampede's `read`?"
+        return f"{url} answered {response.status} without saying why: is it Stampede's `read`?"
 
 
 def said_at_end(file: IO[bytes]) -> str | None:
@@ -116,7 +116,7 @@ def said_at_end(file: IO[bytes]) -> str | None:
 
 @contextmanager
 def output(out: Path | None, kind: str) -> Iterator[IO[bytes]]:
-    """Where an answer goes: a file, which appears when it is whole, or stdout.
+    """Where a response goes: a file, which appears when it is whole, or stdout.
 
     Parquet can be read back.
     """
@@ -151,14 +151,14 @@ def copy(
     out: Path | None,
     kind: str,
 ) -> bool:
-    """Write an answer to a file or to stdout; whether it is whole. If not, stderr says why."""
+    """Write a response to a file or to stdout; whether it is whole. If not, stderr says why."""
     advice = ADVICE if query.get("format") in NO_END else "try again"
-    with server.answer(path, query, ids, advice) as answer, output(out, kind) as file:
-        for piece in answer.stream(PIECE):
+    with server.answer(path, query, ids, advice) as response, output(out, kind) as file:
+        for piece in response.stream(PIECE):
             file.write(piece)
         lacking = said_at_end(file) if kind == PARQUET else None
         if lacking is None:
-            lacking = answer.headers.get(INCOMPLETE)
+            lacking = response.headers.get(INCOMPLETE)
     if lacking:
         print(f"stampede: the answer may lack something: {lacking}", file=sys.stderr)
     return not lacking

@@ -162,7 +162,7 @@ def _rows(
 
 @contextmanager
 def _to_the_end() -> Iterator[None]:
-    """Exit with 1 where an answer breaks off: it lacks something."""
+    """Exit with 1 where a response breaks off: it lacks something."""
     from stampede.cli.download import BrokenOff
 
     try:

@@ -55,7 +55,7 @@ class DeadLetter(NamedTuple):
     attributes
         All attributes of the event, with those of the error.
     code, reason
-        Status and message of the function that refused it; None if there was no answer.
+        Status and message of the function that refused it; None if there was no response.
     """
 
     table: str
@@ -205,7 +205,7 @@ def row_of(event: Event) -> dict[str, Any]:
 
 
 def response_of(data: str) -> str:
-    """The beginning of a function's answer, decoded: Knative encodes it in base64."""
+    """The beginning of a function's response, decoded: Knative encodes it in base64."""
     with suppress(ValueError):
         return base64.b64decode(data, validate=True).decode()
     return data

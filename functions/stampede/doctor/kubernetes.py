@@ -60,19 +60,19 @@ class Kubernetes:
             The API server does not answer, or does not know the token.
         """
         try:
-            answer = self._http.request("GET", f"{self._url}{path}", headers=self._header)
+            response = self._http.request("GET", f"{self._url}{path}", headers=self._header)
         except HTTPError as error:
             raise NotExamined(
                 f"Kubernetes' API does not answer at {self._url}; does a NetworkPolicy forbid it? "
                 f"({error})"
             ) from None
-        if answer.status == 404:
+        if response.status == 404:
             return None
-        document = _json(answer.data)
-        why = document.get("message", f"it answered {answer.status}")
-        if answer.status == 403:
+        document = _json(response.data)
+        why = document.get("message", f"it answered {response.status}")
+        if response.status == 403:
             raise Forbidden(why)
-        if answer.status != 200:
+        if response.status != 200:
             raise NotExamined(f"Kubernetes' API at {self._url}: {why}")
         return document
 

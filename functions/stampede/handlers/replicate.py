@@ -1,6 +1,6 @@
-"""replicate: copies each stored object to the second site, and answers when it is there.
+"""replicate: copies each stored object to the second site, and responses when it is there.
 
-It holds the events of copies in progress and of a few that wait, and answers 429 to any more.
+It holds the events of copies in progress and of a few that wait, and responses 429 to any more.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ class Server(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until SIGTERM or Ctrl-C.
 
-        Then refuse new requests, store and answer the waiting events, and return.
+        Then refuse new requests, store and response the waiting events, and return.
         """
         if self._settings.socket is not None:
             # The process that opened the socket keeps listening while this one restarts.

@@ -90,7 +90,7 @@ class Connections:
         Unreachable
             No connection could be made.
         OSError
-            The connection was cut, or the answer is not HTTP.
+            The connection was cut, or the response is not HTTP.
         TimeoutError
             No byte moved for too long.
         ValueError
@@ -100,7 +100,7 @@ class Connections:
         return await self._request("POST", url, sent, body, DETAIL_BYTES)
 
     async def get(self, url: str, headers: Mapping[str, str], most: int) -> Response:
-        """Ask for `url`, once; of the answer's body the first `most` bytes are kept.
+        """Ask for `url`, once; of the response's body the first `most` bytes are kept.
 
         Raises what `post` raises.
         """

@@ -20,12 +20,12 @@ class Connection(asyncio.Protocol):
     async def exchange(
         self, head: bytes, body: bytes, seconds: float, most: int = DETAIL_BYTES
     ) -> Response:
-        """Send a request and wait for its answer; of its body the first `most` bytes are kept.
+        """Send a request and wait for its response; of its body the first `most` bytes are kept.
 
         Raises
         ------
         OSError
-            The connection was cut, or the answer is not HTTP.
+            The connection was cut, or the response is not HTTP.
         TimeoutError
             No byte moved in either direction for `seconds`.
         """
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may be sent: the last one and its answer are complete."""
+        """Whether another request may be sent: the last one and its response are complete."""
         return self._keep and not self._gone
 
     def abort(self) -> None:
@@ -73,9 +73,9 @@ class Connection(asyncio.Protocol):
         self._keep = True
 
     def data_received(self, data: bytes) -> None:
-        """Parse a part of the answer."""
+        """Parse a part of the response."""
         if self._response is None or self._response.done():
-            self.abort()  # an answer to no request
+            self.abort()  # a response to no request
             return
         error = self._reader.feed(data)
         if self._reader.response:
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._end(error)
 
     def _end(self, error: Exception | None) -> None:
-        """The connection ended: this completes an answer without a length, and cuts any other."""
+        """The connection ended: this completes a response without a length, and cuts any other."""
         if self._response is None or self._response.done():
             return
         if error is None:
@@ -110,6 +110,6 @@ class Connection(asyncio.Protocol):
     def _finish(self, response: Response) -> None:
         if self._response and not self._response.done():
             self.idle_since = self._loop.time()
-            # A server that answers before it has the whole request reads no further.
+            # A server that responses before it has the whole request reads no further.
             self._keep = self._reader.keep_alive and not self._transport.get_write_buffer_size()
             self._response.set_result(response)

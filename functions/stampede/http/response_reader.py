@@ -1,15 +1,15 @@
-"""One answer of an HTTP/1.1 server, parsed with httptools, as uvicorn does."""
+"""One response of an HTTP/1.1 server, parsed with httptools, as uvicorn does."""
 
 from typing import NamedTuple
 
 import httptools
 
-DETAIL_BYTES = 1024  # of the body of an answer to a POST; Knative keeps as many with a dead letter
+DETAIL_BYTES = 1024  # of the body of a response to a POST; Knative keeps as many with a dead letter
 LONGEST_RESPONSE = 1 << 20  # bytes; the rest of a longer answer is not read
 
 
 class Response(NamedTuple):
-    """An answer: its status, two headers, and as much of its body as was asked for."""
+    """A response: its status, two headers, and as much of its body as was asked for."""
 
     status: int
     retry_after: str | None
@@ -18,20 +18,20 @@ class Response(NamedTuple):
 
 
 class ResponseReader:
-    """Reads the answers that come over one connection, one at a time.
+    """Reads the responses that come over one connection, one at a time.
 
     Attributes
     ----------
     received
         Bytes since `begin`.
     response
-        The answer; None until it is complete.
+        The response; None until it is complete.
     keep_alive
-        Whether another request may follow the answer.
+        Whether another request may follow the response.
     """
 
     def begin(self, most: int) -> None:
-        """Expect an answer; of its body the first `most` bytes are kept."""
+        """Expect a response; of its body the first `most` bytes are kept."""
         self._parser = httptools.HttpResponseParser(self)
         self._retry_after: str | None = None
         self._content_range: str | None = None
@@ -43,7 +43,7 @@ class ResponseReader:
         self.keep_alive = False
 
     def feed(self, data: bytes) -> OSError | None:
-        """Parse a part of the answer; returns what is wrong with it."""
+        """Parse a part of the response; returns what is wrong with it."""
         self.received += len(data)
         try:
             self._parser.feed_data(data)
@@ -54,7 +54,7 @@ class ResponseReader:
         return None
 
     def end(self) -> None:
-        """The server sends no more: this completes an answer without a length."""
+        """The server sends no more: this completes a response without a length."""
         if self._has_headers and self._ends_with_connection:
             self._complete(keep_alive=False)
 
@@ -67,9 +67,9 @@ class ResponseReader:
     # -- called by the parser
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
+        """A response begins."""
         if self.response:
-            self.keep_alive = False  # a second answer, to no request
+            self.keep_alive = False  # a second response, to no request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep what matters of one header."""
@@ -94,6 +94,6 @@ class ResponseReader:
             self._complete(keep_alive=False)
 
     def on_message_complete(self) -> None:
-        """The answer is complete, unless its status is 1xx."""
-        if self._parser.get_status_code() >= 200:  # after 1xx another answer follows
+        """The response is complete, unless its status is 1xx."""
+        if self._parser.get_status_code() >= 200:  # after 1xx another response follows
             self._complete(self._parser.should_keep_alive())

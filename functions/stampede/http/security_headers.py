@@ -1,4 +1,4 @@
-"""Headers by which a browser does no more with an answer than show it."""
+"""Headers by which a browser does no more with a response than show it."""
 
 POLICY = b"content-security-policy"
 SAFE_HEADERS = (
@@ -6,5 +6,5 @@ SAFE_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
 )
 NOTHING = (POLICY, b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-"""The policy of answers that set none themselves, as pages do. Browsers show images and JSON with a
-style of their own."""
+"""The policy of responses that set none themselves, as pages do. Browsers show images and JSON with
+a style of their own."""

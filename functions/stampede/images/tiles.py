@@ -2,7 +2,7 @@
 
 FITS 4.0, section 10 (Pence et al. 2010, A&A 524, A42). Read are the algorithms RICE_1, GZIP_1,
 GZIP_2 and NOCOMPRESS, and floats that were quantised, with and without dithering. This is Python
-alone: astropy's decompressors in C would see the bytes of strangers in the process that answers
+alone: astropy's decompressors in C would see the bytes of strangers in the process that responses
 everybody. A cutout of 63 x 63 pixels takes 5 ms.
 """
 

@@ -25,7 +25,7 @@ MOST_BYTES = 2 << 20
 
 272 KB of tiny points make 4.3 MB of JSON in 0.24 s. A real alert with 1,037 points has 0.5 MB.
 """
-REGISTRY_SECONDS = 1.0  # somebody waits for the answer
+REGISTRY_SECONDS = 1.0  # somebody waits for the response
 
 
 class AlertFields:

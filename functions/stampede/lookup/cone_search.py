@@ -28,7 +28,7 @@ FOUND = pa.schema(
         *(POSITION.field(name) for name in ("detections", "first_mjd", "last_mjd")),
     ]
 )
-"""The columns of an answer."""
+"""The columns of a response."""
 
 
 class Times(NamedTuple):

@@ -25,7 +25,7 @@ MAX_AGE = 5.0
 
 
 PATIENCE = 3.0
-"""Seconds that each answer of Kafka may take: a page waits for them."""
+"""Seconds that each response of Kafka may take: a page waits for them."""
 GAP_MESSAGES = 500
 """Most messages that are read for a page, to learn which gaps are messages."""
 PAUSE = 60.0

@@ -45,8 +45,8 @@ PACKET_MISS_AGE = 0.1
 """Seconds between two listings for alerts whose packet is not there: it is stored about as late as
 the cutouts, but an alert may be without one for ever, and then every request would list."""
 FEW = 500
-"""Most rows that the event loop itself makes an answer of if memory holds them: a thread would only
-compete for the interpreter with the other threads and with the waiting loop."""
+"""Most rows that the event loop itself makes a response of if memory holds them: a thread would
+only compete for the interpreter with the other threads and with the waiting loop."""
 
 T = TypeVar("T")
 

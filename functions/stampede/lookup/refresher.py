@@ -103,7 +103,7 @@ class Refresher:
             self._lock.release()
 
     def observe_age(self) -> None:
-        """Note the age of the listing that an answer was made from."""
+        """Note the age of the listing that a response was made from."""
         self._view_age.observe(time.monotonic() - self._listed)
 
     def _failed_since(self, moment: float) -> bool:

@@ -18,7 +18,7 @@ Rows = TypeVar("Rows", bound=Sized)
 
 
 class RefreshingTable:
-    """A table with a limit on the age of its listing, and notes of what its answers may lack.
+    """A table with a limit on the age of its listing, and notes of what its responses may lack.
 
     A lookup that finds nothing in an old listing fails: the store may have stored it since.
 
@@ -128,7 +128,7 @@ class RefreshingTable:
         return rows
 
     def note_quarantine(self) -> None:
-        """Note that any answer may lack something, if anything in the table is damaged."""
+        """Note that any response may lack something, if anything in the table is damaged."""
         self._note(self._missing())
 
     def announce_quarantine(self) -> None:

@@ -1,10 +1,10 @@
-"""What an answer may lack or how old it may be: told in headers, and never cached.
+"""What a response may lack or how old it may be: told in headers, and never cached.
 
 ================================  ==========================================================
 header                            meaning
 ================================  ==========================================================
-``Stampede-Incomplete: REASON``   data that the answer may need cannot be read or verified
-``Stampede-View-Age: SECONDS``    the store cannot be listed; the answer is from an older view
+``Stampede-Incomplete: REASON``   data that the response may need cannot be read or verified
+``Stampede-View-Age: SECONDS``    the store cannot be listed; the response is from an older view
 ================================  ==========================================================
 
 A JSON answer has the reasons too, as the list ``incomplete``; a page shows them. The headers of a
@@ -45,7 +45,7 @@ class ResponseWarnings:
 
     @property
     def reasons(self) -> list[str]:
-        """Why the answer may lack something; empty if it lacks nothing."""
+        """Why the response may lack something; empty if it lacks nothing."""
         found = [*self._reasons, *map(damaged_in, self._objects, self._objects.values())]
         if self._packs:
             found.append(f"{counted(len(self._packs), 'pack')} of images cannot be read")
@@ -53,7 +53,7 @@ class ResponseWarnings:
 
     @property
     def lacking(self) -> bool:
-        """Whether the answer may lack something, or be old."""
+        """Whether the response may lack something, or be old."""
         return bool(self._reasons or self._objects or self._packs or self.view_age)
 
     def add(self, other: "ResponseWarnings") -> None:
@@ -66,7 +66,7 @@ class ResponseWarnings:
         self.view_age = max(self.view_age, other.view_age)
 
     def added_to(self, headers: Headers) -> Headers:
-        """The headers of the answer, with the warnings."""
+        """The headers of the response, with the warnings."""
         if not (self.announced or self.lacking):
             return [*headers]
         added = [(name, value) for name, value in headers if name != b"cache-control"]
@@ -82,19 +82,19 @@ _warnings: ContextVar[ResponseWarnings | None] = ContextVar("warnings", default=
 
 
 def may_lack(reason: str) -> None:
-    """Note that the answer may lack something; `reason` is ASCII."""
+    """Note that the response may lack something; `reason` is ASCII."""
     if warnings := _warnings.get():
         warnings._reasons[reason] = None
 
 
 def lacks_objects(table: str, keys: Iterable[str]) -> None:
-    """Note that the answer may lack what these objects of a table hold, which cannot be read."""
+    """Note that the response may lack what these objects of a table hold, which cannot be read."""
     if warnings := _warnings.get():
         warnings._objects.setdefault(table, set()).update(keys)
 
 
 def lacks_pack(key: str) -> None:
-    """Note that the answer lacks what a pack of images holds, which cannot be read."""
+    """Note that the response lacks what a pack of images holds, which cannot be read."""
     if warnings := _warnings.get():
         warnings._packs.add(key)
 
@@ -119,13 +119,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def from_view_of_age(seconds: float) -> None:
-    """Note that the answer comes from a listing of this age; the oldest counts."""
+    """Note that the response comes from a listing of this age; the oldest counts."""
     if warnings := _warnings.get():
         warnings.view_age = max(warnings.view_age, seconds)
 
 
 def incomplete() -> list[str]:
-    """Why the answer may lack something; empty if it lacks nothing."""
+    """Why the response may lack something; empty if it lacks nothing."""
     warnings = _warnings.get()
     return warnings.reasons if warnings else []
 

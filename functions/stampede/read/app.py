@@ -29,7 +29,7 @@ SWITCH_SECONDS = 0.0005
 
 
 class _App(Starlette):
-    """An application with `ResponseMiddleware` around it, also around its answers to bugs."""
+    """An application with `ResponseMiddleware` around it, also around its responses to bugs."""
 
     origins: Sequence[str] = ()
 

@@ -49,7 +49,7 @@ def describe() -> dict[str, Any]:
 
 
 def _choices() -> dict[str, Any]:
-    """The values that parameters and members of answers have."""
+    """The values that parameters and members of responses have."""
     return {
         "surveys": [*surveys.names()],
         "kinds": [*KINDS],
@@ -67,7 +67,7 @@ def _choices() -> dict[str, Any]:
 
 
 def _formats() -> dict[str, Any]:
-    """The formats of each answer: their names, and the member `content` of the response."""
+    """The formats of each response: their names, and the member `content` of the response."""
     light_curve_content = _content(format.media_type for format in FORMATS.values())
     light_curve_content["application/json"]["schema"] = {"$ref": "#/components/schemas/LightCurve"}
     return {

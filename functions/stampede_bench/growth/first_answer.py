@@ -1,4 +1,4 @@
-"""From the start of a process of `read` to its first answer, beside imports of its libraries alone.
+"""From the start of a process of `read` to its first response, beside its libraries' imports alone.
 
 Nearly all of a start is CPU time of imports, and hosts differ by a factor of two: so the bound is a
 ratio, and half a second is the target.
@@ -26,14 +26,14 @@ LIBRARIES = (
 )
 """What `read` imports to answer any path, besides its own modules."""
 MORE_LIBRARIES = {"a cutout": (), "a light curve": ("pyarrow.compute",)}
-"""What it imports for one answer in addition: Arrow itself needs it to merge and convert rows."""
+"""What it imports for one response in addition: Arrow itself needs it to merge and convert rows."""
 REQUIREMENT, TARGET = Bound("<=", 1.5, ratio=True), Bound("<=", 500.0)
 PAUSE = 0.002  # seconds between two tries to connect
 SECONDS = 150.0  # the first start compiles all modules: 40 s on a busy machine
 
 
 class Start(NamedTuple):
-    """Milliseconds until the first answer, and those of CPU that the process took until then."""
+    """Milliseconds until the first response, and those of CPU that the process took until then."""
 
     wall: float
     cpu: float
@@ -69,7 +69,7 @@ def first_answers(
 
 
 def bare_start(folder: Path, name: str) -> float:
-    """Milliseconds of a process that imports the libraries of an answer, set up as `read` is.
+    """Milliseconds of a process that imports the libraries of a response, set up as `read` is.
 
     It ends at once, without tidying up, which would take some 50 ms more.
     """
@@ -90,7 +90,7 @@ def first_answer(folder: Path, settings: Settings, path: str) -> Start:
     Raises
     ------
     StampedeError
-        The answer is not 200, or none came.
+        The response is not 200, or none came.
     """
     port = free_port()
     env = {
@@ -120,14 +120,14 @@ def _bytecode(folder: Path) -> dict[str, str]:
 
 
 def _ask(process: Process, port: int, path: str, until: float) -> int:
-    """The status of the answer; 0 if none came."""
+    """The status of the response; 0 if none came."""
     while process.running and time.perf_counter() < until:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status
+            response = connection.getresponse()
+            response.read()
+            return response.status
         except ConnectionRefusedError:
             time.sleep(PAUSE)
         finally:

@@ -1,4 +1,4 @@
-"""The first answers of a process `read` that starts with a synthetic table of many alerts.
+"""The first responses of a process `read` that starts with a synthetic table of many alerts.
 
 The points of the synthetic light curves are answered as they are. Of the cutouts only locations
 exist, so one alert in the middle of the largest run gets a pack of its own.

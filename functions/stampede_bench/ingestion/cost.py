@@ -181,8 +181,8 @@ class Phase:
 
 def compacted(url: str) -> tuple[int, int]:
     """Bytes of runs that `compact` merged for the first time, and bytes that it wrote."""
-    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
-        families = [*text_string_to_metric_families(answer.read().decode())]
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as response:
+        families = [*text_string_to_metric_families(response.read().decode())]
     first, written = (
         sum(sample.value for family in families for sample in family.samples if sample.name == name)
         for name in ("stampede_compacted_new_bytes_total", "stampede_compacted_bytes_total")

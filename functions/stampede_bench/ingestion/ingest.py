@@ -247,8 +247,8 @@ def look(running: System, functions: Sequence[str] = tuple(ALERT_FUNCTIONS)) -> 
     stored = dict.fromkeys(functions, 0)
     stages: dict[tuple[str, str], float] = {}
     for function in functions:
-        with urllib.request.urlopen(f"{running.urls[function]}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
+        with urllib.request.urlopen(f"{running.urls[function]}/metrics", timeout=30) as response:
+            text = response.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == "stampede_flush_alerts_total":

@@ -8,11 +8,11 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-SECONDS = 60  # longest that a client waits for an answer
+SECONDS = 60  # longest that a client waits for a response
 
 
 class Crowd(NamedTuple):
-    """What many clients met: the milliseconds of each answer, the seconds of all, and failures."""
+    """What many clients met: milliseconds of each response, the seconds of all, failures."""
 
     milliseconds: list[float]
     seconds: float
@@ -20,9 +20,9 @@ class Crowd(NamedTuple):
 
 
 def crowd(url: str, paths: Sequence[str], clients: int) -> Crowd:
-    """GET all paths from this many clients at once; each asks again as soon as it has an answer.
+    """GET all paths from this many clients at once; each asks again as soon as it has a response.
 
-    An answer that is not 200, is empty or does not come is a failure; its client connects anew.
+    A response that is not 200, is empty or does not come is a failure; its client connects anew.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_run, url, paths, clients).result()
@@ -64,7 +64,7 @@ async def _all(url: str, paths: Sequence[str], clients: int) -> Crowd:
 async def _get(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str
 ) -> None:
-    """Ask for a path. Raises `ValueError` if the answer is not 200 with a body."""
+    """Ask for a path. Raises `ValueError` if the response is not 200 with a body."""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(head.partition(b"content-length:")[2].partition(b"\r")[0])

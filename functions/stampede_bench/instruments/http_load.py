@@ -22,7 +22,7 @@ class Timed(NamedTuple):
 
 
 def requests(url: str, paths: Sequence[str], threads: int) -> Timed:
-    """GET all paths. Raises `StampedeError` if an answer is an error or is empty.
+    """GET all paths. Raises `StampedeError` if a response is an error or is empty.
 
     obstore asks, because it also makes the bare GETs from the store that stand beside these times.
     Python's http.client takes 0.16 ms longer for a cutout.
@@ -75,15 +75,17 @@ def joined(turns: Sequence[Timed]) -> Timed:
 
 
 def bulk(url: str, ids: Sequence[int]) -> float:
-    """Seconds until the whole answer to a query for the cutouts of many alerts is received."""
+    """Seconds until the whole response to a query for the cutouts of many alerts is received."""
     connection = connected(url)
     begin = time.perf_counter()
     body = json.dumps({"ids": [str(one) for one in ids]})
     connection.request("POST", "/v1/cutouts", body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    if answer.status != 200:
-        raise StampedeError(f"{url}/v1/cutouts answered {answer.status}: {answer.read()[:200]!r}")
-    while answer.read(1 << 20):
+    response = connection.getresponse()
+    if response.status != 200:
+        raise StampedeError(
+            f"{url}/v1/cutouts answered {response.status}: {response.read()[:200]!r}"
+        )
+    while response.read(1 << 20):
         pass
     connection.close()
     return time.perf_counter() - begin

@@ -32,7 +32,7 @@ CLIENTS = (1, 10, 100, 1000)
 MANY_CLIENTS = 32  # that store the many objects
 WORKS = Bound(">=", 1.0)
 NONE_FAILS = Bound("<=", 0.0)
-SLOWEST = Bound("<=", 30_000.0)  # ms: how long a client waits for an answer
+SLOWEST = Bound("<=", 30_000.0)  # ms: how long a client waits for a response
 
 
 class RequestTimes(NamedTuple):

@@ -1,8 +1,8 @@
 """Asks `read` for alerts until it answers with them: an image, the light curve, the packet.
 
 Every time is an upper bound. Each partition has a connection. It asks for one alert at a time, in
-the order of their offsets, and pauses after an answer 404. So a time is too late by at most the
-pause and the answers, or because an alert before it in its partition came later.
+the order of their offsets, and pauses after a response 404. So a time is too late by at most the
+pause and the responses, or because an alert before it in its partition came later.
 """
 
 import time
@@ -70,10 +70,10 @@ class _Door(NamedTuple):
     pause: float
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """The status and body of an answer."""
+        """The status and body of a response."""
         self.connection.request("GET", path, headers={"Host": self.host} if self.host else {})
-        answer = self.connection.getresponse()
-        return answer.status, answer.read()
+        response = self.connection.getresponse()
+        return response.status, response.read()
 
     def is_absent(self, status: int) -> bool:
         """Whether a status says that what was asked for may come yet."""
@@ -91,7 +91,7 @@ def _read(door: _Door, alerts: VisitAlerts, number: int) -> Readable:
 
 
 def _wait(door: _Door, path: str) -> tuple[float, bytes]:
-    """The time of the first answer 200, and its body."""
+    """The time of the first response 200, and its body."""
     deadline = time.monotonic() + PATIENCE
     while True:
         status, body = door.get(path)

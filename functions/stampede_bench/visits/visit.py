@@ -159,14 +159,14 @@ def of_disk(before: float | None) -> str:
 def stages(
     bench: Bench, subject: str, sent: Sequence[Sent], found: Sequence[Readable]
 ) -> Iterator[Figure]:
-    """What of a single alert is there when: its rows in each table, and answers of `read`."""
+    """What of a single alert is there when: its rows in each table, and responses of `read`."""
     begun = [one.times[0] for one in sent]
     rows = {
         f"stored in {table}": [float(bench.times.of(table, one)[0]) for one in sent]
         for table in bench.times.tables
     }
-    answers = {f"{name} read": [getattr(one, name) for one in found] for name in Readable._fields}
-    for name, values in (rows | answers).items():
+    responses = {f"{name} read": [getattr(one, name) for one in found] for name in Readable._fields}
+    for name, values in (rows | responses).items():
         after = [value - begin for value, begin in zip(values, begun, strict=True)]
         spread = (min(after), max(after))
         yield Figure(subject, f"{name}, p50", percentile(after, 50), "s", None, None, spread)

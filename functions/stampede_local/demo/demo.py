@@ -189,8 +189,8 @@ def rows(url: str, ids: list[str]) -> Iterator[dict[str, Any]]:
     """Rows of the Arrow answer to a query for many ids."""
     body = json.dumps({"ids": ids}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        for batch in pa.ipc.open_stream(answer):
+    with urllib.request.urlopen(request, timeout=120) as response:
+        for batch in pa.ipc.open_stream(response):
             yield from batch.to_pylist()
 
 

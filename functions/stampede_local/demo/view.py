@@ -47,9 +47,9 @@ def show_one(read: str, sent: list[ExpectedAlert], out: Console) -> list[str]:
 
 
 def get(url: str) -> bytes:
-    """The body of an HTTP answer."""
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        body: bytes = answer.read()
+    """The body of an HTTP response."""
+    with urllib.request.urlopen(url, timeout=30) as response:
+        body: bytes = response.read()
     return body
 
 
@@ -71,9 +71,9 @@ def picture(png: bytes, colour: bool, width: int = 32) -> Text:
     return text
 
 
-def light_curve(object_id: str, answer: dict[str, Any]) -> Table:
+def light_curve(object_id: str, response: dict[str, Any]) -> Table:
     """The last points of a light curve."""
-    points = answer["detections"]
+    points = response["detections"]
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", title_justify="left")
     table.title = f"light curve of {object_id}: the last of {len(points)} points"
     for heading in ("mjd (TAI)", "band", "flux / nJy", "error / nJy", "what"):

@@ -86,8 +86,8 @@ IDS = count(1102)  # Rubin 11.2 and what follows it
 def registered(registry: SchemaRegistryServer, alert: evolved.Evolved) -> bytes:
     """The alert in Confluent's framing; its schema is in the registry alone."""
     schema_id = next(IDS)
-    answer = {"schema": json.dumps(alert.schema)}
-    registry.answers[f"/schemas/ids/{schema_id}"] = (200, answer)
+    response = {"schema": json.dumps(alert.schema)}
+    registry.answers[f"/schemas/ids/{schema_id}"] = (200, response)
     return alert.confluent(schema_id)
 
 

@@ -127,7 +127,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 @contextmanager
 def cut_short(url: str, length: int) -> Iterator[str]:
-    """A server whose connection breaks after so many bytes of an answer of another one."""
+    """A server whose connection breaks after so many bytes of a response of another one."""
 
     def pump(source: socket, sink: socket, left: int) -> None:
         while left and (piece := source.recv(left)):
@@ -318,7 +318,7 @@ def test_a_file_has_the_mode_of_a_new_one(tmp_path: Path) -> None:
 
 @contextmanager
 def answering(members: list[tuple[tarfile.TarInfo, bytes]]) -> Iterator[str]:
-    """A server that answers everything with this tar."""
+    """A server that responses everything with this tar."""
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w") as tar:
         for info, data in members:

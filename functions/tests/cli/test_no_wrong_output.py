@@ -36,7 +36,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
 
 
 class Flagged(Exception):
-    """The answer says that it is an error, or that it may lack something."""
+    """The response says that it is an error, or that it may lack something."""
 
 
 def run(*words: str) -> Call:

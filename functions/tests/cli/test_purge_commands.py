@@ -30,8 +30,8 @@ def test_a_programme_is_withheld_and_then_removed_at_both_sites(
     read = serve("read", **given, ZTF_PROGRAMIDS="1")
 
     def get(path: str) -> tuple[int, bytes]:
-        answer = read.http.request("GET", f"{read.url}{path}", retries=False)
-        return answer.status, answer.data
+        response = read.http.request("GET", f"{read.url}{path}", retries=False)
+        return response.status, response.data
 
     def programmes() -> set[int]:
         points = json.loads(get("/v1/objects/ZTF18aaaaaaa/lightcurve")[1])["detections"]

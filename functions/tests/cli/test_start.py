@@ -1,4 +1,4 @@
-"""`stampede serve NAME` as a process: what it has imported when it gives its first answer."""
+"""`stampede serve NAME` as a process: what it has imported when it gives its first response."""
 
 import http.client
 import os
@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def at_the_end(store: str, function: str, path: str) -> list[str]:
-    """What a process reports that was stopped after one answer."""
+    """What a process reports that was stopped after one response."""
     port = free_port()
     env = {"STAMPEDE_STORE": store, "STAMPEDE_PORT": str(port), "STAMPEDE_EVENT_KEY": 16 * "k"}
     command = [sys.executable, "-c", REPORT, "serve", function]
@@ -56,7 +56,7 @@ def at_the_end(store: str, function: str, path: str) -> list[str]:
 
 
 def answer(process: subprocess.Popen, port: int, path: str) -> int | None:
-    """The status of the first answer."""
+    """The status of the first response."""
     until = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < until:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -1,4 +1,4 @@
-"""`stampede status`, of a store and of processes that answer or do not."""
+"""`stampede status`, of a store and of processes that response or do not."""
 
 import json
 import re
@@ -26,7 +26,7 @@ Run = Callable[..., object]
 
 @contextmanager
 def process(ready: int) -> Iterator[str]:
-    """The URL of a process whose readiness probe has this answer."""
+    """The URL of a process whose readiness probe has this response."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""schemathesis against `read` in this process: every answer is one that the OpenAPI page names."""
+"""schemathesis against `read` in this process: each response is one that the OpenAPI page names."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ EXAMPLES = 40  # of one operation, before the next has its turn
 
 
 def main(seconds: float) -> int:
-    """Send made-up requests until the time is over. Returns 1 if an answer is wrong."""
+    """Send made-up requests until the time is over. Returns 1 if a response is wrong."""
     objects = MemoryObjects()
     fill(objects, sample_cutouts(), sample_points(), Coverage.of({("topic", 0): range(5)}))
     app = make_app(Settings(store="http://127.0.0.1:1/unused"), objects)

@@ -1,6 +1,6 @@
 """Fuzz targets: each takes any bytes, and raises only if the code under test is wrong.
 
-Whatever a stranger sends, the answer is a result or an error that Stampede can explain.
+Whatever a stranger sends, the response is a result or an error that Stampede can explain.
 """
 
 import gzip

@@ -57,7 +57,7 @@ def table_of(served, name: str) -> Table:
 def test_cutouts_come_back_unchanged(serve) -> None:
     served = serve("cutouts")
     messages = [lsst(seed) for seed in range(20)] + [made_alerts.ztf_alert(c) for c in range(1, 20)]
-    assert {answer.status for answer in send_all(served, messages)} == {204}
+    assert {response.status for response in send_all(served, messages)} == {204}
     table, objects = table_of(served, "cutouts"), open_objects(served.settings)
     places = table.lookup([oracle.head(m)["alert_id"] for m in messages]).to_pylist()
     found = {(p["survey"], p["alert_id"], p["kind"]): p for p in places}
@@ -134,7 +134,7 @@ def test_a_light_curve_grows_and_repeats_nothing(serve) -> None:
     ]
     random.Random(1).shuffle(messages)
     for part in (messages[:10], messages[5:], messages):
-        assert {answer.status for answer in send_all(served, part)} == {204}
+        assert {response.status for response in send_all(served, part)} == {204}
     rows = table_of(served, "lightcurves").lookup(["ZTF18aaaaaaa"])
     assert sorted(rows["source_id"].to_pylist()) == list(range(1, 30))
     assert rows["reliability"].to_pylist() == pytest.approx([0.9] * 29)
@@ -163,7 +163,7 @@ def candidate(**values) -> dict:
 
 
 def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
-    """Message, status, and text in the answer, by name."""
+    """Message, status, and text in the response, by name."""
     good = lsst(1)
     nan = made_alerts.contained(
         [made_alerts.ztf_record(math.nan)], made_alerts.ztf_schema(candid="double")
@@ -219,14 +219,14 @@ def test_bad_input_among_good(serve, function: str) -> None:
     good = [lsst(seed) for seed in range(200)] + [made_alerts.confluent(misleading, 1101)]
     messages = good + [message for message, _, _ in bad.values()]
     random.Random(2).shuffle(messages)
-    answers = dict(zip(messages, send_all(served, messages), strict=True))
+    responses = dict(zip(messages, send_all(served, messages), strict=True))
     for name, (message, status, reason) in bad.items():
-        answer = answers[message]
-        assert answer.status == status, (name, answer.data)
-        problem = json.loads(answer.data)
+        response = responses[message]
+        assert response.status == status, (name, response.data)
+        problem = json.loads(response.data)
         assert reason in problem["detail"], name
         assert "event partition:0/offset:" in problem["detail"] or status == 413
-    assert {answers[message].status for message in good} == {204}
+    assert {responses[message].status for message in good} == {204}
     assert served.process.running
     stored = table_of(served, function).coverage()
     assert len(stored) == len(good)
@@ -263,10 +263,10 @@ def test_sigterm_drains(serve) -> None:
     served = serve("cutouts", LINGER_MS=10_000)
     messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:
-        answers = [pool.submit(served.post, *each) for each in enumerate(messages)]
+        responses = [pool.submit(served.post, *each) for each in enumerate(messages)]
         wait_until(lambda: held(served) == sum(map(len, messages)), served.process)
         psutil.Process(served.process.pid).send_signal(signal.SIGTERM)
-        statuses = {answer.result().status for answer in answers}
+        statuses = {response.result().status for response in responses}
     assert statuses == {204}
     while served.process.running:
         time.sleep(0.05)
@@ -283,13 +283,13 @@ def held(served) -> float:
 @pytest.mark.integration
 def test_store_down_is_503(serve, tmp_path) -> None:
     served = serve("cutouts", STORE="http://127.0.0.1:1/bucket")
-    answer = served.post(0, lsst(0))
-    assert answer.status == 503
-    assert b"store-down" in answer.data
+    response = served.post(0, lsst(0))
+    assert response.status == 503
+    assert b"store-down" in response.data
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("response", "reason"),
     [
         (None, None),
         (base64.b64encode(b'{"detail": "no alert"}').decode(), "no alert"),
@@ -299,8 +299,8 @@ def test_store_down_is_503(serve, tmp_path) -> None:
         ("/////w==", "/////w=="),
     ],
 )
-def test_the_reason_of_a_dead_letter_is_readable(answer: str | None, reason: str | None) -> None:
-    assert reason_of(answer) == reason
+def test_the_reason_of_a_dead_letter_is_readable(response: str | None, reason: str | None) -> None:
+    assert reason_of(response) == reason
 
 
 @pytest.mark.integration
@@ -348,12 +348,12 @@ def test_a_message_that_never_ends_harms_nobody_else(serve, function: str) -> No
         begin = time.monotonic()
         with ThreadPoolExecutor(64) as pool:
             each = [(1000 * round_ + n, message) for n, message in enumerate(messages)]
-            answers = list(pool.map(lambda one: served.post(*one), each))
+            responses = list(pool.map(lambda one: served.post(*one), each))
         seconds = time.monotonic() - begin
-        refused = answers.pop(10)
+        refused = responses.pop(10)
         assert 400 <= refused.status < 500, (name, refused.data)
         assert len(json.loads(refused.data)["detail"]) < 1000
-        assert {answer.status for answer in answers} == {204}, name
+        assert {response.status for response in responses} == {204}, name
         assert seconds < LONGEST_WAIT, name
         print(function, name, f"{seconds:.1f} s", json.loads(refused.data)["detail"])
     assert len(table_of(served, function).coverage()) == 20 * len(HOSTILE)
@@ -370,6 +370,6 @@ def test_alerts_that_decompress_to_hundreds_of_megabytes_take_little_memory(
     images = dict.fromkeys(("cutoutScience", "cutoutTemplate", "cutoutDifference"), image)
     messages = [made_alerts.ztf_alert(n, "deflate", **images) for n in range(1, 26)]
     assert sum(map(len, messages)) < 500_000
-    assert {answer.status for answer in send_all(served, messages)} == {204}
+    assert {response.status for response in send_all(served, messages)} == {204}
     assert b"stampede_worker_deaths_total{" not in metrics(served)
     assert table_of(served, name).coverage().intervals("alerts", 0) == [(0, 25)]

@@ -39,10 +39,10 @@ MIB = 1 << 20
 def send_event(served, key: str) -> int:
     """The event of an object, as the Broker sends it."""
     event = stored_event("stampede", "us-east-1", key)
-    answer = served.http.request(
+    response = served.http.request(
         "POST", served.url, body=event.data, headers=headers_of(event), timeout=500
     )
-    return answer.status
+    return response.status
 
 
 def fill(objects: Objects) -> list[str]:
@@ -77,13 +77,13 @@ def test_the_second_site_reads_as_the_first(serve, sites: Settings) -> None:
         access_key=sites.replica_access_key,
         secret_key=sites.replica_secret_key.get_secret_value(),
     )
-    answers = []
+    responses = []
     for settings in (sites, second):
         app = make_read(settings, open_objects(settings))
         for read in read_service.serving(app):
-            answers.append([(read(path).status, read(path).data) for path in PATHS])
-    assert answers[0] == answers[1]
-    assert {status for status, _ in answers[1]} == {200}
+            responses.append([(read(path).status, read(path).data) for path in PATHS])
+    assert responses[0] == responses[1]
+    assert {status for status, _ in responses[1]} == {200}
 
 
 def test_a_second_site_that_is_down_is_503_until_it_is_up(
@@ -194,16 +194,16 @@ def test_too_many_events_at_once_get_429(
     open_objects(bucket).put("a", b"x")
     served = serve("replicate", **environment(bucket), REPLICA=f"{url}/away", COPIES=1)
     with ThreadPoolExecutor(12) as pool:
-        answers = [pool.submit(send_event, served, "a") for _ in range(12)]
-        refused = [each.result() for each in islice(as_completed(answers), 12 - 4)]
+        responses = [pool.submit(send_event, served, "a") for _ in range(12)]
+        refused = [each.result() for each in islice(as_completed(responses), 12 - 4)]
         gate.set()
         assert refused == [429] * 8
-        assert sorted(each.result() for each in answers) == [429] * 8 + [503] * 4
+        assert sorted(each.result() for each in responses) == [429] * 8 + [503] * 4
 
 
 @pytest.fixture
 def hanging() -> Iterator[tuple[str, threading.Event]]:
-    """A server that answers 400, once its gate is open."""
+    """A server that responses 400, once its gate is open."""
     gate = threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -40,8 +40,8 @@ def get(port: int, path: str, patience: float = 30.0) -> tuple[int, str]:
     deadline = time.monotonic() + patience
     while True:
         try:
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+                return response.status, response.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()
         except URLError:

@@ -54,7 +54,7 @@ def says(*answers: bytes, close: bool = False) -> Serve:
 
 
 async def during(
-    use: Use, serve: Serve, concurrency: int = 0, idle: float = 4.0, answer: float = 5
+    use: Use, serve: Serve, concurrency: int = 0, idle: float = 4.0, response: float = 5
 ) -> int:
     """Run `use` with connections and the server's URL; returns how many connections were made."""
 
@@ -69,7 +69,7 @@ async def during(
     async with asyncio.timeout(60):
         server = await asyncio.start_server(one, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with Connections(concurrency, idle, 5, answer) as http:
+        async with Connections(concurrency, idle, 5, response) as http:
             await use(http, f"http://127.0.0.1:{port}/a?b=c")
         server.close()
         return http.made
@@ -128,7 +128,7 @@ async def test_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "reused"),
+    ("response", "expected", "reused"),
     [
         (b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nwhy", Response(500, None, b"why"), True),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Response(200, None, b""), True),
@@ -149,24 +149,24 @@ async def test_the_request() -> None:
         ),
     ],
 )
-async def test_answers(answer: bytes, expected: Response, reused: bool) -> None:
-    assert await during(posts(3, expected), says(answer)) == (1 if reused else 3)
+async def test_answers(response: bytes, expected: Response, reused: bool) -> None:
+    assert await during(posts(3, expected), says(response)) == (1 if reused else 3)
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
-        for byte in answer[:300]:
+        for byte in response[:300]:
             writer.write(bytes([byte]))
             await asyncio.sleep(0)
-        writer.write(answer[300:])
+        writer.write(response[300:])
         await request(reader)
 
     await during(posts(1, expected), slowly)
 
 
 async def test_an_answer_may_end_with_its_connection() -> None:
-    answer = b"HTTP/1.1 500 Oh\r\n\r\nas long as it takes"
+    response = b"HTTP/1.1 500 Oh\r\n\r\nas long as it takes"
     expected = Response(500, None, b"as long as it takes")
-    assert await during(posts(2, expected), says(answer, close=True)) == 2
+    assert await during(posts(2, expected), says(response, close=True)) == 2
 
 
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
@@ -181,7 +181,7 @@ async def test_an_endless_answer_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"",
         b"HTTP/1.1 20",
@@ -189,8 +189,8 @@ async def test_an_endless_answer_is_not_read_to_its_end() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
     ],
 )
-async def test_a_cut_connection_is_an_error(answer: bytes) -> None:
-    await during(fails(ConnectionResetError, "was cut"), says(answer, close=True))
+async def test_a_cut_connection_is_an_error(response: bytes) -> None:
+    await during(fails(ConnectionResetError, "was cut"), says(response, close=True))
 
 
 async def test_a_reset_connection_is_an_error_and_not_reused() -> None:
@@ -208,9 +208,9 @@ async def test_a_reset_connection_is_an_error_and_not_reused() -> None:
     assert await during(use, serve) == 2
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"\0" * 50, b"HTTP/1.1 abc\r\n\r\n"])
-async def test_an_answer_that_is_not_http_is_an_error(answer: bytes) -> None:
-    await during(fails(OSError, "not HTTP"), says(answer))
+@pytest.mark.parametrize("response", [b"SSH-2.0-x\r\n\r\n", b"\0" * 50, b"HTTP/1.1 abc\r\n\r\n"])
+async def test_an_answer_that_is_not_http_is_an_error(response: bytes) -> None:
+    await during(fails(OSError, "not HTTP"), says(response))
 
 
 async def test_an_address_without_a_server_is_unreachable() -> None:
@@ -371,7 +371,7 @@ async def test_uvicorn_understands_it() -> None:
     with Receiver() as sink:
         async with Connections(8, 4, 5, 5) as http:
             posts = (http.post(sink.url, {"ce-id": "1"}, body) for body in bodies)
-            assert {answer.status for answer in await asyncio.gather(*posts)} == {204}
+            assert {response.status for response in await asyncio.gather(*posts)} == {204}
         assert http.made <= 8
     assert sorted(event.body for event in sink.requests) == bodies
 

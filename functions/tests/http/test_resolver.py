@@ -36,7 +36,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 
 async def test_many_connections_need_one_look_up(names: Names) -> None:
-    """Also while the name server is slow, and for those that begin within its answer's seconds."""
+    """Also while the name server is slow, and for those that begin while it is awaited."""
     names.seconds = 0.2
     served = []
 

@@ -1,4 +1,4 @@
-"""Alerts from disk to two functions: here HTTP servers whose answers a test decides."""
+"""Alerts from disk to two functions: here HTTP servers whose responses a test decides."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How old the listing behind an answer may be."""
+"""How old the listing behind a response may be."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -107,15 +107,15 @@ def test_the_age_of_what_answers_are_made_from_is_observed(
         name = f"stampede_read_view_age_seconds_{what}"
         return REGISTRY.get_sample_value(name, {"table": DETECTIONS.name}) or 0.0
 
-    answers, seconds = observed("count"), observed("sum")
+    responses, seconds = observed("count"), observed("sum")
     now[0] += AGE
     version(table.lookup)
     cached_version(table)
-    assert (observed("count") - answers, observed("sum") - seconds) == (2, 2 * AGE)
+    assert (observed("count") - responses, observed("sum") - seconds) == (2, 2 * AGE)
     now[0] += 0.1
     assert cached_version(table) is None
     version(table.lookup)  # lists
-    assert (observed("count") - answers, observed("sum") - seconds) == (3, 2 * AGE)
+    assert (observed("count") - responses, observed("sum") - seconds) == (3, 2 * AGE)
 
 
 def test_while_one_lookup_lists_others_use_the_old_listing(

@@ -1,4 +1,4 @@
-"""An answer that may lack rows says so, in a header and in its body; the rest is served."""
+"""A response that may lack rows says so, in a header and in its body; the rest is served."""
 
 import io
 import json

@@ -46,8 +46,8 @@ def test_no_route_and_a_wrong_method(read: Reader, method: str, path: str, statu
 
 def test_first_requests_at_the_same_time(app, read: Reader) -> None:
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(read, 4 * ["/v1/ledger", "/nights", "/openapi.json", CUTOUT]))
-    assert {answer.status for answer in answers} == {200}
+        responses = list(pool.map(read, 4 * ["/v1/ledger", "/nights", "/openapi.json", CUTOUT]))
+    assert {response.status for response in responses} == {200}
     assert len(app.routes) == len(ROUTES) + len(lazy_routes.ROUTES)
 
 

@@ -1,4 +1,4 @@
-"""Every object of a bucket is damaged in every way: no answer is wrong and says nothing of it."""
+"""Every object of a bucket is damaged in every way: no response is wrong and says nothing of it."""
 
 import json
 import os
@@ -33,7 +33,7 @@ async def test_no_answer_is_wrong_unsaid(filled: Filled) -> None:
     store = Rotten(in_memory(filled))
     asked = await requests_for(filled, store)
     truth = await answers(store, asked)
-    refused = [request.path for request, answer in truth.items() if answer.status > 302]
+    refused = [request.path for request, response in truth.items() if response.status > 302]
     assert [path for path in refused if not path.endswith("thumbnail")] == []
     dice, count, wrong, begun = random.Random(SEED), 0, list[str](), time.process_time()
     print(f"again with ROUNDS={ROUNDS} SEED={SEED}")
@@ -43,29 +43,29 @@ async def test_no_answer_is_wrong_unsaid(filled: Filled) -> None:
             store.changed = change(store.inner, key, way, dice)
             found = await answers(store, dice.sample(asked, AT_ONCE))
             count += len(found)
-            for request, answer in found.items():
-                if fault := await fault_of(request, answer, truth[request], store):
-                    wrong.append(f"{way} {key}: {request.path}: {answer.status}, {fault}")
+            for request, response in found.items():
+                if fault := await fault_of(request, response, truth[request], store):
+                    wrong.append(f"{way} {key}: {request.path}: {response.status}, {fault}")
     print(f"{count} answers, {time.process_time() - begun:.0f} s of CPU")
     assert not wrong, "\n".join(wrong)
     assert count >= LEAST
 
 
-async def fault_of(request: Request, answer: Answer, truth: Answer, store: Rotten) -> str:
-    """What is wrong with an answer; empty if it is the truth, or says what it may lack.
+async def fault_of(request: Request, response: Answer, truth: Answer, store: Rotten) -> str:
+    """What is wrong with a response; empty if it is the truth, or says what it may lack.
 
-    An answer that may lack something has no other rows than the store has without some of the
+    A response that may lack something has no other rows than the store has without some of the
     objects that are damaged: an older version of a row, for example.
     """
-    if same(answer, truth):
+    if same(response, truth):
         return ""
-    if not answer.flagged:
+    if not response.flagged:
         return "not the truth, and does not say so"
-    if not surplus(request, answer, [truth]):
+    if not surplus(request, response, [truth]):
         return ""
     lost = [store.changed.keys(), *({key} for key in store.changed if len(store.changed) > 1)]
     others = [(await answers(Without(store.inner, keys), [request]))[request] for keys in lost]
-    extra = surplus(request, answer, [truth, *others])
+    extra = surplus(request, response, [truth, *others])
     return f"has what is not stored: {extra[0]!r:.300}" if extra else ""
 
 
@@ -84,7 +84,7 @@ async def requests_for(filled: Filled, store: Rotten) -> list[Request]:
 
 
 async def answers(store: Objects, asked: list[Request]) -> dict[Request, Answer]:
-    """The answers of a `read` that starts now."""
+    """The responses of a `read` that starts now."""
     app = make_app(Settings(), store)
     found = {request: await ask(app, request) for request in asked}
     await app.state.service.close()

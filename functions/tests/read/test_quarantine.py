@@ -60,8 +60,8 @@ def test_everything_else_is_served(harm: Callable[[MemoryObjects], None]) -> Non
     harm(objects)
     for read in serving(make_app(Settings(), objects)):
         for path in PATHS:
-            answer = read(path)
-            assert answer.status == 200, (path, answer.data)
+            response = read(path)
+            assert response.status == 200, (path, response.data)
         assert read("/v1/objects/unknown/lightcurve").status == 404
     if harm is bad_runs:
         for name in ("cutouts", "detections", "thumbnails"):

@@ -56,10 +56,10 @@ def milliseconds(address: Address, seconds: float = 2.0) -> float:
     while time.monotonic() < end or len(times) < 5:
         begin = time.perf_counter()
         connection.request("GET", "/v1/alerts/1")
-        answer = connection.getresponse()
-        answer.read()
+        response = connection.getresponse()
+        response.read()
         times.append(1000 * (time.perf_counter() - begin))
-        assert answer.status == 200
+        assert response.status == 200
     connection.close()
     return sorted(times)[len(times) // 2]
 
@@ -146,7 +146,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(address: Address, path: str, body: bytes) -> socket.socket:
-    """A query of a client that will read nothing of its answer."""
+    """A query of a client that will read nothing of its response."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(address)
@@ -196,11 +196,11 @@ def test_two_queries_of_a_million_ids_at_once_take_little_memory(large: Path) ->
     def ask(address: Address) -> int:
         connection = HTTPConnection(*address, timeout=100)
         connection.request("POST", "/v1/lightcurves", body)
-        answer = connection.getresponse()
-        while answer.read(1 << 20):
+        response = connection.getresponse()
+        while response.read(1 << 20):
             pass
         connection.close()
-        return answer.status
+        return response.status
 
     with serve_read(large) as (process, address), ThreadPoolExecutor(2) as pool:
         idle = resident(process.pid)

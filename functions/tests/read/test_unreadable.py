@@ -1,4 +1,4 @@
-"""A large answer that meets damage on the way: no client takes it for whole."""
+"""A large response that meets damage on the way: no client takes it for whole."""
 
 import csv
 import io
@@ -37,13 +37,13 @@ def rings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken_off(read: Reader, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
-    """What comes of an answer whose connection is broken off."""
+    """What comes of a response whose connection is broken off."""
     for _ in range(2):  # the second time the damage is known
-        answer = read(path, method, body, preload_content=False)
-        assert answer.status == 200
+        response = read(path, method, body, preload_content=False)
+        assert response.status == 200
         parts: list[bytes] = []
         with pytest.raises(HTTPError, match="prematurely"):
-            collect(answer.stream(1), parts)
+            collect(response.stream(1), parts)
     return b"".join(parts)
 
 
@@ -105,7 +105,7 @@ def test_rows_with_metadata_list_what_is_unreadable(objects: MemoryObjects, form
 
 
 def end_of(form: str, data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """Rows, and what the end of an answer says."""
+    """Rows, and what the end of a response says."""
     if form == "parquet":
         file = pq.ParquetFile(io.BytesIO(data))
         return file.read(), file.metadata.metadata

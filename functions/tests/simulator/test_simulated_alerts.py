@@ -68,10 +68,10 @@ def test_every_fault_gets_its_status(reader, survey):
     assert {alert.fault for alert in alerts} == {None, *FAULTS}
     messages = [alert.body for alert in alerts]
     for number, read in enumerate((reader.cutouts, reader.detections)):
-        answers = [status(fault) for fault in read(messages, Isolation.CHECKED).faults]
+        responses = [status(fault) for fault in read(messages, Isolation.CHECKED).faults]
         expected = [FAULTS[a.fault][number] if a.fault else 200 for a in alerts]
-        assert answers == expected, [
+        assert responses == expected, [
             (a.fault, got)
-            for a, got, due in zip(alerts, answers, expected, strict=True)
+            for a, got, due in zip(alerts, responses, expected, strict=True)
             if got != due
         ]

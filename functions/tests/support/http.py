@@ -51,9 +51,9 @@ async def post(
 async def posted_together(
     app: Any, events: Sequence[Mapping[str, Any]], path: str = "/"
 ) -> list[int]:
-    """The statuses of the answers to these events, in structured mode and all at once."""
+    """The statuses of the responses to these events, in structured mode and all at once."""
     bodies = [json.dumps(event).encode() for event in events]
     return [
-        answer.status
-        for answer in await asyncio.gather(*(post(app, body, path=path) for body in bodies))
+        response.status
+        for response in await asyncio.gather(*(post(app, body, path=path) for body in bodies))
     ]

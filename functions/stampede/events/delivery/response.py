@@ -1,4 +1,4 @@
-"""The answer to an event that was sent, and whose fault a failure is.
+"""The response to an event that was sent, and whose fault a failure is.
 
 The rules are in docs/adr/0002-source-retries.md.
 """
@@ -35,7 +35,7 @@ class SinkResponse(NamedTuple):
     """How a sink answered an event."""
 
     verdict: Verdict
-    status: int | None  # None: there was no answer
+    status: int | None  # None: there was no response
     detail: bytes  # the beginning of the body, or what went wrong
     retry_after: float = 0.0
 

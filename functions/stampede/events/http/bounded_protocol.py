@@ -1,7 +1,7 @@
 """HTTP/1.1 as uvicorn and httptools speak it, with bounds on what one client may hold.
 
 uvicorn bounds neither the bytes nor the time of a request's header, nor the time of its body or of
-an answer that its client does not read. Here a client that sends too much or moves nothing for too
+a response that its client does not read. Here a client that sends too much or moves nothing for too
 long loses its connection, and with it all that the connection holds.
 """
 
@@ -28,10 +28,10 @@ log = get_logger()
 # Knative, accepts 1 MiB. Nothing that `read` is asked for needs a tenth of its bound.
 HEADER_BYTES, HEADER_BYTES_OF_READ = 256 << 10, 64 << 10
 # Bytes a second below which a client counts as one that holds a connection: of a body, and of an
-# answer. A large query keeps others from a slot while its answer is taken.
+# answer. A large query keeps others from a slot while its response is taken.
 SLOWEST_BODY, SLOWEST_RESPONSE = 1024, 16 << 10
 # The rest of a refused body of known length is read and dropped up to here: a client that is still
-# sending may never see an answer if its connection is closed.
+# sending may never see a response if its connection is closed.
 DROPPED_BYTES = 64 << 20
 # So much is read of a connection that will be closed.
 LINGER_BYTES = 1 << 20
@@ -49,7 +49,7 @@ class BoundedProtocol(HttpToolsProtocol):
     ----------
     client_seconds
         Seconds in which a client must send its headers; and in which some bytes of its body must
-        come, or some of its answer be taken.
+        come, or some of its response be taken.
     header_bytes
         Most bytes of a request's target and headers, and of its trailers.
     part_rate
@@ -77,7 +77,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parts = BodyParts()
         self._refusal: StampedeError | None = None
         self._refused = False
-        self._last_response = False  # whether the connection ends after the answer that is awaited
+        self._last_response = (
+            False  # whether the connection ends after the response that is awaited
+        )
         self._dropped = 0
         self._sending = ResponsePace(now, SLOWEST_RESPONSE)
         self._check()
@@ -126,7 +128,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- called by the server
 
     def shutdown(self) -> None:
-        """End the connection after its answer; at once if it sends its body in small parts."""
+        """End the connection after its response; at once if it sends its body in small parts."""
         if self._answers.held and self._receiving:
             self._refuse(NotInTime("the request's body did not come before the server's end"))
         else:
@@ -171,7 +173,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise NotInTime("more requests are sent than answers are taken")
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body; after the answer, drop it."""
+        """Take a part of the body; after the response, drop it."""
         self._parts.add(len(body))
         moved = self._receiving.bytes if self._receiving else 0
         if self.cycle.response_complete and moved > DROPPED_BYTES:
@@ -185,7 +187,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is complete. Read no more chunks: nobody knows how many will come."""
+        """The response is complete. Read no more chunks: nobody knows how many will come."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
         unfinished = self._receiving and not self._in_headers and self.cycle.response_complete
@@ -203,8 +205,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _check(self) -> None:
         now, seconds = self.loop.time(), self.client_seconds
-        answers, receiving = self._answers, self._receiving
-        if self._sending.is_too_slow(answers.written, answers.taken, now, seconds):
+        responses, receiving = self._answers, self._receiving
+        if self._sending.is_too_slow(responses.written, responses.taken, now, seconds):
             count_dropped("answer", seconds)
             self.transport.abort()
             return
@@ -226,10 +228,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, error: StampedeError) -> None:
-        """Answer an unfinished request with an error, if there is no answer yet, and close."""
+        """Answer an unfinished request with an error, if there is no response yet, and close."""
         cycle: Any = self.cycle
         if self._in_headers and cycle is not None and not cycle.response_complete:
-            # A request before this one has no answer yet: it gets it, and this one none.
+            # A request before this one has no response yet: it gets it, and this one none.
             self._last_response, cycle.keep_alive = True, False
             return
         between = self._receiving is None and (cycle is None or cycle.response_complete)
@@ -247,7 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), _SAFE, body)
             )
         if cycle is not None and not self._in_headers:
-            cycle.disconnected = True  # the app's own answer would be a second one
+            cycle.disconnected = True  # the app's own response would be a second one
             cycle.message_event.set()
         self._close_slowly()
 
@@ -261,7 +263,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _close_slowly(self) -> None:
         """Send the end of the connection, and drop what comes for a moment.
 
-        If it were closed while bytes come, the client would get a reset in place of the answer.
+        If it were closed while bytes come, the client would get a reset in place of the response.
         """
         self._refused = True
         if self.transport.can_write_eof():

@@ -40,7 +40,7 @@ DETAIL_LENGTH = 800  # Knative keeps the first 1,024 bytes of the answer with a 
 
 
 class Reply(NamedTuple):
-    """The answer to an event: a status, and a problem document (RFC 9457) if it is not stored."""
+    """The response to an event: a status, and a problem document (RFC 9457) if it is not stored."""
 
     status: int
     body: bytes = b""
@@ -59,7 +59,7 @@ class HttpBinding(NamedTuple):
     parse
         Makes an event of a request; raises `StampedeError`.
     accepted
-        Status of the answer if the event is taken.
+        Status of the response if the event is taken.
     key_in_path
         Whether the path of a request may be the key.
     """
@@ -85,9 +85,9 @@ class EventEndpoint:
         Most bytes of a body.
     resources
         What `handle` needs: entered in this order when the server starts, left in reverse
-        order after the last answer.
+        order after the last response.
     held_bytes
-        Most bytes of all bodies that are being read or handled; to more the answer is 429.
+        Most bytes of all bodies that are being read or handled; to more the response is 429.
     senders
         Which senders may send events; None: all. A stranger is answered 401, its body unread.
     binding

@@ -1,17 +1,17 @@
-"""A connection's transport that counts what its client takes of its answers, and reads slowly."""
+"""A connection's transport that counts what its client takes of its responses, and reads slowly."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-# A body up to here is sent together with the head of its answer.
+# A body up to here is sent together with the head of its response.
 WITH_HEAD = 64 << 10
 
 
 class ResponseTransport:
     """The transport of one connection, as uvicorn uses it.
 
-    uvicorn writes the head of an answer and its body apart, and uvloop sends each write at once.
+    uvicorn writes the head of a response and its body apart, and uvloop sends each write at once.
     Here they are one packet: one system call less, and the client wakes up once.
 
     Parameters

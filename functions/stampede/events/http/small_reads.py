@@ -40,11 +40,11 @@ class SmallReads(asyncio.BufferedProtocol):
         self._requests.eof_received()
 
     def pause_writing(self) -> None:
-        """The client takes too little of its answers."""
+        """The client takes too little of its responses."""
         self._requests.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client takes its answers again."""
+        """The client takes its responses again."""
         self._requests.resume_writing()
 
     def get_buffer(self, sizehint: int) -> memoryview:

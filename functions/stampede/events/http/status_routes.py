@@ -13,7 +13,7 @@ Fault = Callable[[], str | None]
 
 
 def none() -> None:
-    """No fault: a process that answers is well."""
+    """No fault: a process that responses is well."""
 
 
 def status_routes(*, not_alive: Fault = none, not_ready: Fault = none) -> list[Route]:
@@ -34,7 +34,7 @@ def status_routes(*, not_alive: Fault = none, not_ready: Fault = none) -> list[R
 
 
 def health(fault: Fault) -> Callable[[Request], Awaitable[Response]]:
-    """A handler that answers 200, or 503 with the fault."""
+    """A handler that responses 200, or 503 with the fault."""
 
     async def answer(_: Request) -> Response:
         if reason := fault():

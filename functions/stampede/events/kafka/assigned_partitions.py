@@ -132,17 +132,17 @@ class AssignedPartitions:
             consumer.resume([TopicPartition(*key) for key in keys])
             self._paused -= keys
 
-    def learn(self, consumer: confluent_kafka.Consumer, answer: Answer) -> None:
+    def learn(self, consumer: confluent_kafka.Consumer, response: Answer) -> None:
         """Begin again at the start of each topic that was made anew under its name.
 
         Records in flight are of the old topic: they are delivered, and not committed. A partition
         whose records were passed over begins where that began, if its topic is the same.
         """
-        self._health.missing = answer.missing
-        if all(topic in answer.ids or topic in answer.missing for topic, _ in self._partitions):
+        self._health.missing = response.missing
+        if all(topic in response.ids or topic in response.missing for topic, _ in self._partitions):
             self._health.learnt()
         for key, partition in list(self._partitions.items()):
-            topic_id = answer.ids.get(key[0])
+            topic_id = response.ids.get(key[0])
             if topic_id is None or (topic_id == partition.topic_id and not partition.passed_over):
                 continue
             try:
@@ -220,12 +220,12 @@ class AssignedPartitions:
         Of a topic that is gone there is no other source: its deliveries go on.
         """
         busy = {topic for (topic, _), each in leaving.items() if each.offsets.unfinished}
-        answer = self._topic_ids.wait(busy, LEAVE_SECONDS)
+        response = self._topic_ids.wait(busy, LEAVE_SECONDS)
         self._cancel(
             [
                 each
                 for (topic, _), each in leaving.items()
-                if not answer.says_gone(topic, each.topic_id)
+                if not response.says_gone(topic, each.topic_id)
             ]
         )
 

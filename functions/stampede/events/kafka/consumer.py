@@ -153,12 +153,12 @@ class Consumer:
         self._held.hold(batch)
 
     def _deliver_proven(self, consumer: confluent_kafka.Consumer, now: bool) -> None:
-        """Deliver the records whose topics are proven by an answer of Kafka, if there is one."""
-        answer = self._held.answer(self._assigned.topics, now)
-        if answer is None:
+        """Deliver the records whose topics are proven by a response of Kafka, if there is one."""
+        response = self._held.answer(self._assigned.topics, now)
+        if response is None:
             return
-        self._assigned.learn(consumer, answer)
-        proven = self._held.proven(answer)
+        self._assigned.learn(consumer, response)
+        proven = self._held.proven(response)
         batch = [(held.partition, held.record) for held in proven if held.record]
         self._in_flight.begin(batch)
         for held in proven:

@@ -82,7 +82,7 @@ class KafkaInput:
         return self._sending.exception()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
-        """The function's answer to an event, as if it had come by HTTP.
+        """The function's response to an event, as if it had come by HTTP.
 
         It has no time limit: the function bounds how long an event takes (`flush_seconds`).
         """

@@ -31,7 +31,7 @@ class KafkaGaps:
     topics
         Names of topics.
     patience
-        Seconds that each answer of Kafka may take.
+        Seconds that each response of Kafka may take.
     gap_messages
         Most messages that are read to learn which gaps are messages.
 

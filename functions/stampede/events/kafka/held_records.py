@@ -16,7 +16,7 @@ from stampede.events.kafka.topic_ids import Answer, TopicIds
 
 ASK_SECONDS = 0.1  # least time between two requests while records flow
 IDLE_SECONDS = 3.0  # while none do: how soon a topic that was made anew is noticed
-RESPONSE_SECONDS = 0.02  # an answer is waited for so long; the next one is looked for later
+RESPONSE_SECONDS = 0.02  # a response is waited for so long; the next one is looked for later
 
 
 class Held(NamedTuple):
@@ -62,14 +62,14 @@ class HeldRecords:
 
     @property
     def proven_soon(self) -> bool:
-        """Whether there are held records, and Kafka is not late with its answer."""
+        """Whether there are held records, and Kafka is not late with its response."""
         late = self._topic_ids.asking and time.monotonic() - self._asked > ASK_SECONDS
         return bool(self._held) and not late and not self._cannot_ask
 
     def answer(self, topics: Collection[str], now: bool) -> Answer | None:
         """Ask Kafka for the ids of topics if it is time to, or if it is to be `now`.
 
-        Returns an answer that has come. Drops records of partitions that were given up: there may
+        Returns a response that has come. Drops records of partitions that were given up: there may
         be no topic left to ask for.
         """
         self._drop_given_up()
@@ -83,8 +83,8 @@ class HeldRecords:
                 self._asked_for = len(self._held)
         return self._topic_ids.answer(RESPONSE_SECONDS if self._held else 0)
 
-    def proven(self, answer: Answer) -> list[Held]:
-        """Remove what an answer proves, and return it; what it refutes is dropped.
+    def proven(self, response: Answer) -> list[Held]:
+        """Remove what a response proves, and return it; what it refutes is dropped.
 
         Partitions of a topic that is gone are passed over from now on.
         """
@@ -92,12 +92,12 @@ class HeldRecords:
         proven, kept, dropped = [], [], []
         for number, held in enumerate(self._held):
             partition, topic = held.partition, held.topic
-            gone = answer.says_gone(topic, partition.topic_id)
+            gone = response.says_gone(topic, partition.topic_id)
             if gone and not (partition.passed_over or partition.left):
                 partition.passed_over, partition.again_at = True, held.offset
             if partition.passed_over or partition.left:
                 dropped.append(held)
-            elif number >= asked_for or topic not in answer.ids:
+            elif number >= asked_for or topic not in response.ids:
                 kept.append(held)
             else:
                 proven.append(held)

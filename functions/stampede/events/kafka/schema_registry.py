@@ -35,7 +35,7 @@ class SchemaRegistry:
         """The schema of that id; cached, since a registered schema never changes.
 
         Raises `Undecodable` if the registry has no such schema, or one that is not Avro, and
-        `SchemaRegistryDown` if the registry does not answer or answers something else.
+        `SchemaRegistryDown` if the registry does not respond, or not with a schema.
         """
         if schema_id not in self._schemas:
             # Otherwise each message of a batch would wait for the registry in turn.
@@ -58,15 +58,15 @@ class SchemaRegistry:
     def _request(self, schema_id: int) -> schemas.Schema:
         url = f"{self._url}/schemas/ids/{schema_id}"
         try:
-            answer = self._http.request("GET", url)
+            response = self._http.request("GET", url)
         except urllib3.exceptions.HTTPError as error:
             raise SchemaRegistryDown(f"{url} does not answer: {error}") from error
-        if answer.status == 404:
+        if response.status == 404:
             raise Undecodable(f"unknown schema id {schema_id}: {self._url} does not have it")
-        if answer.status != 200:
-            raise SchemaRegistryDown(f"{url} answered {answer.status}")
+        if response.status != 200:
+            raise SchemaRegistryDown(f"{url} answered {response.status}")
         try:
-            body = answer.json()
+            body = response.json()
             text, kind = body["schema"], body.get("schemaType", "AVRO")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SchemaRegistryDown(f"{url} answered no schema") from error

@@ -82,7 +82,7 @@ class TopicIds:
 
     @property
     def asking(self) -> bool:
-        """Whether `ask` has begun a request whose answer was not taken yet."""
+        """Whether `ask` has begun a request whose response was not taken yet."""
         return bool(self._pending)
 
     def ask(self, topics: Collection[str]) -> bool:
@@ -100,7 +100,7 @@ class TopicIds:
         return bool(self._pending)
 
     def answer(self, seconds: float = 0) -> Answer | None:
-        """The answer to `ask`, if it comes within so many seconds; None if it does not."""
+        """The response to `ask`, if it comes within so many seconds; None if it does not."""
         if not self._pending or wait(self._pending.values(), seconds).not_done:
             return None
         pending, self._pending = self._pending, {}

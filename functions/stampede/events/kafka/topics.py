@@ -100,7 +100,9 @@ class KafkaTopics:
         consumer = Consumer(self._options | {"group.id": group})
         try:
             wanted = [TopicPartition(*partition) for partition in partitions]
-            answers = _patiently(lambda: consumer.committed(wanted, self._patience), self._patience)
+            responses = _patiently(
+                lambda: consumer.committed(wanted, self._patience), self._patience
+            )
         except KafkaException:
             return {}
         finally:
@@ -109,7 +111,7 @@ class KafkaTopics:
             (each.topic, each.partition): None
             if each.offset < 0 or of_another_topic(each.metadata, topic_ids.get(each.topic))
             else each.offset
-            for each in answers
+            for each in responses
         }
 
     def message(self, topic: str, number: int, offset: int) -> Record | None:

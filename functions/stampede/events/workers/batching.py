@@ -65,7 +65,7 @@ class Pace:
 
 
 class Batcher:
-    """Collects events into batches and answers each event when its batch is durable.
+    """Collects events into batches and responses each event when its batch is durable.
 
     An async context manager: batches are stored while it is open. On leaving it stores the
     events that still wait.

@@ -65,15 +65,15 @@ class WorkerProcess:
                 self._receive(seconds)
                 self._ready = True
             self._pipe.send(batch)
-            answer: StoredBatch | Exception = self._receive(seconds)
+            response: StoredBatch | Exception = self._receive(seconds)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             ready, status = self._ready, self._restart()
             if not ready:  # nobody has read the batch
                 raise StoreDown(f"a worker ended before it was ready (status {status})") from None
             raise self._death(status) from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def _receive(self, seconds: float) -> Any:
         """What the process sends next. Raises `StoreDown` if it takes too long."""

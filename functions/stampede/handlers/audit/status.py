@@ -128,6 +128,6 @@ def states_of(urls: Mapping[str, str]) -> dict[str, str]:
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
         ready = pool.map(is_ready, urls.values())
         return {
-            name: "running" if answer else "not ready"
-            for name, answer in zip(urls, ready, strict=True)
+            name: "running" if response else "not ready"
+            for name, response in zip(urls, ready, strict=True)
         }

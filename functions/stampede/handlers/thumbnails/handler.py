@@ -1,6 +1,6 @@
 """thumbnails: draws one thumbnail per alert of every new pack, and stores them as a pack.
 
-Order matters as in `cutouts`: first the pack, then the run that points into it, then the answer.
+Order matters as in `cutouts`: first the pack, then the run that points into it, then the response.
 A repeated event writes the same objects again.
 
 A thread draws one pack at a time: a thousand alerts take half a second of one core, which is three

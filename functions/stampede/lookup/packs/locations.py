@@ -12,7 +12,7 @@ from stampede.store.parquet.writer import Range
 
 GAP = 128 << 10
 """Most bytes between two ranges that one request reads. They are thrown away: the store needs
-longer to begin another answer than to send them (docs/adr/0028-fast-gets.md)."""
+longer to begin another response than to send them (docs/adr/0028-fast-gets.md)."""
 SPAN = 4 << 20
 """Most bytes in one request."""
 

@@ -54,7 +54,7 @@ def alerts_of(objects: Objects, pack: ObjectInfo) -> list[PackedAlert]:
 
 
 def note_damage(pack: ObjectInfo, error: Damaged) -> None:
-    """Note that the answer lacks what this pack holds."""
+    """Note that the response lacks what this pack holds."""
     read_metrics.DAMAGED_IMAGES.inc()
     log.error("damaged", key=pack.key, why=error.message)
     response_warnings.lacks_pack(pack.key)

@@ -90,7 +90,7 @@ class Access(NamedTuple):
         return None
 
     def mark(self, response: Response, scope: str) -> Response:
-        """Keep an answer that needed a token out of caches that others share."""
+        """Keep a response that needed a token out of caches that others share."""
         if not self.is_open(scope):
             control = response.headers.get("cache-control", "private")
             response.headers["cache-control"] = control.replace("public", "private")

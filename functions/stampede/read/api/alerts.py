@@ -39,10 +39,10 @@ async def get_latest(request: Request) -> Response:
     service = service_of(request)
     limit = parameters.number(request.query_params, "limit", 1, MOST)
     found = await service.run_ledger(service.latest.alerts, int(limit or DEFAULT))
-    answer: dict[str, object] = {"alerts": [_brief(alert) for alert in found]}
+    response: dict[str, object] = {"alerts": [_brief(alert) for alert in found]}
     if why := response_warnings.incomplete():
-        answer["incomplete"] = why
-    return JSONResponse(answer, headers={"Cache-Control": REVALIDATE})
+        response["incomplete"] = why
+    return JSONResponse(response, headers={"Cache-Control": REVALIDATE})
 
 
 def _brief(alert: LatestAlert) -> dict[str, object]:

@@ -132,7 +132,7 @@ class SlotResponse(StreamingResponse):
         self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer."""
+        """Send the response."""
         with self._held:
             try:
                 await super().__call__(scope, receive, send)

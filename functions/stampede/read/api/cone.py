@@ -91,7 +91,7 @@ def _whole(writer: Writer, tables: list[pa.Table]) -> bytes:
 async def _stream(
     found: Iterator[pa.Table], run: ThreadRunner, writer: Writer
 ) -> AsyncIterator[memoryview]:
-    """The bytes of an answer; a ring is read while the client takes the one before."""
+    """The bytes of a response; a ring is read while the client takes the one before."""
 
     def step() -> bytes | None:
         table = next(found, None)

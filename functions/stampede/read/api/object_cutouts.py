@@ -57,8 +57,8 @@ async def get_object_cutouts(request: Request) -> Response:
             )
             name = f'inline; filename="{object_id}-{kind or KINDS[0]}.{format}"'
             headers = {"Vary": "Accept", "Content-Disposition": name}
-            answer = Representation(etag(body), MEDIA_TYPES[format], headers, REVALIDATE)
-            return answer.not_modified(request) or answer.respond(request, body)
+            response = Representation(etag(body), MEDIA_TYPES[format], headers, REVALIDATE)
+            return response.not_modified(request) or response.respond(request, body)
         lookup = service.bulk_lookup
         ids = np.array(sorted({one[0].alert_id for one in alerts}), np.int64)
         read = partial(_read, lookup, object_id, kind)

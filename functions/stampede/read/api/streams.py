@@ -1,8 +1,8 @@
 """Streams of many cutouts or many light curves, in constant memory.
 
 Ids are read in ascending order, in chunks (`chunks`). A thread reads one chunk, and few chunks are
-read before the client takes them. The first chunks are small, so an answer starts at once.
-Ids that are not found are no error. The end of the answer lists them, and apart from them the ids
+read before the client takes them. The first chunks are small, so a response starts at once.
+Ids that are not found are no error. The end of the response lists them, and apart from them the ids
 that may have rows that cannot be read:
 
 =======  ==========================================  ===============================================
@@ -21,7 +21,7 @@ If rows could not be read, the end has the reasons too: ``incomplete`` in a tar,
 ``stampede.incomplete`` in Arrow and Parquet. CSV, JSON and VOTable have no end that every client
 looks at. So a stream of these that lacks rows sends those that it has, and then breaks the
 connection off before its last bytes. A stream of any format does so if the store fails half-way:
-an answer without its end is incomplete.
+a response without its end is incomplete.
 
 A cutout that retention has deleted or that is damaged costs only itself: in Arrow its ``fits`` is
 null and the end lists it in ``stampede.gone`` or ``stampede.damaged``; the end of a tar lists it.
@@ -62,17 +62,17 @@ Read = Callable[[Sequence[Any]], Chunk[T]]
 READ, MISSING, UNREADABLE = range(3)  # what became of an id
 
 PIECE = 256 << 10
-"""Most bytes passed to the server in one piece: small answers are sent between two pieces."""
+"""Most bytes passed to the server in one piece: small responses are sent between two pieces."""
 
 
 async def stream(
     ids: Ids, read: Read[T], run: ThreadRunner, writer: Writer, most_chunks: Callable[[], int]
 ) -> AsyncIterator[memoryview]:
-    """The answer to a query for `ids`, in pieces; `read` and `writer` run in threads.
+    """The response to a query for `ids`, in pieces; `read` and `writer` run in threads.
 
     `most_chunks` says how many chunks the query may hold now.
 
-    Raises `StoreDown`, `BrokenOff`: then the answer has no end.
+    Raises `StoreDown`, `BrokenOff`: then the response has no end.
     """
     fates = np.zeros(len(ids), np.uint8)  # a list of a million strings takes 70 MB
     done = 0

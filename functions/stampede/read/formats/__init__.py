@@ -1,4 +1,4 @@
-"""How an answer is written: JSON, CSV, Parquet, Arrow, VOTable, tar."""
+"""How a response is written: JSON, CSV, Parquet, Arrow, VOTable, tar."""
 
 __all__ = [
     "completeness",

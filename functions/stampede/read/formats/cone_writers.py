@@ -1,7 +1,7 @@
-"""Formats of the answer to a cone search, written piece by piece.
+"""Formats of the response to a cone search, written piece by piece.
 
 Each has a method `add`, the bytes of some rows, and a method `end`, the last bytes, which say why
-the answer may lack rows (`stampede.lookup.response_warnings`).
+the response may lack rows (`stampede.lookup.response_warnings`).
 """
 
 import json
@@ -72,7 +72,7 @@ def votable_writer() -> VOTableWriter:
 
 
 def writers(head: dict[str, float]) -> dict[str, Callable[[], Writer]]:
-    """The formats of an answer, by name, the default first."""
+    """The formats of a response, by name, the default first."""
     return {
         "json": partial(JsonWriter, head),
         "csv": partial(CsvWriter, FOUND),

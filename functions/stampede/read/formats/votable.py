@@ -92,7 +92,7 @@ class VOTableWriter:
 
 
 def error_document(message: str) -> bytes:
-    """The answer to a cone search that cannot be answered.
+    """The response to a cone search that cannot be answered.
 
     Simple Cone Search 1.03 asks for an INFO named ``Error`` below the root, VOTable for a RESOURCE,
     DALI 1.1 for an INFO named ``QUERY_STATUS`` in it.

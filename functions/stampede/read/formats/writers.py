@@ -42,7 +42,7 @@ class Writer(Protocol):
     Attributes
     ----------
     has_end
-        Whether the format has a place where every client of ours looks for what the answer lacks.
+        Whether the format has a place where every client of ours looks for what the response lacks.
     """
 
     media_type: str
@@ -52,7 +52,7 @@ class Writer(Protocol):
         """The bytes of one chunk."""
 
     def end(self, completeness: Completeness) -> bytes:
-        """The last bytes, with what the answer lacks."""
+        """The last bytes, with what the response lacks."""
 
 
 class TarWriter:
@@ -107,7 +107,7 @@ class _JsonList:
 
 
 def _pairs(completeness: Completeness) -> dict[str, bytes]:
-    """What an answer lacks, as metadata."""
+    """What a response lacks, as metadata."""
     pairs = {MISSING: _json_list(completeness.missing)}
     if len(completeness.unreadable):
         pairs[UNREADABLE] = _json_list(completeness.unreadable)

@@ -12,7 +12,7 @@ _SUFFIXES = {
     "image/png": "png",
     "application/x-votable+xml": "vot",
 }
-"""Ends of the names of files, by the types of answers that a terminal does not show."""
+"""Ends of the names of files, by the types of responses that a terminal does not show."""
 
 
 class Parameter(NamedTuple):
@@ -83,9 +83,9 @@ def _operation(
         path += f"?{urlencode(query, quote_via=quote, safe='')}"
     types = [
         kind
-        for status, answer in spec["responses"].items()
+        for status, response in spec["responses"].items()
         if status == "200"
-        for kind in answer.get("content", {})
+        for kind in response.get("content", {})
     ]
     body = known.get("csv" if "radius" in query else "body", "") if method == "post" else ""
     name = path.partition("?")[0].rpartition("/")[2]

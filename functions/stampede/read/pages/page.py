@@ -85,7 +85,7 @@ def _number(value: float | None, form: str) -> str:
 class PageResponse(HTMLResponse):
     """A page, gzipped for a client that accepts that.
 
-    Not by a middleware: all other answers have their own encodings, or are streams, and none of
+    Not by a middleware: all other responses have their own encodings, or are streams, and none of
     them is to pay for it.
     """
 
@@ -101,7 +101,7 @@ class PageResponse(HTMLResponse):
 
 
 def html(text: str, policy: str = POLICY) -> PageResponse:
-    """The answer that holds a page."""
+    """The response that holds a page."""
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
     return PageResponse(text, headers=headers)
 

@@ -37,7 +37,7 @@ class Cors:
         self._for_all = _allowing(b"*") if b"*" in self._origins else None
 
     def headers(self, scope: Scope) -> Headers:
-        """What the answer to a request gets."""
+        """What the response to a request gets."""
         if self._for_all is not None:
             return self._for_all
         if not self._origins:
@@ -49,7 +49,7 @@ class Cors:
         return [*_allowing(origin), vary]
 
     def preflight(self, scope: Scope) -> Headers:
-        """The headers of the answer to a preflight request; empty if the request is none."""
+        """The headers of the response to a preflight request; empty if the request is none."""
         if scope["method"] != "OPTIONS" or not self._origins:
             return []
         if _header(scope, b"access-control-request-method") is None:

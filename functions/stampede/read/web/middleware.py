@@ -1,4 +1,4 @@
-"""What every request to `read` meets: its warnings, its metrics, and the headers of its answer."""
+"""What every request to `read` meets: warnings, metrics, and the headers of its response."""
 
 import time
 from functools import cache
@@ -13,9 +13,9 @@ from stampede.telemetry.read_metrics import READ_BYTES, READ_SECONDS
 
 
 class ResponseMiddleware:
-    """ASGI middleware around all others, so that an answer to a bug has these headers too.
+    """ASGI middleware around all others, so that a response to a bug has these headers too.
 
-    One middleware, since each wrapper of `send` costs every message of every answer.
+    One middleware, since each wrapper of `send` costs every message of every response.
     """
 
     def __init__(self, app: ASGIApp, cors: Cors) -> None:
@@ -23,7 +23,7 @@ class ResponseMiddleware:
         self._cors = cors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request; pass any other on, add headers to its answer, measure it."""
+        """Answer a preflight request; pass others on, add headers to the response, measure."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -48,5 +48,5 @@ async def get_static(request: Request) -> Response:
     if encoding != "identity":
         headers["Content-Encoding"] = encoding
     content = contents[encoding]
-    answer = Representation(etag(content), media_type, headers)
-    return answer.not_modified(request) or answer.respond(request, content)
+    response = Representation(etag(content), media_type, headers)
+    return response.not_modified(request) or response.respond(request, content)

@@ -1,7 +1,7 @@
 """How full a bucket is: the quotas of Ceph's RGW, and what counts against them.
 
-RGW tells them in the header of its answer to HEAD of a bucket. Releases from Squid on count only if
-the query asks for it. No capability of its Admin Ops API is needed.
+RGW tells them in the header of its response to HEAD of a bucket. Releases from Squid on count only
+if the query asks for it. No capability of its Admin Ops API is needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,10 +79,10 @@ def _quotas(requests: S3Requests, bucket: str, header: Mapping[str, str]) -> Ite
 
 def _of_all_buckets(requests: S3Requests, bucket: str) -> dict[str, int | None]:
     """What the keys' user stores; nothing if the bucket is another's."""
-    answer = requests.send("GET", "/", {"usage": ""})
-    if answer.status != 200:
+    response = requests.send("GET", "/", {"usage": ""})
+    if response.status != 200:
         return {}
-    document = ElementTree.fromstring(answer.data)
+    document = ElementTree.fromstring(response.data)
     if bucket not in (each.text for each in document.iterfind(".//{*}Entry/{*}Bucket")):
         return {}
     total = {"size": "TotalBytes", "objects": "TotalEntries"}

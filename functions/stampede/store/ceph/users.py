@@ -109,8 +109,8 @@ class S3Users:
         owner = self.owner()
         self._put_statements([self.policy(owner)[0]], progress)
         for role in ROLES:
-            answer = self._admin("DELETE", owner, uid=self.user(role, owner))
-            if answer is not None:
+            response = self._admin("DELETE", owner, uid=self.user(role, owner))
+            if response is not None:
                 progress(f"user {self.user(role, owner)}: removed")
 
     def policy(self, owner: str) -> list[dict[str, Any]]:
@@ -132,13 +132,13 @@ class S3Users:
 
     def owner(self) -> str:
         """The user that owns the bucket. Raises `SetupError`, `StoreDown`."""
-        answer = self._requests.send("GET", f"/{self._bucket}", {"acl": ""})
-        if answer.status >= 300:
+        response = self._requests.send("GET", f"/{self._bucket}", {"acl": ""})
+        if response.status >= 300:
             raise SetupError(
-                f"{self._requests.endpoint} answered {answer.status} for the owner of bucket "
+                f"{self._requests.endpoint} answered {response.status} for the owner of bucket "
                 f"{self._bucket}: use the keys of the user that made it"
             )
-        owner = ElementTree.fromstring(answer.data).findtext("./{*}Owner/{*}ID")
+        owner = ElementTree.fromstring(response.data).findtext("./{*}Owner/{*}ID")
         if not owner:
             raise SetupError(f"{self._requests.endpoint} does not say whose {self._bucket} is")
         return owner
@@ -158,32 +158,32 @@ class S3Users:
 
     def _admin(self, method: str, owner: str, **query: str) -> dict[str, Any] | None:
         """Call the Admin Ops API; None if there is no such user."""
-        answer = self._requests.send(method, "/admin/user", {"format": "json", **query})
-        if answer.status == 404 and b"NoSuchUser" in answer.data:
+        response = self._requests.send(method, "/admin/user", {"format": "json", **query})
+        if response.status == 404 and b"NoSuchUser" in response.data:
             return None
-        if answer.status >= 300:
+        if response.status >= 300:
             raise SetupError(
-                f"{self._requests.endpoint} lets us make no users: it answered {answer.status} "
-                f"{answer.data.decode(errors='replace')[:100]}; on Ceph, allow it for a while: "
+                f"{self._requests.endpoint} lets us make no users: it answered {response.status} "
+                f"{response.data.decode(errors='replace')[:100]}; on Ceph, allow it for a while: "
                 f"{NEEDED.format(quote(owner))}"
             )
-        return json.loads(answer.data) if answer.data else {}
+        return json.loads(response.data) if response.data else {}
 
     def _put_statements(self, statements: list[dict[str, Any]], progress: Progress) -> None:
         """Replace our statements of the bucket's policy; those of others stay."""
         path, query = f"/{self._bucket}", {"policy": ""}
-        answer = self._requests.send("GET", path, query)
-        before: Mapping[str, Any] = json.loads(answer.data) if answer.status == 200 else {}
+        response = self._requests.send("GET", path, query)
+        before: Mapping[str, Any] = json.loads(response.data) if response.status == 200 else {}
         kept = [s for s in before.get("Statement", ()) if not s.get("Sid", "").startswith(_OURS)]
         policy = {"Version": "2012-10-17", "Statement": [*kept, *statements]}
         if policy["Statement"] == before.get("Statement"):
             progress(f"policy of bucket {self._bucket}: is there")
             return
-        answer = self._requests.send("PUT", path, query, json.dumps(policy).encode())
-        if answer.status >= 300:
+        response = self._requests.send("PUT", path, query, json.dumps(policy).encode())
+        if response.status >= 300:
             raise SetupError(
                 f"{self._requests.endpoint} does not take a policy of bucket {self._bucket}: it "
-                f"answered {answer.status} {answer.data.decode(errors='replace')[:200]}"
+                f"answered {response.status} {response.data.decode(errors='replace')[:200]}"
             )
         progress(f"policy of bucket {self._bucket}: {len(statements)} statements of Stampede")
 

@@ -18,7 +18,7 @@ MOST_NIGHTS = 64
 class NamedPacks:
     """Asks a store for packs by name: a few of a night one by one, more by listing that night.
 
-    So it lists only nights that rows point into. An answer may be as old as the listing of the
+    So it lists only nights that rows point into. A response may be as old as the listing of the
     night that it comes from.
     """
 

@@ -151,7 +151,7 @@ def metadata_of(footer: bytes) -> FileMetaData:
 
 
 def pairs_of(file: IO[bytes]) -> dict[bytes, bytes]:
-    """The metadata of a file that is an answer of `read`, which has no checksum of its footer.
+    """The metadata of a file that is a response of `read`, which has no checksum of its footer.
 
     Raises one of `PARQUET_ERRORS`.
     """

@@ -46,7 +46,7 @@ class Copier:
     most_bytes
         Bytes that all copies under way hold at most. A copy reserves its bytes after the two
         HEADs that show it is needed. Many copies and few bytes suit a far site: for most of its
-        time a copy waits for an answer and holds nothing.
+        time a copy waits for a response and holds nothing.
     """
 
     def __init__(self, source: Objects, target: Objects, most_bytes: int = MAX_BYTES) -> None:

@@ -16,8 +16,8 @@ log = get_logger()
 
 AT_ONCE = 32
 """Most GETs under way; others wait."""
-# So many GETs without an answer, one after the other, and none is tried for a while: `S3Gets` would
-# answer, but only after each of them has waited in vain.
+# So many GETs without a response, one after the other, and none is tried for a while: `S3Gets`
+# would answer, but only after each of them has waited in vain.
 _MOST_FAILURES = 3
 _PAUSE_SECONDS = 30.0
 # The store closes an idle connection after 65 s (Ceph's `request_timeout_ms`).
@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._/-]+")  # keys that are the same in a URL
 class S3AsyncGets:
     """Ranges of the objects in one bucket, for one event loop.
 
-    There is no error and no second try: an answer that is not exactly the range is None. Ask
+    There is no error and no second try: a response that is not exactly the range is None. Ask
     `S3Gets` then, which tries again, with new keys too, and says what is wrong.
 
     Parameters
@@ -68,9 +68,9 @@ class S3AsyncGets:
         try:
             # A store that sends a byte now and then must not keep its slot, nor those who wait.
             async with asyncio.timeout(self._seconds):
-                # One byte more than there should be tells an answer that is too long.
+                # One byte more than there should be tells a response that is too long.
                 headers = self._headers(key, start, stop)
-                answer = await self._connections.get(self._base + key, headers, length + 1)
+                response = await self._connections.get(self._base + key, headers, length + 1)
         except OSError as error:
             self._failed(error)
             return None
@@ -78,12 +78,12 @@ class S3AsyncGets:
             return None
         self._failures = 0
         expected = f"bytes {start}-{stop - 1}/"
-        if answer.status != 206 or not (answer.content_range or "").startswith(expected):
+        if response.status != 206 or not (response.content_range or "").startswith(expected):
             return None
-        return answer.detail if len(answer.detail) == length else None
+        return response.detail if len(response.detail) == length else None
 
     def _failed(self, error: OSError) -> None:
-        """Count a GET without an answer; after several in a row, pause."""
+        """Count a GET without a response; after several in a row, pause."""
         self._failures += 1
         if self._failures >= _MOST_FAILURES:
             self._failures = 0

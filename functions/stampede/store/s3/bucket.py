@@ -166,17 +166,17 @@ class S3Objects:
             return self._minio.forget_uploads(self.bucket, before)
 
     def now(self) -> datetime:
-        """See `Objects.now`; the `Date` of an answer.
+        """See `Objects.now`; the `Date` of a response.
 
         The request is not signed: a store refuses signatures of a clock that differs from its own,
-        and any answer has a date.
+        and any response has a date.
         """
         key = "its clock"
         try:
-            answer = self._pool.request("HEAD", f"{self.endpoint}/{self.bucket}", redirect=False)
+            response = self._pool.request("HEAD", f"{self.endpoint}/{self.bucket}", redirect=False)
         except (HTTPError, OSError) as error:
             raise failure(self.endpoint, key, error) from error
-        date = answer.headers.get("Date", "")
+        date = response.headers.get("Date", "")
         try:
             return parsedate_to_datetime(date).replace(tzinfo=UTC)  # HTTP dates are in GMT
         except ValueError:

@@ -31,13 +31,13 @@ _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
 
 def refusal(endpoint: str, code: str, key: str) -> StoreDown:
-    """The error for an answer of the endpoint with an error code."""
-    answer = f"{endpoint} answered {code} at {key}"
+    """The error for a response of the endpoint with an error code."""
+    response = f"{endpoint} answered {code} at {key}"
     if advice := ADVICE.get(code):
         if code == "NoSuchBucket":
-            return NoBucket(f"{answer}; {advice}")
-        return StoreRefused(f"{answer}; {advice}")
-    return StoreDown(f"{answer}; {QUOTA}" if code == "QuotaExceeded" else answer)
+            return NoBucket(f"{response}; {advice}")
+        return StoreRefused(f"{response}; {advice}")
+    return StoreDown(f"{response}; {QUOTA}" if code == "QuotaExceeded" else response)
 
 
 def failure(endpoint: str, key: str, error: Exception) -> StoreDown:

@@ -39,7 +39,7 @@ _EXPIRED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Unable(Exception):
-    """obstore refuses an answer that minio-py takes."""
+    """obstore refuses a response that minio-py takes."""
 
 
 class SelfSigned(Unable):
@@ -160,7 +160,7 @@ class S3Gets:
                 data = body.getvalue()
         except (BaseError, OSError, ValueError) as error:
             # obstore takes any 404 for a missing object, also that of a missing bucket or of a
-            # server in between. S3 tells them apart by the code in its answer.
+            # server in between. S3 tells them apart by the code in its response.
             code = _CODE.search(str(error))
             if code is None and "CaUsedAsEndEntity" in str(error):
                 raise SelfSigned from None

@@ -27,17 +27,17 @@ from stampede.store.s3.sigv4 import Signer
 from stampede.store.s3.url import host_of
 
 PAGE = 1000
-"""Most entries in one answer; S3 gives no more."""
+"""Most entries in one response; S3 gives no more."""
 EMPTY_PAGES = 100
 """Pages without an entry, one after another, after which a listing fails: it may have no end."""
 _CODE = re.compile(rb"<Code>(\w+)</Code>")
-# What the status of a HEAD says, whose answer has no body with a code.
+# What the status of a HEAD says, whose response has no body with a code.
 _HEAD_CODES = {403: "AccessDenied", 405: "MethodNotAllowed", 501: "MethodNotAllowed"}
 _ROOT = "ListBucketResult"
 
 
 class Page(NamedTuple):
-    """One answer to a listing, and what the next page is asked for with; "" after the last one."""
+    """One response to a listing, and what to ask for the next page with; "" after the last."""
 
     objects: list[ObjectInfo]
     folders: list[str]
@@ -81,8 +81,8 @@ class S3Lists:
 
     def head(self, key: str) -> ObjectInfo:
         """See `Objects.head`."""
-        answer = self._send("HEAD", f"/{self._bucket}/{quote(key, safe='/~')}", "", key)
-        headers = answer.headers
+        response = self._send("HEAD", f"/{self._bucket}/{quote(key, safe='/~')}", "", key)
+        headers = response.headers
         try:
             modified = parsedate_to_datetime(headers["Last-Modified"]).replace(tzinfo=UTC)
             size = int(headers["Content-Length"])
@@ -101,9 +101,9 @@ class S3Lists:
             if after and not token:
                 asked["start-after"] = after
             query = "&".join(f"{name}={quote(value, safe='~')}" for name, value in asked.items())
-            answer = self._send("GET", f"/{self._bucket}", query, prefix)
+            response = self._send("GET", f"/{self._bucket}", query, prefix)
             try:
-                page = page_of(answer.data)
+                page = page_of(response.data)
                 last, empty = _advance(page, last, empty)
             except (ElementTree.ParseError, ValueError) as error:
                 raise failure(self._endpoint, prefix, error) from error
@@ -113,7 +113,7 @@ class S3Lists:
             token = page.token
 
     def _send(self, method: str, path: str, query: str, key: str) -> urllib3.BaseHTTPResponse:
-        """The answer, if it is 200. Raises `NotFound` for a HEAD alone, and `StoreDown`."""
+        """The response, if it is 200. Raises `NotFound` for a HEAD alone, and `StoreDown`."""
         return self._keys.retry_refused(lambda: self._send_once(method, path, query, key))
 
     def _send_once(self, method: str, path: str, query: str, key: str) -> urllib3.BaseHTTPResponse:
@@ -123,21 +123,21 @@ class S3Lists:
             headers |= self._signer.headers(method, self._host, path, query, now)
         url = f"{self._base}{path}?{query}" if query else f"{self._base}{path}"
         try:
-            answer = self._pool.urlopen(method, url, headers=headers)
+            response = self._pool.urlopen(method, url, headers=headers)
         except (HTTPError, OSError) as error:
             raise failure(self._endpoint, key, error) from error
-        if answer.status == 200:
-            return answer
+        if response.status == 200:
+            return response
         if method == "HEAD":
-            if answer.status == 404:
+            if response.status == 404:
                 raise NotFound(f"the store has no object {key}")
-            code = _HEAD_CODES.get(answer.status)
+            code = _HEAD_CODES.get(response.status)
         else:
-            found = _CODE.search(answer.data)
+            found = _CODE.search(response.data)
             code = found[1].decode() if found else None
         if code:
             raise refusal(self._endpoint, code, key)
-        raise StoreDown(f"{self._endpoint} failed at {key}: it answered {answer.status}")
+        raise StoreDown(f"{self._endpoint} failed at {key}: it answered {response.status}")
 
 
 def _advance(page: Page, last: str, empty: int) -> tuple[str, int]:
@@ -158,15 +158,15 @@ def _advance(page: Page, last: str, empty: int) -> tuple[str, int]:
     return found, empty
 
 
-def page_of(answer: bytes) -> Page:
-    """What an answer to a listing says.
+def page_of(response: bytes) -> Page:
+    """What a response to a listing says.
 
     Raises
     ------
     ElementTree.ParseError, ValueError
-        It is no such answer: a page of something in between must not look like an empty bucket.
+        It is no such response: a page of something in between must not look like an empty bucket.
     """
-    root = ElementTree.fromstring(answer)
+    root = ElementTree.fromstring(response)
     namespace, _, name = root.tag.rpartition("}")
     if name != _ROOT:
         raise ValueError(f"its answer is no listing, but {name}")

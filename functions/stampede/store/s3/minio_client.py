@@ -28,13 +28,13 @@ _SHA256 = "x-amz-content-sha256"
 
 
 class WrongResponse(MinioException):
-    """An answer that S3 does not give to such a request."""
+    """A response that S3 does not give to such a request."""
 
 
 class S3Client(Minio):
     """Uses a SHA-256 that it is given, not one more or an MD5, and new keys once old are refused.
 
-    An answer 200 to a write is a success only if it has what S3 sends with it.
+    A response 200 to a write is a success only if it has what S3 sends with it.
 
     Raises `ValueError` if the endpoint is malformed.
     """
@@ -100,10 +100,10 @@ class S3Client(Minio):
 
     def _send(self, method: str, *arguments: Any, **more: Any) -> Any:
         try:
-            answer = super()._url_open(method, *arguments, **more)
+            response = super()._url_open(method, *arguments, **more)
             if more.get("object_name") and method in ("PUT", "POST", "DELETE"):
-                _check_success(method, answer)
-            return answer
+                _check_success(method, response)
+            return response
         except (ElementTree.ParseError, ValueError) as error:
             raise WrongResponse(f"its answer cannot be read: {error}") from None
 
@@ -141,21 +141,21 @@ def signed_headers(
     return headers
 
 
-def _check_success(method: str, answer: urllib3.BaseHTTPResponse) -> None:
+def _check_success(method: str, response: urllib3.BaseHTTPResponse) -> None:
     """Raise `S3Error` or `WrongResponse` for a failure with status 200.
 
     S3 documents such failures for requests that take long, whose header is sent before the end:
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
     """
-    if answer.data:
-        root = ElementTree.fromstring(answer.data).tag.rpartition("}")[2]
+    if response.data:
+        root = ElementTree.fromstring(response.data).tag.rpartition("}")[2]
         if root == "Error":
-            raise S3Error.fromxml(answer)
+            raise S3Error.fromxml(response)
         if method != "POST" or not root.endswith("Result"):
             raise WrongResponse(f"its answer is no success, but {root}")
     elif method == "POST":
         raise WrongResponse("its answer is empty")
-    if method == "PUT" and not answer.headers.get("ETag"):
+    if method == "PUT" and not response.headers.get("ETag"):
         raise WrongResponse("its answer has no ETag")
 
 

@@ -33,12 +33,12 @@ class S3Requests:
     def send(
         self, method: str, path: str, query: dict[str, str], body: bytes = b""
     ) -> urllib3.BaseHTTPResponse:
-        """Send a request; the answer, whatever its status. Raises `StoreDown` without an answer."""
+        """Send a request; return any response. Raises `StoreDown` without one."""
         used = self.keys.current
-        answer = self._send(method, path, query, body)
-        if answer.status == 403 and self.keys.refused(used):
-            answer = self._send(method, path, query, body)
-        return answer
+        response = self._send(method, path, query, body)
+        if response.status == 403 and self.keys.refused(used):
+            response = self._send(method, path, query, body)
+        return response
 
     def _send(
         self, method: str, path: str, query: dict[str, str], body: bytes
@@ -48,9 +48,9 @@ class S3Requests:
         )  # signed as %20, not +
         headers = signed_headers(method, url, self._region, self.keys.current, body)
         try:
-            answer = self.pool.request(method, url.geturl(), body=body, headers=headers)
+            response = self.pool.request(method, url.geturl(), body=body, headers=headers)
         except (HTTPError, OSError) as error:
             raise StoreDown(f"{self.endpoint} does not answer: {error}") from None
-        if answer.status >= 500:
-            raise StoreDown(f"{self.endpoint} answered {answer.status}")
-        return answer
+        if response.status >= 500:
+            raise StoreDown(f"{self.endpoint} answered {response.status}")
+        return response

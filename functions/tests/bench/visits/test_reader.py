@@ -79,12 +79,12 @@ def test_an_ingress_knows_read_by_its_host_and_may_have_no_pod_yet(
             self._read = read
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            answer = self._read
+            response = self._read
             if scope["type"] == "http":
                 asked.append(dict(scope["headers"])[b"host"])
                 if len(asked) == 1:
-                    answer = PlainTextResponse("no available server", 503)
-            await answer(scope, receive, send)
+                    response = PlainTextResponse("no available server", 503)
+            await response(scope, receive, send)
 
     app = make_app(settings)
     app.add_middleware(Ingress)

@@ -67,8 +67,8 @@ def test_the_relay_gives_no_key_away_where_tokens_are_needed(serve, issuer: Toke
         relay = serve("notifications", SINK=broker.url, HOLD_SECONDS=1, **closed(issuer))
         body = records(record("packs/61000/0a.parquet"))
         for path, status in (("/", 401), ("/wrong", 401), (f"/{KEY}", 204)):
-            answer = relay.http.request("POST", relay.url + path, body=body, headers=JSON)
-            assert answer.status == status
+            response = relay.http.request("POST", relay.url + path, body=body, headers=JSON)
+            assert response.status == status
         (event,) = broker.accepted
         assert KEY not in repr(event)
 

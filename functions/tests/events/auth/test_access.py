@@ -88,11 +88,11 @@ async def test_a_stranger_is_told_401(headers: dict[str, str]) -> None:
     function = Function()
     before = counted()
     for path in ("/", f"/{KEY}"):
-        answer = await function.post(headers, path)
-        assert answer.status == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert answer.problem["type"] == "urn:stampede:problem:not-authorized"
-        assert KEY not in answer.body.decode()
+        response = await function.post(headers, path)
+        assert response.status == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.problem["type"] == "urn:stampede:problem:not-authorized"
+        assert KEY not in response.body.decode()
     assert not function.events
     assert counted() == before + 2
 

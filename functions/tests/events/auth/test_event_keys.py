@@ -61,8 +61,8 @@ def test_a_notification_carries_the_key_to_the_function(serve, tmp_path: Path) -
         relay = serve("notifications", SINK=broker.url, HOLD_SECONDS=1, EVENT_KEY=KEY)
         body = records(record("packs/61000/0a.parquet"))
         for path, status in (("/", 401), ("/wrong", 401), (f"/{KEY}", 204)):
-            answer = relay.http.request("POST", relay.url + path, body=body, headers=JSON)
-            assert answer.status == status
+            response = relay.http.request("POST", relay.url + path, body=body, headers=JSON)
+            assert response.status == status
         (event,) = function.accepted
         assert event.headers["authorization"] == f"Bearer {KEY}"
         assert "ce-accesskey" not in event.headers

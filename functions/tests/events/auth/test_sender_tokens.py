@@ -99,10 +99,10 @@ async def test_a_token_with_wrong_claims_is_told_401(
 ) -> None:
     function = Function(issuer)
     for _ in range(2):
-        answer = await function.post(function.token(**claims))
-        assert answer.status == 401
-        assert reason in answer.problem["detail"]
-        assert answer.problem["type"] == "urn:stampede:problem:not-authorized"
+        response = await function.post(function.token(**claims))
+        assert response.status == 401
+        assert reason in response.problem["detail"]
+        assert response.problem["type"] == "urn:stampede:problem:not-authorized"
     assert not function.events
 
 
@@ -162,9 +162,9 @@ async def test_a_token_is_verified_once_and_until_it_expires(
     monkeypatch.undo()
     monkeypatch.setattr(issuers, "LEEWAY", 0.0)
     time.sleep(2.1)
-    answer = await function.post(token)
-    assert answer.status == 401
-    assert "expired" in answer.problem["detail"]
+    response = await function.post(token)
+    assert response.status == 401
+    assert "expired" in response.problem["detail"]
 
 
 async def test_a_new_key_of_the_issuer_is_found_without_a_restart(
@@ -187,9 +187,9 @@ async def test_a_sender_tries_again_while_the_issuer_is_down(
 ) -> None:
     function = Function(issuer)
     issuer.down = True
-    answer = await function.post(function.token())
-    assert answer.status == 503
-    assert answer.problem["type"] == "urn:stampede:problem:issuer-down"
+    response = await function.post(function.token())
+    assert response.status == 503
+    assert response.problem["type"] == "urn:stampede:problem:issuer-down"
     assert (await function.post()).status == 401  # a stranger needs no issuer
     monkeypatch.setattr(issuers, "FAILED_SECONDS", 0.0)
     issuer.down = False

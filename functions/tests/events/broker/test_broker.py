@@ -95,8 +95,8 @@ def subscribers(serve, tmp_path: Path) -> Iterator[Subscribers]:
 
 
 def send(broker: Served, key: str, kind: str = STORED) -> tuple[int, str]:
-    answer = broker.http.request("POST", broker.url, body=b'{"a": 1}', headers=event(key, kind))
-    return answer.status, answer.data.decode()
+    response = broker.http.request("POST", broker.url, body=b'{"a": 1}', headers=event(key, kind))
+    return response.status, response.data.decode()
 
 
 def answering(*statuses: int):
@@ -222,8 +222,8 @@ def test_an_event_that_fails_alone_stops_no_other(subscribers, status: int) -> N
         (status, b"so it is", {}) if each.headers["ce-subject"] == "packs/0" else (204, b"", {})
     )
     broker = subscribers.broker(trigger("a", "packs/", retry=5), running=("a",))
-    answers, number, begin = [500], 0, time.monotonic()
-    while answers[-1] != 202:
+    responses, number, begin = [500], 0, time.monotonic()
+    while responses[-1] != 202:
         assert time.monotonic() - begin < 120
         with ThreadPoolExecutor(2) as pool:  # as RGW: it repeats the one, and sends the others
             again = pool.submit(send, broker, "packs/0")
@@ -231,7 +231,7 @@ def test_an_event_that_fails_alone_stops_no_other(subscribers, status: int) -> N
                 number += 1
                 assert send(broker, f"packs/{number}")[0] == 202
                 time.sleep(0.1)
-            answers.append(again.result()[0])
+            responses.append(again.result()[0])
     assert '"event": "event dropped"' in broker.process.tail()
 
 
@@ -257,8 +257,8 @@ def test_a_trigger_without_its_subscriber_is_skipped(subscribers) -> None:
 
 def test_a_request_without_an_event_is_refused(subscribers) -> None:
     broker = subscribers.broker_of(Settings().triggers)
-    answer = broker.http.request("POST", broker.url, body=b"{}", headers=JSON)
-    assert answer.status == 400
+    response = broker.http.request("POST", broker.url, body=b"{}", headers=JSON)
+    assert response.status == 400
 
 
 # -- the relay
@@ -315,9 +315,9 @@ def test_the_relay_sends_each_record_of_a_stored_object(relay) -> None:
 
 def test_the_relay_refuses_garbage(relay) -> None:
     relay, sink = relay
-    answer = post(relay, JSON, b"garbage")
-    assert answer.status == 400
-    assert "not an S3 notification" in json.loads(answer.data)["detail"]
+    response = post(relay, JSON, b"garbage")
+    assert response.status == 400
+    assert "not an S3 notification" in json.loads(response.data)["detail"]
     assert not sink.requests
 
 
@@ -325,10 +325,10 @@ def test_the_relay_refuses_only_after_its_hold(relay) -> None:
     relay, sink = relay
     sink.__exit__()
     begin = time.monotonic()
-    answer = post(relay, JSON, records(record("a")))
+    response = post(relay, JSON, records(record("a")))
     assert 0.99 <= time.monotonic() - begin < 60  # a second, as timers count it
-    assert answer.status == 503
-    assert "the Broker is down" in json.loads(answer.data)["detail"]
+    assert response.status == 503
+    assert "the Broker is down" in json.loads(response.data)["detail"]
     sink.__enter__()
     assert post(relay, JSON, records(record("a"))).status == 204
 
@@ -386,11 +386,11 @@ def test_a_socket_that_outlives_the_relay_refuses_no_connection(tmp_path: Path) 
         relay.kill()
         with ThreadPoolExecutor() as pool, urllib3.PoolManager(timeout=120, retries=False) as http:
             post = partial(http.request, "POST", url, headers=JSON)
-            answer = pool.submit(post, body=records(record("a")))
+            response = pool.submit(post, body=records(record("a")))
             time.sleep(1)
-            assert not answer.done()
+            assert not response.done()
             relay.start()
-            assert answer.result().status == 204
+            assert response.result().status == 204
         relay.stop()
         assert relay.status == 0
         assert [each.headers["ce-subject"] for each in sink.accepted] == ["a"]

@@ -65,5 +65,5 @@ PROBLEM = problem_json(Undecodable('first "line"\nsecond: ä\\b'))
     ],
 )
 def test_the_reason_of_an_answer_that_is_cut_off(text: str, reason: str) -> None:
-    """Of an answer the first 1,024 bytes are kept."""
+    """Of a response the first 1,024 bytes are kept."""
     assert reason_of_response(text) == reason

@@ -16,8 +16,8 @@ from stampede.events.cloudevents.event import Event
 from stampede.events.http import bounded_protocol
 from stampede.events.http.body_parts import EXTENSION_BYTES, FRAMING_BYTES
 from stampede.events.http.bounded_protocol import HEADER_BYTES, LINGER_BYTES
-from stampede.events.http.header_size import MOST_HEADERS
 from stampede.events.http.endpoint import EventEndpoint
+from stampede.events.http.header_size import MOST_HEADERS
 from stampede.events.http.large_bodies import LargeBodies, body_protocol
 
 pytestmark = pytest.mark.anyio
@@ -326,7 +326,7 @@ async def test_little_is_read_of_a_stranger(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_chunks_that_nobody_waits_for_end_the_connection() -> None:
-    """The function answers before the body has come: the answer arrives, no more is parsed."""
+    """The function answers before the body has come: the response arrives, no more is parsed."""
     async with serving(EventEndpoint("small", Function().handle, 10)) as connect:
         reader, writer = await connect()
         writer.write(CHUNKED + in_chunks(bytes(3000), 100))
@@ -444,7 +444,7 @@ async def test_a_function_that_takes_long_is_not_the_clients_fault() -> None:
 
 
 class Endless:
-    """An app whose answer does not end, and what became of it."""
+    """An app whose response does not end, and what became of it."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -510,6 +510,6 @@ async def test_what_is_no_request_costs_the_one_before_it_no_answer(rest: bytes)
             await asyncio.sleep(SECONDS / 4)
             function.go_on.set()
             writer.write(rest)
-            answers = await asyncio.wait_for(reader.read(), 20)
-    assert [answer[:1] for answer in answers.split(b"HTTP/1.1 ")] == [b"", b"2", b"2"]
+            responses = await asyncio.wait_for(reader.read(), 20)
+    assert [response[:1] for response in responses.split(b"HTTP/1.1 ")] == [b"", b"2", b"2"]
     assert len(function.events) == 2

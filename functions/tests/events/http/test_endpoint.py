@@ -114,8 +114,8 @@ def counted(outcome: str) -> float:
 async def test_a_binary_event() -> None:
     client = Client()
     before = counted("stored")
-    answer = await client.post(b"an ", b"alert", headers=EVENT | {"ce-kafkaheaderx": "a%20b"})
-    assert (answer.status, answer.body, answer.headers) == (204, b"", {"content-length": "0"})
+    response = await client.post(b"an ", b"alert", headers=EVENT | {"ce-kafkaheaderx": "a%20b"})
+    assert (response.status, response.body, response.headers) == (204, b"", {"content-length": "0"})
     (event,) = client.events
     assert event.data == b"an alert"
     assert event.attributes["id"] == "partition:3/offset:42"
@@ -160,12 +160,12 @@ async def test_a_structured_event(data: dict) -> None:
 async def test_an_attribute_is_missing(missing: str) -> None:
     client = Client()
     before = counted("not-an-event")
-    answer = await client.post(
+    response = await client.post(
         b"x", headers={name: value for name, value in EVENT.items() if name != missing}
     )
-    assert answer.status == 400
-    assert answer.problem["type"] == "urn:stampede:problem:not-an-event"
-    assert missing.removeprefix("ce-") in answer.problem["detail"]
+    assert response.status == 400
+    assert response.problem["type"] == "urn:stampede:problem:not-an-event"
+    assert missing.removeprefix("ce-") in response.problem["detail"]
     assert not client.events
     assert counted("not-an-event") == before + 1
 
@@ -187,10 +187,10 @@ async def test_an_attribute_is_missing(missing: str) -> None:
 )
 async def test_a_request_without_a_valid_event_is_a_400(headers: dict, body: bytes) -> None:
     client = Client()
-    answer = await client.post(body, headers=headers)
-    assert answer.status == 400
-    assert answer.problem["title"] == "Not an event"
-    assert "CloudEvent" in answer.problem["detail"]
+    response = await client.post(body, headers=headers)
+    assert response.status == 400
+    assert response.problem["title"] == "Not an event"
+    assert "CloudEvent" in response.problem["detail"]
     assert not client.events
 
 
@@ -248,10 +248,10 @@ async def test_a_wrong_attribute_is_named(change: dict, named: str) -> None:
     client = Client()
     client.endpoint = EventEndpoint("testing", client.handle, 4 << 20)
     body = json.dumps(MEMBERS | change).encode()
-    answer = await client.post(body, headers=STRUCTURED)
-    assert answer.status == 400, answer.body
-    assert answer.problem["type"] == "urn:stampede:problem:not-an-event"
-    assert named in answer.problem["detail"]
+    response = await client.post(body, headers=STRUCTURED)
+    assert response.status == 400, response.body
+    assert response.problem["type"] == "urn:stampede:problem:not-an-event"
+    assert named in response.problem["detail"]
     assert not client.events
 
 
@@ -271,9 +271,9 @@ async def test_a_wrong_attribute_is_named(change: dict, named: str) -> None:
 )
 async def test_a_wrong_header_is_named(headers: dict, named: str) -> None:
     client = Client()
-    answer = await client.post(b"x", headers=EVENT | headers)
-    assert answer.status == 400
-    assert named in answer.problem["detail"]
+    response = await client.post(b"x", headers=EVENT | headers)
+    assert response.status == 400
+    assert named in response.problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -289,17 +289,17 @@ async def test_a_wrong_header_is_named(headers: dict, named: str) -> None:
 async def test_json_that_is_no_event(body: bytes) -> None:
     client = Client()
     client.endpoint = EventEndpoint("testing", client.handle, 4 << 20)
-    answer = await client.post(body, headers=STRUCTURED)
-    assert answer.status == 400
+    response = await client.post(body, headers=STRUCTURED)
+    assert response.status == 400
     assert not client.events
 
 
 async def test_an_attribute_with_two_headers_is_refused() -> None:
     client = Client()
     client.twice = [(b"ce-subject", b"partition:3#7")]
-    answer = await client.post(b"x")
-    assert answer.status == 400
-    assert "subject: its header is there 2 times" in answer.problem["detail"]
+    response = await client.post(b"x")
+    assert response.status == 400
+    assert "subject: its header is there 2 times" in response.problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -338,10 +338,10 @@ async def test_a_time_in_the_wrong_unit_is_left_out(time: str) -> None:
 async def test_other_modes_are_refused_in_clear_words(kind: str) -> None:
     client = Client()
     headers = {"content-type": f"application/{kind}"}
-    answer = await client.post(json.dumps([MEMBERS]).encode(), headers=headers)
-    assert answer.status == 415
-    assert answer.problem["type"] == "urn:stampede:problem:unknown-mode"
-    assert "one CloudEvent a request" in answer.problem["detail"]
+    response = await client.post(json.dumps([MEMBERS]).encode(), headers=headers)
+    assert response.status == 415
+    assert response.problem["type"] == "urn:stampede:problem:unknown-mode"
+    assert "one CloudEvent a request" in response.problem["detail"]
     assert not client.events
 
 
@@ -369,39 +369,39 @@ async def test_the_status_is_the_retry_contract(error: type[StampedeError], rais
 
         client.endpoint = EventEndpoint("testing", handle, LIMIT)
     before = counted(error.name)
-    answer = await client.post(b"x")
-    assert answer.status == CONTRACT[error]
-    assert answer.problem == {
+    response = await client.post(b"x")
+    assert response.status == CONTRACT[error]
+    assert response.problem == {
         "type": f"urn:stampede:problem:{error.name}",
         "title": error.name.replace("-", " ").capitalize(),
         "status": CONTRACT[error],
         "detail": "event partition:3/offset:42 of "
         "/apis/v1/namespaces/default/kafkasources/test#alerts: what is wrong",
     }
-    assert len(answer.body) < 1024  # Knative cuts off longer answers
+    assert len(response.body) < 1024  # Knative cuts off longer answers
     assert counted(error.name) == before + 1
 
 
 async def test_a_long_reason_still_fits_into_a_dead_letter() -> None:
-    answer = await Client(Undecodable("wrong " * 1000)).post(b"x")
-    assert len(answer.body) < 1024
-    assert answer.problem["status"] == 400
+    response = await Client(Undecodable("wrong " * 1000)).post(b"x")
+    assert len(response.body) < 1024
+    assert response.problem["status"] == 400
 
 
 async def test_the_limit_is_what_may_just_pass() -> None:
     client = Client()
     assert (await client.post(bytes(LIMIT // 2), bytes(LIMIT - LIMIT // 2))).status == 204
-    answer = await client.post(bytes(LIMIT), b"x")
-    assert answer.status == 413
-    assert "partition:3/offset:42" in answer.problem["detail"]
-    assert "1,001 bytes or more, the limit is 1,000" in answer.problem["detail"]
+    response = await client.post(bytes(LIMIT), b"x")
+    assert response.status == 413
+    assert "partition:3/offset:42" in response.problem["detail"]
+    assert "1,001 bytes or more, the limit is 1,000" in response.problem["detail"]
     assert len(client.events) == 1
 
 
 async def test_a_body_that_says_it_is_large_is_not_read() -> None:
     client = Client()
-    answer = await client.post(b"x", headers=EVENT | {"content-length": str(LIMIT + 1)})
-    assert (answer.status, client.parts_read) == (413, 0)
+    response = await client.post(b"x", headers=EVENT | {"content-length": str(LIMIT + 1)})
+    assert (response.status, client.parts_read) == (413, 0)
 
 
 async def test_an_endless_body_is_not_read_to_its_end() -> None:
@@ -456,6 +456,6 @@ async def test_resources_are_open_while_the_server_runs() -> None:
     ],
 )
 async def test_the_other_routes(path: str, status: int, expected: bytes) -> None:
-    answer = await Client().post(method="GET", path=path, headers={})
-    assert answer.status == status
-    assert expected in answer.body
+    response = await Client().post(method="GET", path=path, headers={})
+    assert response.status == status
+    assert expected in response.body

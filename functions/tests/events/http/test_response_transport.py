@@ -32,7 +32,7 @@ async def at_once() -> None:
 
 
 async def test_the_head_of_an_answer_comes_with_its_body() -> None:
-    """In one packet: what a client reads first is all of the answer."""
+    """In one packet: what a client reads first is all of the response."""
     length = [(b"content-length", b"5000")]
     async with serving(app([b"x" * 5000], length, at_once)) as connect:
         reader, writer = await connect()

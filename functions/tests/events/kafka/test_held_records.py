@@ -1,4 +1,4 @@
-"""Which records an answer of Kafka proves."""
+"""Which records a response of Kafka proves."""
 
 import time
 
@@ -49,9 +49,9 @@ class Holding:
         self.held.hold([Held(partition, topic, offset, record)])
 
     def proven(self) -> list[int]:
-        """Offsets that are proven by an answer to a question that is asked now."""
-        answer = self.held.answer({"alerts"}, now=True)
-        return [each.offset for each in self.held.proven(answer)] if answer else []
+        """Offsets that are proven by a response to a question that is asked now."""
+        response = self.held.answer({"alerts"}, now=True)
+        return [each.offset for each in self.held.proven(response)] if response else []
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Schemas by id, from a registry that answers as a test decides."""
+"""Schemas by id, from a registry that responses as a test decides."""
 
 import json
 import time
@@ -40,7 +40,7 @@ def test_an_unknown_id_is_undecodable_and_requested_again_later(registry, monkey
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         ((200, {"schema": "{not json"}), Undecodable),
         ((200, {"schema": '{"type": "record", "name": "a"}'}), Undecodable),
@@ -51,8 +51,8 @@ def test_an_unknown_id_is_undecodable_and_requested_again_later(registry, monkey
         ((401, {}), SchemaRegistryDown),
     ],
 )
-def test_registry_answers(registry, answer, error):
-    registry.answers["/schemas/ids/7"] = answer
+def test_registry_answers(registry, response, error):
+    registry.answers["/schemas/ids/7"] = response
     with pytest.raises(error):
         SchemaRegistry(registry.url).schema(7)
 

@@ -247,8 +247,8 @@ def test_control_records_at_the_end_are_no_lag(start, kafka, topic, committed) -
         wanted = f'stampede_source_lag_events{{partition="0",topic="{topic}"}} 0.0'
 
         def metrics() -> list[str]:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.read().decode().splitlines()
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return response.read().decode().splitlines()
 
         eventually(lambda: wanted in metrics(), seconds=20)
         eventually(lambda: committed()[0] == 8, seconds=20)
@@ -571,8 +571,8 @@ def test_lag_is_known_before_the_first_delivery(start, produce) -> None:
         url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
 
         def lag() -> float:
-            with suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
-                lines = answer.read().decode().splitlines()
+            with suppress(OSError), urllib.request.urlopen(url, timeout=5) as response:
+                lines = response.read().decode().splitlines()
                 return sum(
                     float(line.split()[-1])
                     for line in lines

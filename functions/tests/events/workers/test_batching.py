@@ -21,12 +21,12 @@ def event(number: int, size: int = 10) -> Event:
 class StoreBatch:
     """Records every batch; takes `seconds`; waits while `gate` is closed; answers by `answer`."""
 
-    def __init__(self, answer=lambda each: None, seconds: float = 0.0) -> None:
+    def __init__(self, response=lambda each: None, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.batches: list[list[int]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.answer = answer
+        self.answer = response
         self.at_once = self.most_at_once = 0
 
     async def __call__(self, events: Sequence[Event]) -> list[Outcome]:

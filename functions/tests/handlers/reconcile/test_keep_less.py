@@ -71,8 +71,8 @@ def test_the_commands_delete_what_the_first_has_named(run, serve, sites: Setting
     given = {name.removeprefix("STAMPEDE_"): value for name, value in env.items()}
     read = serve("read", **given, CUTOUT_DAYS=30, PACKET_DAYS=60)
     for what, days in (("cutouts/science", IMAGES), ("packet", IMAGES & PACKETS)):
-        answers = [
+        responses = [
             read.http.request("GET", f"{read.url}/v1/alerts/{100 + number}/{what}").status
             for number in range(len(AGES))
         ]
-        assert answers == [200 if age in days else 410 for age in AGES], what
+        assert responses == [200 if age in days else 410 for age in AGES], what

@@ -338,19 +338,19 @@ def test_who_only_pulls_writes_nothing_at_the_first_site(settings: Settings) -> 
     assert len(states(second)) == 1
 
 
-@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("responses", [True, False])
 def test_thumbnails_that_do_not_come_hold_up_no_other_step(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, answers: bool
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, responses: bool
 ) -> None:
     """More packs lack thumbnails than events are sent, or the Broker does not accept them."""
     monkeypatch.setattr("stampede.handlers.reconcile.reconciler.MOST_RESENT", 1)
     first, second = open_objects(settings), open_replica(settings)
     fault = lost_at_first(first, second)
-    with Receiver(lambda event, times: (204 if answers else 503, b"", {})) as broker:
+    with Receiver(lambda event, times: (204 if responses else 503, b"", {})) as broker:
         to = settings.model_copy(update={"sink": broker.url})
         found: list[Finding] = []
         for _ in range(PASSES):
-            with nullcontext() if answers else pytest.raises(BrokerDown):
+            with nullcontext() if responses else pytest.raises(BrokerDown):
                 Reconciler(to, found.append).run()
     assert state_of(first).after == ""
     assert fault in {each.key for each in found if each.repaired}

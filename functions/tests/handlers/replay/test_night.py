@@ -194,7 +194,7 @@ def test_a_resent_event_comes_once_and_a_repeated_message_as_often_as_it_came(
     settings: Settings,
 ) -> None:
     store(settings, [alert(1), alert(2)], 10)
-    store(settings, [alert(2), alert(3)], 11)  # 11 was sent again: no answer had come
+    store(settings, [alert(2), alert(3)], 11)  # 11 was sent again: no response had come
     store(settings, [alert(1)], 13)  # the survey sent it twice
     night = Night(settings, NIGHT)
     assert len(night) == 4

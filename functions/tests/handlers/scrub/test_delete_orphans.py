@@ -131,15 +131,15 @@ def keys(objects: Objects, kind: str = "") -> list[str]:
 
 def served(settings: Settings) -> dict[str, bytes]:
     """What readers get of every alert, at the first site."""
-    objects, answers = open_objects(settings), {}
+    objects, responses = open_objects(settings), {}
     packs = [read_rows(objects.get(key))[0]["alert_id"] for key in keys(objects, "packs")]
     for read in serving(make_app(settings)):
         for alert in sorted({alert for ids in packs for alert in ids.to_pylist()}):
             for path in ("packet", "thumbnail", "cutouts/science", "cutouts/difference"):
                 got = read(f"/v1/alerts/{alert}/{path}")
                 assert got.status == 200, (path, got.data)
-                answers[f"{alert}/{path}"] = got.data
-    return answers
+                responses[f"{alert}/{path}"] = got.data
+    return responses
 
 
 def counted(metric, outcome: str) -> float:
@@ -159,7 +159,7 @@ def test_a_redelivered_batch_is_deleted_after_the_grace(
     orphans = deliver_twice(settings)
     objects = open_objects(settings)
     size = sum(objects.head(key).size for key in orphans)
-    everything, answers = set(keys(objects)), served(settings)
+    everything, responses = set(keys(objects)), served(settings)
     found = (
         counted(scrub_metrics.SCRUB_ORPHANS, "found"),
         counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "found"),
@@ -175,14 +175,14 @@ def test_a_redelivered_batch_is_deleted_after_the_grace(
     scrub_sites(settings)
     assert everything - set(keys(objects)) == orphans
     assert counted(scrub_metrics.SCRUB_ORPHAN_BYTES, "deleted") - before == size
-    assert served(settings) == answers
+    assert served(settings) == responses
     # Nothing takes them for lost, neither rows that lose nor offsets.
     assert deep_audit(settings, ["store"]).faults == []
     assert not any(check_packs(objects, spec).lost for spec in PACK_SPECS.values())
     assert Reconciler(settings).run(everything=True) == {}
     scrub_sites(settings)
     compact_tables(settings)
-    assert served(settings) == answers
+    assert served(settings) == responses
     assert everything - set(keys(objects, "packs") + keys(objects, "packets")) >= orphans
 
 
@@ -348,7 +348,7 @@ def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str, deli
     Reconciler(both.model_copy(update={"reconcile": "replica"})).run()
     first, second = open_objects(both), open_replica(both)
     [copy] = [key for key in orphans if key.startswith(f"{kind}/")]
-    answers = served(both)
+    responses = served(both)
     later(8)
     scrub_sites(both.model_copy(update={"replica": ""}))
     flip(second, copy, at_image(second, copy))
@@ -357,7 +357,7 @@ def test_a_damaged_copy_of_an_orphan_goes(both: Settings, later, kind: str, deli
     left(both, "replica")
     assert not left(both, "replica")
     assert keys(first) == keys(second)
-    assert served(both) == answers
+    assert served(both) == responses
 
 
 @pytest.mark.parametrize("kind", KINDS[::2])

@@ -166,9 +166,9 @@ def test_a_missing_pack_is_not_tried_again(serve) -> None:
     old, new = (
         f"packs/{int(now_mjd()) - days}/{'0' * 32}.parquet" for days in (8, 6)
     )  # fmt: skip
-    answer = send_event(served, new)
-    assert answer.status == 422
-    assert new.encode() in answer.data
+    response = send_event(served, new)
+    assert response.status == 422
+    assert new.encode() in response.data
     assert send_event(served, old).status == 204
     assert send_event(serve("thumbnails"), old).status == 422
 

@@ -166,10 +166,10 @@ def test_a_client_that_asks_too_often_is_told_when_to_ask_again(store):
     )
     path = f"/v1/alerts/{ZTF_ALERT}"
     for read in serving(make_app(settings, store)):
-        answers = [ask(read, path, **{"X-Forwarded-For": "192.0.2.1"}) for _ in range(3)]
-        assert [got.status for got in answers] == [200, 200, 429]
-        assert 5 <= int(answers[2].headers["retry-after"]) <= 10
-        assert answers[2].json()["type"] == "urn:stampede:problem:too-many-requests"
+        responses = [ask(read, path, **{"X-Forwarded-For": "192.0.2.1"}) for _ in range(3)]
+        assert [got.status for got in responses] == [200, 200, 429]
+        assert 5 <= int(responses[2].headers["retry-after"]) <= 10
+        assert responses[2].json()["type"] == "urn:stampede:problem:too-many-requests"
         # Another client, another scope, and one that only claims to be another.
         assert ask(read, path, **{"X-Forwarded-For": "192.0.2.2"}).status == 200
         assert ask(read, "/v1/ledger", **{"X-Forwarded-For": "192.0.2.1"}).status == 200

@@ -71,9 +71,9 @@ def read() -> Iterator[Reader]:
     ],
 )
 def test_a_position_is_written_in_degrees_or_sexagesimal(read: Reader, query: str) -> None:
-    answer = read(f"/v1/cone?{query}")
-    assert answer.status == 200
-    found = answer.json()
+    response = read(f"/v1/cone?{query}")
+    assert response.status == 200
+    found = response.json()
     assert found["radius"] == pytest.approx(5, rel=0.01)
     assert [each["object_id"] for each in found["objects"]] == ["ZTF21near", "ZTF21next"]
     near = found["objects"][0]
@@ -103,8 +103,8 @@ def test_a_position_is_written_in_degrees_or_sexagesimal(read: Reader, query: st
     ],
 )
 def test_a_bad_parameter_is_named(read: Reader, query: str, parameter: str) -> None:
-    answer = read(f"/v1/cone?{query}")
-    assert (answer.status, answer.json()["parameter"]) == (400, parameter)
+    response = read(f"/v1/cone?{query}")
+    assert (response.status, response.json()["parameter"]) == (400, parameter)
 
 
 @pytest.mark.parametrize(

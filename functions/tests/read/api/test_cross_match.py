@@ -43,9 +43,9 @@ def read() -> Iterator[Reader]:
 
 def rows(read: Reader, places, query: str) -> list[dict]:
     body = json.dumps({"positions": [[*place] for place in places]}).encode()
-    answer = read(f"/v1/cone?{query}&format=arrow", "POST", body)
-    assert answer.status == 200, answer.data
-    return pa.ipc.open_stream(answer.data).read_all().to_pylist()
+    response = read(f"/v1/cone?{query}&format=arrow", "POST", body)
+    assert response.status == 200, response.data
+    return pa.ipc.open_stream(response.data).read_all().to_pylist()
 
 
 @pytest.mark.parametrize("radius", ["0", "5", "20arcsec", "1arcmin"])
@@ -85,9 +85,9 @@ def test_as_many_positions_as_a_query_may_have() -> None:
     body = "\n".join(f"{x},{y + 0.3 / 3600}" for x, y in zip(ra, dec, strict=True)).encode()
     for read in serving(make_app(Settings(), objects)):
         begin = time.perf_counter()
-        answer = read("/v1/cone?radius=1&format=parquet", "POST", body)
+        response = read("/v1/cone?radius=1&format=parquet", "POST", body)
         print(f"{count / (time.perf_counter() - begin):,.0f} positions/s")
-    found = pq.read_table(io.BytesIO(answer.data))
+    found = pq.read_table(io.BytesIO(response.data))
     own = found.filter(pc.equal(found["position"].cast(pa.string()), found["object_id"]))
     assert sorted(own["position"].to_pylist()) == list(range(count))
     np.testing.assert_allclose(own["distance"], 0.3, atol=1e-4)
@@ -96,8 +96,8 @@ def test_as_many_positions_as_a_query_may_have() -> None:
 def test_lines_in_a_table_out_and_positions_without_an_object(read: Reader) -> None:
     ra, dec = PLACES[5]
     body = f"ra,dec\n200,-60\n{ra},{dec}\n".encode()
-    answer = read("/v1/cone?radius=0.5&format=csv", "POST", body)
-    lines = list(csv.reader(io.StringIO(answer.data.decode())))
+    response = read("/v1/cone?radius=0.5&format=csv", "POST", body)
+    lines = list(csv.reader(io.StringIO(response.data.decode())))
     assert lines[0][:3] == ["position", "object_id", "survey"]
     assert [line[:2] for line in lines[1:]] == [["1", "o5"], ["0", ""]]
     parquet = read("/v1/cone?radius=0.5&format=parquet", "POST", body).data
@@ -126,6 +126,6 @@ def test_only_objects_of_some_nights(read: Reader) -> None:
     ],
 )
 def test_a_bad_query_is_named(read: Reader, query, body, status, parameter) -> None:
-    answer = read(f"/v1/cone?{query}", "POST", body)
-    assert answer.status == status
-    assert answer.json().get("parameter") == parameter
+    response = read(f"/v1/cone?{query}", "POST", body)
+    assert response.status == status
+    assert response.json().get("parameter") == parameter

@@ -284,7 +284,7 @@ def test_pages_of_other_origins_may_read(read):
     assert got.headers["access-control-allow-origin"] == "*"
     assert "ETag" in got.headers["access-control-expose-headers"]
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
-    answer = read("/v1/cutouts", "OPTIONS", headers=preflight)
-    assert answer.status == 204
-    assert "POST" in answer.headers["access-control-allow-methods"]
-    assert answer.headers["access-control-allow-headers"] == "Authorization, *"
+    response = read("/v1/cutouts", "OPTIONS", headers=preflight)
+    assert response.status == 204
+    assert "POST" in response.headers["access-control-allow-methods"]
+    assert response.headers["access-control-allow-headers"] == "Authorization, *"

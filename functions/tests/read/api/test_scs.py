@@ -40,8 +40,8 @@ def test_pyvo_raises_what_the_error_says(read: Reader) -> None:
 
 
 def test_names_in_any_case_and_others_are_ignored(read: Reader) -> None:
-    answer = read(f"/v1/scs?ra={CENTRE.ra}&Dec={CENTRE.dec}&sR=0.002&VERB=3&other=7")
-    assert len(parse_single_table(io.BytesIO(answer.data)).to_table()) == 2
+    response = read(f"/v1/scs?ra={CENTRE.ra}&Dec={CENTRE.dec}&sR=0.002&VERB=3&other=7")
+    assert len(parse_single_table(io.BytesIO(response.data)).to_table()) == 2
 
 
 def test_a_radius_of_zero_asks_for_the_columns(read: Reader) -> None:
@@ -65,11 +65,11 @@ def test_a_radius_of_zero_asks_for_the_columns(read: Reader) -> None:
 def test_maxrec_is_the_most_rows(
     read: Reader, most: int, names: list[str], statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also of an answer that is a stream."""
+    """Also of a response that is a stream."""
     for rows in (cone_search.MOST_ROWS, 0):
         monkeypatch.setattr(cone_search, "MOST_ROWS", rows)
-        answer = read(f"/v1/scs?RA={CENTRE.ra}&DEC={CENTRE.dec}&SR=1&maxRec={most}")
-        (resource,) = parse(io.BytesIO(answer.data)).resources
+        response = read(f"/v1/scs?RA={CENTRE.ra}&DEC={CENTRE.dec}&SR=1&maxRec={most}")
+        (resource,) = parse(io.BytesIO(response.data)).resources
         (table,) = resource.tables
         assert table.array["object_id"].tolist() == names
         assert [info.value for info in resource.infos] == statuses
@@ -90,9 +90,9 @@ def test_pyvo_gets_as_many_rows_as_it_wants(read: Reader) -> None:
     ],
 )
 def test_an_error_is_a_votable(read: Reader, query: str) -> None:
-    answer = read(f"/v1/scs?{query}")
-    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/x-votable+xml")
-    file = parse(io.BytesIO(answer.data), verify="exception")
+    response = read(f"/v1/scs?{query}")
+    assert (response.status, response.headers["Content-Type"]) == (200, "application/x-votable+xml")
+    file = parse(io.BytesIO(response.data), verify="exception")
     assert [info.name for info in file.infos] == ["Error"]
     assert [info.value for info in file.resources[0].infos] == ["ERROR"]
 
@@ -101,13 +101,13 @@ def test_an_error_is_a_votable(read: Reader, query: str) -> None:
 def test_every_format_has_the_same_rows(read: Reader, format: str) -> None:
     query = f"/v1/cone?ra={CENTRE.ra}&dec={CENTRE.dec}&radius=1deg"
     rows = read(query).json()["objects"]
-    answer = read(f"{query}&format={format}")
+    response = read(f"{query}&format={format}")
     if format == "votable":
-        assert validate(io.BytesIO(answer.data), output=None)
-        columns = parse_single_table(io.BytesIO(answer.data)).to_table()
+        assert validate(io.BytesIO(response.data), output=None)
+        columns = parse_single_table(io.BytesIO(response.data)).to_table()
         table = pa.table({name: columns[name].tolist() for name in columns.colnames})
     else:
         parse = {"csv": read_csv, "parquet": read_table}[format]
-        table = parse(io.BytesIO(answer.data))
+        table = parse(io.BytesIO(response.data))
     assert len(rows) == 3
     assert table.to_pylist() == rows

@@ -1,4 +1,4 @@
-"""A process that answers everybody outlives every length of text, whatever the format."""
+"""A process that responses everybody outlives every length of text, whatever the format."""
 
 import sys
 from collections.abc import Iterator

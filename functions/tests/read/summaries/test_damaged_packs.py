@@ -61,14 +61,14 @@ def packs(objects) -> list[str]:
 
 
 def latest(read) -> tuple[dict[int, str], bool]:
-    """The bands of the alerts of `/v1/alerts`, and whether the answer may lack some."""
+    """The bands of the alerts of `/v1/alerts`, and whether the response may lack some."""
     got = read("/v1/alerts?limit=100")
     assert got.status == 200
-    answer = json.loads(got.data)
+    response = json.loads(got.data)
     flagged = "Stampede-Incomplete" in got.headers
-    assert flagged == bool(answer.get("incomplete"))
+    assert flagged == bool(response.get("incomplete"))
     assert not flagged or got.headers["Cache-Control"] == "no-store"
-    return {int(one["alert_id"]): one["band"] for one in answer["alerts"]}, flagged
+    return {int(one["alert_id"]): one["band"] for one in response["alerts"]}, flagged
 
 
 def shown(read, path: str = DAY) -> tuple[set[int], bool]:

@@ -1,4 +1,4 @@
-"""Headers of every answer: what a browser may do with it, and which pages may read it."""
+"""Headers of every response: what a browser may do with it, and which pages may read it."""
 
 import csv
 from io import StringIO

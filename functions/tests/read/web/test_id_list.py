@@ -1,4 +1,4 @@
-"""Alert ids of a large query: read at once or one by one, the answer is the same."""
+"""Alert ids of a large query: read at once or one by one, the response is the same."""
 
 import re
 

@@ -96,9 +96,9 @@ WRONG_BODIES = {
 
 @pytest.mark.parametrize(("body", "detail"), WRONG_BODIES.values(), ids=WRONG_BODIES)
 def test_a_wrong_body_is_told_what_is_wrong(read, body, detail):
-    got, answer = ask(read, "/v1/cutouts", "POST", body)
-    assert got.status == 400, answer
-    assert detail in json.loads(answer)["detail"]
+    got, response = ask(read, "/v1/cutouts", "POST", body)
+    assert got.status == 400, response
+    assert detail in json.loads(response)["detail"]
 
 
 def test_only_text_and_integers_are_object_ids(read):
@@ -316,7 +316,7 @@ def requests(draw):
 @given(requests())
 def test_no_request_is_an_error_of_the_service(read, request_):
     path, method, body, headers = request_
-    got, answer = ask(read, path, method, body, [(k, v.encode("latin-1")) for k, v in headers])
-    assert got.status < 500, answer
+    got, response = ask(read, path, method, body, [(k, v.encode("latin-1")) for k, v in headers])
+    assert got.status < 500, response
     if got.status >= 400 and method != "HEAD" and got.headers["content-type"].endswith("json"):
-        assert json.loads(answer)["status"] == got.status
+        assert json.loads(response)["status"] == got.status

@@ -107,8 +107,8 @@ def test_a_system_of_such_users_stores_and_serves(
     read = start("read")
     candid = 2430301980815015000
     for path in ("", "/cutouts/science", "/packet", "/thumbnail"):
-        answer = read.http.request("GET", f"{read.url}/v1/alerts/{candid}{path}")
-        assert answer.status == 200, (path, answer.data)
+        response = read.http.request("GET", f"{read.url}/v1/alerts/{candid}{path}")
+        assert response.status == 200, (path, response.data)
 
 
 def test_users_of_a_tenant_are_of_that_tenant(ceph: LocalCeph) -> None:

@@ -164,7 +164,7 @@ async def test_after_some_in_a_row_without_an_answer_none_is_tried_for_a_while(
     monkeypatch.setattr(s3_async_gets, "time", fake)
     with faulty_s3(closed, closed, FOUR, closed, closed, closed, FOUR) as server:
         gets = gets_of(server)
-        expected = [None, None, b"4567", None, None, None]  # an answer begins the count anew
+        expected = [None, None, b"4567", None, None, None]  # a response begins the count anew
         assert [await gets.get(KEY, 4, 4) for _ in range(6)] == expected
         asked = len(server.requests)
         assert await gets.get(KEY, 4, 4) is None

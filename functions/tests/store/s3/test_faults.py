@@ -38,7 +38,7 @@ def test_a_refusal_says_what_to_do_and_is_asked_once(request_: Request, code: st
 
 
 def test_up_with_a_wrong_key_is_refused_at_once() -> None:
-    """The answer to a HEAD has no body, so no code."""
+    """The response to a HEAD has no body, so no code."""
     with faulty_s3(answer("403 Forbidden")) as server, pytest.raises(StoreRefused) as caught:
         objects_at(f"http://{server.host}/bucket").ensure_bucket()
     assert "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY" in caught.value.message

@@ -52,7 +52,7 @@ READS: dict[str, Read] = {
 def soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes clients give a silent store up soon.
 
-    For silent stores only: on a busy host any answer may take as long, and be asked for again.
+    For silent stores only: on a busy host any response may take as long, and be asked for again.
     """
     return lambda: monkeypatch.setattr(s3, "READ_SECONDS", 0.5)
 

@@ -69,7 +69,7 @@ class System:
 
     @contextmanager
     def load(self) -> Iterator[None]:
-        """Send and read all the time; at the end every event has its answer."""
+        """Send and read all the time; at the end every event has its response."""
         for name in TABLES:
             self.send(name)
         eventually(lambda: self.cutout(0) == 200)
@@ -92,7 +92,7 @@ class System:
                 each.result()
 
     def await_more(self, count: int = 8) -> None:
-        """Wait for so many more answers of each function."""
+        """Wait for so many more responses of each function."""
         wanted = {name: counted.total() + count for name, counted in self.answers.items()}
         eventually(lambda: all(self.answers[name].total() >= wanted[name] for name in wanted))
 

@@ -1,4 +1,4 @@
-"""An endpoint that answers a write with 200 and an error document has stored nothing."""
+"""An endpoint that responses a write with 200 and an error document has stored nothing."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def delete(objects: S3Objects) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "answers"),
+    ("write", "responses"),
     [
         (put, [FAILED]),
         (put, [answer("200 OK")]),  # no ETag
@@ -48,9 +48,9 @@ def delete(objects: S3Objects) -> None:
     ],
 )
 def test_an_error_with_status_200(
-    write: Callable[[S3Objects], None], answers: list[Answer]
+    write: Callable[[S3Objects], None], responses: list[Answer]
 ) -> None:
-    with faulty_s3(*answers) as server:
+    with faulty_s3(*responses) as server:
         objects = S3Objects(StoreAddress(f"http://{server.host}/bucket", "key", "secret"))
         with pytest.raises(StoreDown, match="at a") as caught:
             write(objects)

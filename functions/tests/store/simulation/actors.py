@@ -71,7 +71,7 @@ class Processes:
         self._write(actor, self._next_batch)
 
     def repeater(self, actor: Actor) -> None:
-        """Stores events that came before, in other batches: a sender that got no answer."""
+        """Stores events that came before, in other batches: a sender that got no response."""
         self._write(actor, self._old_batch)
 
     def _write(self, actor: Actor, next_batch: Callable[[], list[int]]) -> None:
@@ -105,7 +105,7 @@ class Processes:
             actor.sleep(self.chance.choice((0, 0, 30)))
 
     def reader(self, actor: Actor) -> None:
-        """Looks up alerts at a site, again and again with one table, and checks the answers."""
+        """Looks up alerts at a site, again and again with one table, and checks the responses."""
         site = self.chance.choice((self.world.first, self.world.first, self.world.second))
         objects = self.connect(actor, site)
         one = Table(objects, CUTOUTS, self.chance.choice((0, CACHE, CACHE)), threads=1)
@@ -257,7 +257,7 @@ def store_batch(world: World, objects: Objects, offsets: list[int]) -> dict[int,
 
 
 def read_once(world: World, site: Site, objects: Connection | Site, one: Table) -> None:
-    """Refresh, look up all alerts, and check the answer."""
+    """Refresh, look up all alerts, and check the response."""
     must = dict(world.acknowledged) if site is world.first else {}
     offsets = set(world.offsets) if site is world.first else set()
     objects.honest = True

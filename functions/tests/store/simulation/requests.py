@@ -26,7 +26,7 @@ class Faults:
     before
         The request fails and has no effect.
     after
-        It takes effect, and the answer is lost.
+        It takes effect, and the response is lost.
     late
         It fails, and takes effect some time later.
     twice
@@ -119,7 +119,7 @@ class Connection:
         operation: str,
         key: str,
         read: Callable[[], A],
-        shown: Callable[[A], Sequence[ObjectInfo]] = lambda answer: (),
+        shown: Callable[[A], Sequence[ObjectInfo]] = lambda response: (),
     ) -> A:
         self._actor.pause(operation, key)
         if self._happens(self._faults.before):
@@ -129,12 +129,12 @@ class Connection:
             raise StoreDown(f"simulated: {operation} failed")
         self._failed.discard((operation, key))
         try:
-            answer = read()
+            response = read()
         except NotFound:
             self._log(operation, key, "not found")
             raise
-        self._log(operation, key, " ".join(info.key for info in shown(answer)))
-        return answer
+        self._log(operation, key, " ".join(info.key for info in shown(response)))
+        return response
 
     def _write(self, operation: str, key: str, effect: Callable[[], None], lost: float) -> None:
         self._actor.pause(operation, key)

@@ -20,7 +20,7 @@ import urllib3
 from confluent_kafka import Consumer, Message, TopicPartition
 
 RETRYABLE = (404, 408, 409, 429)  # and all from 500
-DETAIL = 1024  # bytes of an answer that a dead letter has
+DETAIL = 1024  # bytes of a response that a dead letter has
 
 
 class KafkaSource:
@@ -143,18 +143,18 @@ class KafkaSource:
             with self._lock:
                 self.attempts += 1
             try:
-                answer = self._http.request("POST", url, body=body, headers=headers)
+                response = self._http.request("POST", url, body=body, headers=headers)
             except urllib3.exceptions.HTTPError:
                 error = {"ce-knativeerrordest": url}
                 continue
-            if answer.status < 300:
+            if response.status < 300:
                 return None
             error = {
                 "ce-knativeerrordest": url,
-                "ce-knativeerrorcode": str(answer.status),
-                "ce-knativeerrordata": base64.b64encode(answer.data[:DETAIL]).decode(),
+                "ce-knativeerrorcode": str(response.status),
+                "ce-knativeerrordata": base64.b64encode(response.data[:DETAIL]).decode(),
             }
-            if answer.status < 500 and answer.status not in RETRYABLE:
+            if response.status < 500 and response.status not in RETRYABLE:
                 break
         return error
 

@@ -1,4 +1,4 @@
-"""A sink for tests: a real HTTP server with answers chosen by the test."""
+"""A sink for tests: a real HTTP server with responses chosen by the test."""
 
 import asyncio
 import threading
@@ -48,12 +48,12 @@ class Receiver:
     `answer` gets an event and how many times it has come so far, this time included.
     """
 
-    def __init__(self, answer: Callable[[Received, int], Reply] = accept) -> None:
+    def __init__(self, response: Callable[[Received, int], Reply] = accept) -> None:
         self.port = free_port()
-        self.answer = answer
+        self.answer = response
         self.requests: list[Received] = []
         self.accepted: list[Received] = []
-        self.delay = 0.0  # seconds before every answer
+        self.delay = 0.0  # seconds before every response
         self.most_at_once = 0
         self._under_way = 0
         self._times: Counter[str] = Counter()

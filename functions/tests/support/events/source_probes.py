@@ -17,11 +17,11 @@ def liveness(source: Process) -> tuple[int, str]:
 
 
 def probe(source: Process, name: str) -> tuple[int, str]:
-    """Status and text of a probe; 0 and the error if there is no answer."""
+    """Status and text of a probe; 0 and the error if there is no response."""
     url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/health/{name}"
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
     except OSError as error:

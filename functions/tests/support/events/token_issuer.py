@@ -64,7 +64,7 @@ class TokenIssuer:
         self.server.server_close()
 
     def status(self, authorization: str) -> int:
-        """The status of an answer."""
+        """The status of a response."""
         if self.secret and authorization != f"Bearer {self.secret}":
             return 403
         return 500 if self.down else 200

@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer, and whether its connection was closed before its end."""
+    """A response, and whether its connection was closed before its end."""
 
     status: int
     headers: Mapping[str, str]
@@ -136,17 +136,17 @@ async def ask(app: Any, request: Request) -> Answer:
     return Answer(sent[0]["status"], headers, body, broken)
 
 
-def same(answer: Answer, truth: Answer) -> bool:
-    """Whether two answers say the same."""
-    return (answer.status, steady(answer.body)) == (truth.status, steady(truth.body))
+def same(response: Answer, truth: Answer) -> bool:
+    """Whether two responses say the same."""
+    return (response.status, steady(response.body)) == (truth.status, steady(truth.body))
 
 
-def surplus(request: Request, answer: Answer, truths: Sequence[Answer]) -> list[Any]:
-    """The rows of an answer that none of the true ones has."""
-    if answer.status >= 400 or not answer.body:
+def surplus(request: Request, response: Answer, truths: Sequence[Answer]) -> list[Any]:
+    """The rows of a response that none of the true ones has."""
+    if response.status >= 400 or not response.body:
         return []
     known = [row for truth in truths if truth.status < 400 for row in rows_of(request, truth)]
-    return [row for row in rows_of(request, answer) if row not in known]
+    return [row for row in rows_of(request, response) if row not in known]
 
 
 def steady(body: bytes) -> bytes:
@@ -154,9 +154,9 @@ def steady(body: bytes) -> bytes:
     return re.sub(rb"[0-9]+ (seconds?|minutes?|s|min|ms)\b", b"", body)
 
 
-def rows_of(request: Request, answer: Answer) -> list[Any]:
-    """The rows, files or lines of an answer, as far as it goes."""
-    kind, body = answer.headers.get("content-type", ""), answer.body
+def rows_of(request: Request, response: Answer) -> list[Any]:
+    """The rows, files or lines of a response, as far as it goes."""
+    kind, body = response.headers.get("content-type", ""), response.body
     if "json" in kind:
         return [*_leaves(json.loads(body))]
     if "csv" in kind:

@@ -28,7 +28,7 @@ class Page(HTMLParser):
 
 
 def html(got) -> tuple[Page, str]:
-    """The page in an answer, parsed and as text. Checks the content type and the CSP."""
+    """The page in a response, parsed and as text. Checks the content type and the CSP."""
     assert got.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in got.headers["content-security-policy"]
     text = got.data.decode()

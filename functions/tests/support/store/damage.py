@@ -50,7 +50,7 @@ class Damage(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer of `read`; `incomplete` if it says that data may lack."""
+    """A response of `read`; `incomplete` if it says that data may lack."""
 
     status: int
     body: bytes
@@ -85,7 +85,7 @@ class Campaign:
     done
         How many faults there were of each way.
     asked
-        How many answers of `read` were compared with the truth.
+        How many responses of `read` were compared with the truth.
     """
 
     def __init__(self, settings: Settings, seed: int) -> None:
@@ -95,7 +95,7 @@ class Campaign:
         self._paths = {key: _paths(key, data) for key, data in self._good[0].items()}
         self._all = sorted({path for paths in self._paths.values() for path in paths})
         self._truth = ask(settings, self._all)
-        assert {answer.status for answer in self._truth.values()} == {200}, self._truth
+        assert {response.status for response in self._truth.values()} == {200}, self._truth
         self.done: Counter[str] = Counter()
         self.asked = 0
 
@@ -143,18 +143,18 @@ class Campaign:
         return way, done
 
     def _wrong(self, site: int, damaged: Sequence[Damage]) -> list[tuple[str, Answer]]:
-        """The wrong answers of a site: for each damaged object, and for a few others."""
+        """The wrong responses of a site: for each damaged object, and for a few others."""
         paths = {path for each in damaged for path in self._one_of_each(each.key)}
         paths |= set(self._dice.sample(self._all, 3))
         store = getattr(self._settings, SITES[site])
-        answers = ask(self._settings.model_copy(update={"store": store}), sorted(paths))
-        self.asked += len(answers)
+        responses = ask(self._settings.model_copy(update={"store": store}), sorted(paths))
+        self.asked += len(responses)
         # A run that is gone leaves no trace at its site: then rows may lack, and none may differ.
         gone = {each.key.split("/")[1] for each in damaged if each.way == "delete"}
         return [
-            (path, answer)
-            for path, answer in answers.items()
-            if not right(path, answer, self._truth[path].body, gone)
+            (path, response)
+            for path, response in responses.items()
+            if not right(path, response, self._truth[path].body, gone)
         ]
 
     def _one_of_each(self, key: str) -> list[str]:
@@ -163,17 +163,17 @@ class Campaign:
         return paths if night_of(key) is not None else self._dice.sample(paths, min(4, len(paths)))
 
 
-def right(path: str, answer: Answer, truth: bytes, gone: set[str]) -> bool:
-    """Whether an answer is true, or says that it may not be; `gone` are tables that lost runs."""
+def right(path: str, response: Answer, truth: bytes, gone: set[str]) -> bool:
+    """Whether a response is true, or says that it may not be; `gone` are tables that lost runs."""
     if path.endswith("thumbnail"):
-        may_lack = answer.incomplete or bool(gone & {"cutouts", "thumbnails"})
+        may_lack = response.incomplete or bool(gone & {"cutouts", "thumbnails"})
     else:
-        may_lack = answer.incomplete or ("detections" if path == CURVE else "cutouts") in gone
-    if answer.status == 200:
+        may_lack = response.incomplete or ("detections" if path == CURVE else "cutouts") in gone
+    if response.status == 200:
         if path == CURVE and may_lack:
-            return points(answer.body) <= points(truth)
-        return answer.body == truth
-    return answer.status in (502, 503) or (answer.status == 404 and may_lack)
+            return points(response.body) <= points(truth)
+        return response.body == truth
+    return response.status in (502, 503) or (response.status == 404 and may_lack)
 
 
 def contents(objects: Objects) -> dict[str, bytes]:

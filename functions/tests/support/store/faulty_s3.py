@@ -1,4 +1,4 @@
-"""An S3 endpoint for tests that gives the answers a test has written, byte for byte."""
+"""An S3 endpoint for tests that gives the responses a test has written, byte for byte."""
 
 import socket
 import ssl
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 Answer = Callable[[socket.socket], bool]
-"""Writes an answer to a connection; returns whether the connection stays open."""
+"""Writes a response to a connection; returns whether the connection stays open."""
 
 
 def answer(status: str, body: bytes = b"", *headers: str, missing: int = 0) -> Answer:
-    """A whole answer; or one whose body ends `missing` bytes early, and the connection with it."""
+    """A whole response; or one whose body ends `missing` bytes early, with the connection."""
 
     def write(connection: socket.socket) -> bool:
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) + missing}", *headers]
@@ -42,19 +42,19 @@ def part(data: bytes, start: int, size: int, missing: int = 0) -> Answer:
 
 
 def closed(connection: socket.socket) -> bool:
-    """No answer: the connection ends."""
+    """No response: the connection ends."""
     return False
 
 
 def stalled(connection: socket.socket) -> bool:
-    """No answer, until the client gives up."""
+    """No response, until the client gives up."""
     with suppress(OSError):
         connection.recv(1)
     return False
 
 
 def trickling(connection: socket.socket) -> bool:
-    """A byte of the answer now and then, until the client gives up."""
+    """A byte of the response now and then, until the client gives up."""
     with suppress(OSError):
         connection.sendall(b"HTTP/1.1 206 Partial Content\r\nContent-Length: 1000\r\n\r\n")
         while True:
@@ -64,7 +64,7 @@ def trickling(connection: socket.socket) -> bool:
 
 
 def nonsense(connection: socket.socket) -> bool:
-    """An answer that is not HTTP."""
+    """A response that is not HTTP."""
     connection.sendall(b"\0nonsense\r\n\r\n")
     return False
 
@@ -84,12 +84,12 @@ class FaultyS3:
         How many were made.
     """
 
-    def __init__(self, listener: socket.socket, answers: Sequence[Answer]) -> None:
+    def __init__(self, listener: socket.socket, responses: Sequence[Answer]) -> None:
         self.requests: list[str] = []
         self.heads: list[str] = []
         self.connections = 0
         self.host = f"127.0.0.1:{listener.getsockname()[1]}"
-        self._listener, self._answers = listener, list(answers)
+        self._listener, self._answers = listener, list(responses)
         self._lock = threading.Lock()
 
     def serve(self, context: ssl.SSLContext | None) -> None:

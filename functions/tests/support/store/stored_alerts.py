@@ -35,8 +35,8 @@ class Letter(NamedTuple):
 
 def refused_by(fault: str) -> list[str]:
     """The tables whose function refuses an alert with that fault."""
-    answers = zip(("cutouts", "detections"), FAULTS[fault], strict=True)
-    return [table for table, status in answers if status >= 400]
+    responses = zip(("cutouts", "detections"), FAULTS[fault], strict=True)
+    return [table for table, status in responses if status >= 400]
 
 
 def cutouts_of(alerts: Iterable[SimulatedAlert]) -> Cutouts:
@@ -113,13 +113,13 @@ def _rows(url: str, ids: Iterable[str]) -> Iterator[dict]:
 
 
 def _answer(url: str, ids: list[str]) -> list[dict]:
-    """The rows of one query. An answer that is cut off, as when the store fails, is asked again."""
+    """The rows of one query. A response that is cut off, as when the store fails, is repeated."""
     body = json.dumps({"ids": ids}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     for left in reversed(range(TRIES)):
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return pa.ipc.open_stream(answer).read_all().to_pylist()
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return pa.ipc.open_stream(response).read_all().to_pylist()
         except IncompleteRead:
             if not left:
                 raise

@@ -1,6 +1,6 @@
-"""What the bytes of an answer hold, and what a large answer says at its end that it lacks.
+"""What the bytes of a response hold, and what a large response says at its end that it lacks.
 
-The headers of a large answer are sent before its rows are read, so its end decides. An answer
+The headers of a large response are sent before its rows are read, so its end decides. A response
 without its end is not whole.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stampede_client.cutouts import KINDS
-from stampede_client.errors import UnexpectedAnswer
+from stampede_client.errors import UnexpectedResponse
 from stampede_client.exchange import Content
 from stampede_client.parquet_files import read_answer
 
@@ -36,35 +36,35 @@ class Tar(NamedTuple):
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Raise `UnexpectedAnswer` where an answer is not of the form that the code expects."""
+    """Raise `UnexpectedResponse` where a response is not of the form that the code expects."""
     try:
         yield
     except (
         *(pa.ArrowException, tarfile.TarError, OSError),
         *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
     ) as error:
-        raise UnexpectedAnswer(f"the answer is not whole: {error!r:.200}; ask again") from None
+        raise UnexpectedResponse(f"the answer is not whole: {error!r:.200}; ask again") from None
 
 
 def json_object(body: bytes) -> Content:
-    """The members of a JSON object. Raises `UnexpectedAnswer`."""
+    """The members of a JSON object. Raises `UnexpectedResponse`."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UnexpectedAnswer("the answer is no JSON object; check the URL of the server")
+        raise UnexpectedResponse("the answer is no JSON object; check the URL of the server")
     return Content(found)
 
 
 def arrow_rows(body: bytes) -> Content:
-    """The rows of a small answer in Arrow. Raises `UnexpectedAnswer`."""
+    """The rows of a small response in Arrow. Raises `UnexpectedResponse`."""
     with understood():
         return Content(pa.ipc.open_stream(body).read_all())
 
 
 def arrow_stream(body: bytes) -> Content:
-    """The rows of a large answer in Arrow. Raises `UnexpectedAnswer`."""
+    """The rows of a large response in Arrow. Raises `UnexpectedResponse`."""
     with understood():
         reader, batches, end = pa.ipc.open_stream(body), [], {}
         for batch, metadata in reader.iter_batches_with_custom_metadata():
@@ -74,7 +74,7 @@ def arrow_stream(body: bytes) -> Content:
 
 
 def parquet_rows(body: bytes) -> Content:
-    """The rows of an answer in Parquet. Raises `UnexpectedAnswer`."""
+    """The rows of a response in Parquet. Raises `UnexpectedResponse`."""
     with understood():
         rows, pairs = read_answer(body)
         return Content(rows, _lacking(pairs))
@@ -83,7 +83,7 @@ def parquet_rows(body: bytes) -> Content:
 def tar_of(body: bytes, asked: Collection[str]) -> Content:
     """The cutouts of many alerts, a `Tar`.
 
-    Raises `UnexpectedAnswer`, also if there is anything but cutouts of the alerts that were asked
+    Raises `UnexpectedResponse`, also if there is anything but cutouts of the alerts that were asked
     for.
     """
     with understood():
@@ -103,9 +103,9 @@ def _members(
                 return alerts, _lists(json.loads(data))
             name = _MEMBER.fullmatch(member.name)
             if data is None or not name or name[1] not in asked:
-                raise UnexpectedAnswer(f"nobody asked for {member.name!r:.80}, which the tar has")
+                raise UnexpectedResponse(f"nobody asked for {member.name!r:.80}, which the tar has")
             alerts.setdefault(name[1], {})[name[2]] = data
-    raise UnexpectedAnswer("the tar ends early; ask again")
+    raise UnexpectedResponse("the tar ends early; ask again")
 
 
 def _lists(found: Any) -> dict[str, list[str]]:
@@ -120,9 +120,9 @@ def _texts(items: Any) -> list[str]:
 
 
 def _lacking(pairs: Mapping[bytes, bytes]) -> str:
-    """What the end of an answer says that it lacks. Raises `UnexpectedAnswer` without an end."""
+    """What the end of a response says that it lacks. Raises `UnexpectedResponse` without an end."""
     if _MISSING not in pairs:
-        raise UnexpectedAnswer("the answer ends early; ask again")
+        raise UnexpectedResponse("the answer ends early; ask again")
     why, ids = (_texts(json.loads(pairs.get(name, b"[]"))) for name in (_INCOMPLETE, _UNREADABLE))
     return _named(why, ids)
 
