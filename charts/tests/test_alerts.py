@@ -120,8 +120,8 @@ CASES = {
         15,
     ),
     "StampedeFallsBehind": Case(
-        {source(LAG, topic="a", partition="0"): "1000000x90"},
-        {source(LAG, topic="a", partition="0"): "1000000-10000x90"},
+        {source(LAG, family="a", partition="0"): "1000000x90"},
+        {source(LAG, family="a", partition="0"): "1000000-10000x90"},
         45,
     ),
     "StampedeFunctionDown": Case(
@@ -206,6 +206,11 @@ CASES = {
         {source(EVENTS, function="cutouts", outcome="store-down"): "0+9x60"},
         {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
         20,
+    ),
+    "StampedeTopicUnread": Case(
+        {source("stampede_source_unread_topics", family="lsst-alerts-v{n}"): "1x60"},
+        {source("stampede_source_unread_topics", family="lsst-alerts-v{n}"): "1x3 0x60"},
+        6,
     ),
     "StampedeWorkersDie": Case(
         {source("stampede_worker_deaths_total", function="cutouts"): "0+1x90"},

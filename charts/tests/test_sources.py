@@ -118,21 +118,25 @@ def test_keda_knows_all_fields_of_its_trigger(known: Known) -> None:
     values = {name: enum.split(";") for name, _, enum in fields if enum}
     assert {"lagThreshold", "excludePersistentLag", "username"} <= places.keys()
     for each in objects("scaling", "ScaledObject").values():
-        (trigger,) = each["spec"]["triggers"]
-        for name, value in trigger["metadata"].items():
-            assert "triggerMetadata" in places[name], name
-            assert value in values.get(name, [value]), name
+        for trigger in each["spec"]["triggers"]:
+            for name, value in trigger["metadata"].items():
+                assert "triggerMetadata" in places[name], name
+                assert value in values.get(name, [value]), name
     for each in objects("scaling", "TriggerAuthentication").values():
         for reference in each["spec"]["secretTargetRef"]:
             assert "authParams" in places[reference["parameter"]], reference
 
 
-def test_autoscaling_of_several_topics_adds_up_their_lag() -> None:
-    (trigger,) = scaling("ScaledObject", "ztf-cutouts")["triggers"]
-    assert "topic" not in trigger["metadata"]
-    assert trigger["metadata"]["lagThreshold"] == "500"
-    assert "authenticationRef" not in trigger
+def test_each_topic_has_a_trigger_of_its_own() -> None:
+    """Without a topic KEDA counts the lag of all topics until the group has committed something."""
+    triggers = scaling("ScaledObject", "ztf-cutouts")["triggers"]
+    asked = [each["metadata"] for each in triggers]
+    assert [each["topic"] for each in asked] == ["ztf-alerts", "ztf-programid2"]
+    assert {each["lagThreshold"] for each in asked} == {"500"}
+    assert all("authenticationRef" not in each for each in triggers)
     assert "night-ztf-cutouts" not in objects("scaling", "TriggerAuthentication")
+    for each in objects("scaling", "ScaledObject").values():
+        assert all("topic" in trigger["metadata"] for trigger in each["spec"]["triggers"])
 
 
 def test_static_membership_needs_names_that_last() -> None:

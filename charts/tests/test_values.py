@@ -15,6 +15,7 @@ MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
 VERSION = "--kube-version", KUBERNETES
 # Fields of a valid source, to which a case adds a wrong one.
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
+FAMILY = '"bootstrapServers": ["kafka:9092"], "topics": ["a_{YYYYMMDD}"]'
 
 
 def rejected(*arguments: str | Path) -> str:
@@ -55,6 +56,8 @@ WRONG: list[tuple[str, str]] = [
     ('sources={"a": {"bootstrapServers": ["kafka:9092"]}}', "/sources/a"),
     ('sources={"a": {"bootstrapServers": ["kafka"], "topics": ["a"]}}', "bootstrapServers/0"),
     ('sources={"a": {"bootstrapServers": ["kafka:9092"], "topics": []}}', "/sources/a/topics"),
+    ('sources={"a": {"bootstrapServers": ["kafka:9092"], "topics": ["^a"]}}', "topics/0"),
+    ('sources={"a": {"bootstrapServers": ["kafka:9092"], "topics": ["{YYYY}"]}}', "topics/0"),
     (f'sources={{"a": {{{SOURCE}, "kind": "pulsar"}}}}', "/sources/a/kind"),
     (f'sources={{"a": {{{SOURCE}, "retry": 0}}}}', "/sources/a/retry"),
     (f'sources={{"a": {{{SOURCE}, "topic": "b"}}}}', "/sources/a"),
@@ -108,6 +111,22 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
     (
         [f'sources={{"a": {{{SOURCE}, "kind": "kafka"}}}}'],
         "sources.a: kind: kafka needs an epoch",
+    ),
+    (
+        [f'sources={{"a": {{{FAMILY}, "kind": "kafka", "epoch": "1"}}}}'],
+        "sources.a: a_{YYYYMMDD} is a family of topics, and a KafkaSource knows names only",
+    ),
+    (
+        [f'sources={{"a": {{{FAMILY}, "autoscaling": {{"max": 2}}}}}}'],
+        "sources.a: a_{YYYYMMDD} is a family of topics, and KEDA knows names only",
+    ),
+    (
+        [f'sources={{"a": {{{FAMILY}}}, "b": {{{FAMILY}}}}}'],
+        "topic a_{YYYYMMDD} is in sources.a and in sources.b",
+    ),
+    (
+        ['sources={"a": {"bootstrapServers": ["kafka:9092"], "topics": ["!a_{n}"]}}'],
+        "sources.a.topics names only topics that are not to be read",
     ),
     (
         [f'sources={{"a": {{{SOURCE}, "epoch": "1"}}}}'],

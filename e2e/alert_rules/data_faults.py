@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from e2e.alert_rules.process_faults import Fault
 from e2e.alert_rules.traffic import repeatedly
@@ -14,6 +15,7 @@ from e2e.commands import until
 from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
 from stampede_local.ceph import LocalCeph
+from stampede_local.kafka import make_topics
 from stampede_simulator.simulator import Fields, Simulator
 from stampede_simulator.write import TOPICS
 
@@ -84,6 +86,16 @@ def undecodable_messages(watched: Watched) -> Iterator[None]:
 
     with repeatedly(send, 1):
         yield
+
+
+@contextmanager
+def next_version(watched: Watched) -> Iterator[None]:
+    """The survey has a topic for the next version, which nobody reads; then it has none."""
+    later = TOPIC.replace("v1", "v2")
+    make_topics(watched.up.kafka, [later], 1)
+    yield
+    admin = AdminClient({"bootstrap.servers": watched.up.kafka})
+    admin.delete_topics([later])[later].result(SECONDS)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from stampede_simulator.simulator import Fields, Simulator
 
 SEED, RATE = 91, 1  # of the alerts that always arrive, a second
 OBJECTS = 8  # few in a field, so that the alerts are of several nights
-TOPIC = "other-alerts"  # of the second source
+TOPIC = "other-alerts-v1"  # of the second source
 SITES = ("ceph", "second-site")
 SLOW = 0.3, 0.6  # seconds of a request of a store; a reader waits for several, one after the other
 PASSES = {"compact": 2.0, "reconcile": 5.0, "scrub": 5.0}  # seconds between events

@@ -36,6 +36,7 @@ EACH_ITS_OWN: Faults = {
     ("StampedeClockWrong",): process_faults.wrong_clock,
     ("StampedeBucketNearQuota",): data_faults.small_quota,
     ("StampedeDamaged",): data_faults.damaged_pack,
+    ("StampedeTopicUnread",): data_faults.next_version,
     ("StampedeDeadLetters",): data_faults.undecodable_messages,
     ("StampedeEventStuck",): setting_faults.wrong_dead_letter_sink,
     ("StampedeNightsWait",): setting_faults.few_keys,

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import DATA, Data, progress_console
+from stampede.config.topics import Topics
+from stampede.errors import SetupError
 from stampede.telemetry.logs import configure_logs
 from stampede_local.plan import SystemPlan
 
@@ -26,6 +28,10 @@ def plan_of(
     sources: bool = False,
 ) -> SystemPlan:
     """The plan that the options describe."""
+    try:
+        Topics.parse(topics)
+    except ValueError as error:
+        raise SetupError(str(error)) from None
     names = tuple(name.strip() for name in topics.split(",") if name.strip())
     data = data.absolute()
     return SystemPlan(data, store, kafka, names, port, install, replica, second_site, sources)
@@ -44,7 +50,11 @@ def up(
         typer.Option(help="HOST:PORT of your Kafka; without it, a local one is started"),
     ] = None,
     topics: Annotated[
-        str, typer.Option(help="Kafka topics to read, comma-separated; '' for no Kafka at all")
+        str,
+        typer.Option(
+            help="Kafka topics to read, comma-separated, or families such as "
+            "ztf_{YYYYMMDD}_programid1; '' for no Kafka at all"
+        ),
     ] = ",".join(TOPICS),
     replica: Annotated[
         str | None,

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.login import KafkaLogin
@@ -42,9 +43,13 @@ def require_kafka(settings: Settings, topics: Collection[str], progress: Progres
         raise SetupError(f"{where}: {why}") from None
     finally:
         client.close()
-    for topic in topics:
+    named = Topics.parse(",".join(topics))
+    for topic in named.names:
         if topic not in known:
             progress(f"{where} has no topic {topic}, or does not show it: waiting for it")
+    for family in named.families:
+        if not any(family.place(topic) is not None for topic in known):
+            progress(f"{where} has no topic of {family.template} yet: waiting for one")
 
 
 def require_writable(objects: Objects) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.runtime.progress import Progress
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
@@ -84,5 +85,5 @@ class LocalServers:
         kafka = LocalKafka(directory, port, progress=self._progress)
         kafka.start()
         self._supervise(kafka.processes)
-        make_topics(kafka.bootstrap, self._plan.topics)
+        make_topics(kafka.bootstrap, Topics.parse(",".join(self._plan.topics)).names)
         return kafka.bootstrap

@@ -29,8 +29,8 @@ FAULTS = (  # the names in `stampede_simulator.faults.FAULTS`, which `--help` mu
 To = Annotated[
     str | None,
     typer.Option(
-        help="kafka://HOST:PORT (?lsst=TOPIC&ztf=TOPIC), FILE.tar, or a folder; without it, "
-        "the Kafka of the `stampede up` that runs here"
+        help="kafka://HOST:PORT (?lsst=TOPIC&ztf=TOPIC, with {YYYYMMDD} for today), FILE.tar, or "
+        "a folder; without it, the Kafka of the `stampede up` that runs here"
     ),
 ]
 Alerts = Annotated[int, typer.Option(min=1, help="how many messages")]

@@ -4,12 +4,14 @@ import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from confluent_kafka import KafkaException, Message, Producer
 
+from stampede.config.topics import NAME
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.producer import DELIVERY_SECONDS, RESPONSE_SECONDS, Deliveries
@@ -33,8 +35,9 @@ def write(alerts: Iterable[SimulatedAlert], target: str, on_written: OnWritten =
     Parameters
     ----------
     target
-        ``kafka://HOST:PORT`` (topics `TOPICS`, or others with ``?lsst=NAME&ztf=NAME``), a name that
-        ends in ``.tar``, or a folder.
+        ``kafka://HOST:PORT`` (topics `TOPICS`, or others with ``?lsst=NAME&ztf=NAME``, where
+        ``{YYYYMMDD}`` is the day in UTC when an alert is sent), a name that ends in ``.tar``, or a
+        folder.
 
     Raises
     ------
@@ -55,13 +58,23 @@ def parse_kafka(target: str) -> tuple[str, dict[str, str]]:
     """Bootstrap servers and topics of ``kafka://…``. Raises `SetupError` if it says more."""
     parts = urlsplit(target)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    wrong = [name for name in given if name not in TOPICS or not given[name]]
+    wrong = [name for name in given if name not in TOPICS or not is_topic(given[name])]
     if not parts.netloc or parts.path.strip("/") or parts.fragment or wrong:
         raise SetupError(
             f"cannot write to {target}: give kafka://HOST:PORT, with other topics "
-            "kafka://HOST:PORT?lsst=TOPIC&ztf=TOPIC"
+            "kafka://HOST:PORT?lsst=TOPIC&ztf=TOPIC. {YYYYMMDD} in a topic is the day of sending"
         )
     return parts.netloc, TOPICS | given
+
+
+def is_topic(name: str) -> bool:
+    """Whether a name is that of a topic, with ``{YYYYMMDD}`` for the day when it is sent to."""
+    return NAME.fullmatch(topic_now(name)) is not None
+
+
+def topic_now(name: str) -> str:
+    """The topic of today, in UTC."""
+    return name.replace("{YYYYMMDD}", f"{datetime.now(UTC):%Y%m%d}")
 
 
 def check_path(target: str) -> None:
@@ -104,7 +117,7 @@ def to_kafka(
         producer.list_topics(timeout=RESPONSE_SECONDS)
         for alert in alerts:
             taken = partial(_call_on_written, on_written, alert)
-            deliveries.produce(producer, topics[alert.survey], alert.body, taken)
+            deliveries.produce(producer, topic_now(topics[alert.survey]), alert.body, taken)
             if deliveries.failures:
                 break
         producer.flush(DELIVERY_SECONDS + 5)

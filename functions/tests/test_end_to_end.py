@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.handlers.audit.audit import audit
 from stampede.store.open import open_objects
 from stampede_local.demo.oracle import digest, expected_alert
@@ -73,7 +74,7 @@ def wait_until_stored(system: System) -> None:
     deadline = time.monotonic() + STORED_SECONDS
     while missing := [
         entry
-        for entry in audit(objects, system.settings, system.plan.topics)
+        for entry in audit(objects, system.settings, Topics(system.plan.topics))
         if entry.missing or entry.stored + entry.dead_lettered != entry.received
     ]:
         assert time.monotonic() < deadline, missing

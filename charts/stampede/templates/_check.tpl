@@ -58,11 +58,27 @@
 {{- fail (printf "sources.%s needs the function %s, but functions.%s.enabled is false" $name . .) -}}
 {{- end -}}
 {{- end -}}
+{{- $read := 0 -}}
 {{- range $source.topics -}}
-{{- if hasKey $topics . -}}
+{{- if not (hasPrefix "!" .) -}}
+{{- $read = add1 $read -}}
+{{- end -}}
+{{- if contains "{" . -}}
+{{- if eq ($source.kind | default "container") "kafka" -}}
+{{- fail (printf "sources.%s: %s is a family of topics, and a KafkaSource knows names only: use kind: container" $name .) -}}
+{{- end -}}
+{{- if $source.autoscaling -}}
+{{- fail (printf "sources.%s: %s is a family of topics, and KEDA knows names only: without one it would count the lag of all topics of this Kafka (kedacore/keda#8104). Set replicas in place of autoscaling" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasPrefix "!" . -}}
+{{- else if hasKey $topics . -}}
 {{- fail (printf "topic %s is in sources.%s and in sources.%s: the ledger counts by topic, so a topic may be in one source only" . (get $topics .) $name) -}}
 {{- end -}}
 {{- $_ := set $topics . $name -}}
+{{- end -}}
+{{- if not $read -}}
+{{- fail (printf "sources.%s.topics names only topics that are not to be read" $name) -}}
 {{- end -}}
 {{- with $source.autoscaling -}}
 {{- if $source.replicas -}}

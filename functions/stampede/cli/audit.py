@@ -10,6 +10,7 @@ import typer
 
 from stampede.cli.ledger_report import report, status_of
 from stampede.cli.options import Data, results_console
+from stampede.config.topics import Topics
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class AuditedStore(StrEnum):
 
 def audit(
     topics: Annotated[
-        list[str] | None, typer.Argument(help="topics; without any, all that the store knows")
+        list[str] | None,
+        typer.Argument(help="topics, or families; without any, all that the store knows"),
     ] = None,
     site: Annotated[
         AuditedStore,
@@ -82,11 +84,18 @@ def audit(
     if repair or site is AuditedStore.BOTH:
         raise SetupError("`--repair` and `--site both` need `--deep`")
     everything = not topics
-    if everything and system and settings.topics:
-        topics = settings.topics.split(",")
+    chosen = parse_topics(topics or ([settings.topics] if system else []))
     if site is AuditedStore.REPLICA:
-        sys.exit(_audit_replica(settings, topics or [], everything, as_json))
-    sys.exit(_audit_store(settings, topics or [], everything, as_json))
+        sys.exit(_audit_replica(settings, chosen, everything, as_json))
+    sys.exit(_audit_store(settings, chosen, everything, as_json))
+
+
+def parse_topics(texts: list[str]) -> Topics:
+    """The topics and families of arguments. Raises `SetupError`."""
+    try:
+        return Topics.parse(",".join(texts))
+    except ValueError as error:
+        raise SetupError(str(error)) from None
 
 
 def _deep(
@@ -105,7 +114,7 @@ def _deep(
     return 1 if result.left else 0
 
 
-def _audit_store(settings: Settings, topics: list[str], everything: bool, as_json: bool) -> int:
+def _audit_store(settings: Settings, topics: Topics, everything: bool, as_json: bool) -> int:
     """Print the ledger, and objects in quarantine or lost; return the exit status."""
     from stampede.cli.audit_json import audit_json
     from stampede.cli.object_reports import find_objects, report_objects
@@ -121,7 +130,7 @@ def _audit_store(settings: Settings, topics: list[str], everything: bool, as_jso
     return status
 
 
-def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_json: bool) -> int:
+def _audit_replica(settings: Settings, topics: Topics, everything: bool, as_json: bool) -> int:
     """Print the ledger of the second site and the objects it lacks; return the exit status."""
     from stampede.cli.audit_json import audit_json
 
@@ -134,7 +143,7 @@ def _audit_replica(settings: Settings, topics: list[str], everything: bool, as_j
     return status
 
 
-def compare_sites(settings: Settings, topics: list[str], everything: bool) -> ReplicaLedger:
+def compare_sites(settings: Settings, topics: Topics, everything: bool) -> ReplicaLedger:
     """Compare the second site with the first, or with Kafka alone if the first one is down."""
     from stampede.handlers.audit.alert_check import alert_check
     from stampede.handlers.audit.audit import audit as audit_topics
@@ -179,7 +188,7 @@ def report_replica(ledger: ReplicaLedger, console: Console) -> None:
 
 
 def entries_of(
-    settings: Settings, topics: list[str], everything: bool = False, compare: bool = False
+    settings: Settings, topics: Topics, everything: bool = False, compare: bool = False
 ) -> list[Entry]:
     """The ledger's entries for these topics; with `everything` for all that the store knows.
 

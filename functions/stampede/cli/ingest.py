@@ -11,6 +11,7 @@ import typer
 from stampede.cli.audit import entries_of
 from stampede.cli.ledger_report import report
 from stampede.cli.options import DATA, Data, progress_console, results_console
+from stampede.config.topics import Topics
 from stampede.errors import SetupError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) 
     results = results_console()
     for line in summary(paths, done):
         results.print(line, soft_wrap=True)
-    status = report(entries_of(system.settings, [done.topic]), results)
+    status = report(entries_of(system.settings, Topics((done.topic,))), results)
     tally = done.tally
     if tally.refused:
         results.print(

@@ -8,4 +8,5 @@ __all__ = [
     "settings",
     "sources",
     "stores",
+    "topics",
 ]

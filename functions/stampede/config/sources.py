@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import BaseSettings
+
+from stampede.config.topics import Topics
 
 MIB = 1 << 20
 
@@ -14,9 +16,19 @@ class KafkaSettings(BaseSettings):
     kafka: str = Field("127.0.0.1:9092", description="bootstrap servers")
     topics: str = Field(
         "",
-        description="comma-separated topics; `read` asks Kafka about these, to tell in its ledger "
+        description="comma-separated topics, or families as ztf_{YYYYMMDD}_programid1 (the nights "
+        "of a week; of ten days with {YYYYMMDD:10}) and lsst-alerts-v{n} (the two newest); those "
+        "behind a ! are known and not read. `read` asks Kafka about them, to tell in its ledger "
         "what is in flight from what is missing",
     )
+
+    @field_validator("topics")
+    @classmethod
+    def check_topics(cls, text: str) -> str:
+        """The text, if it names topics."""
+        Topics.parse(text)
+        return text
+
     group: str = "stampede"
     group_instance_id: str = Field(
         "",

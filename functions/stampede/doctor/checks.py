@@ -6,7 +6,7 @@ from typing import NamedTuple
 from stampede.doctor.certificates import certificates
 from stampede.doctor.completeness import ledger
 from stampede.doctor.finding import Check, Finding, Installation, Level, NotExamined
-from stampede.doctor.kafka import kafka, lag
+from stampede.doctor.kafka import kafka, lag, unread
 from stampede.doctor.knative import knative
 from stampede.doctor.notifications import notifications
 from stampede.doctor.processes import processes
@@ -42,6 +42,7 @@ CHECKS = {
     "Kafka": Step(kafka, setting="topics"),
     "Knative": Step(knative),
     "processes": Step(processes),
+    "topics": Step(unread, ("Kafka",), "topics"),
     "lag": Step(lag, ("Kafka",), "topics"),
     "ledger": Step(ledger, ("store", "Kafka")),
 }

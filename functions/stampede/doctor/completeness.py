@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, error, warning
 from stampede.handlers.audit.audit import audit
 from stampede.store.integrity import ledger as accounting
@@ -12,7 +13,7 @@ def ledger(installation: Installation) -> Iterator[Finding]:
     """Each alert that Kafka has had is stored, or still to come."""
     settings = installation.settings
     objects = open_objects(settings)
-    topics = settings.topics.replace(",", " ").split() if settings.kafka else []
+    topics = Topics.parse(settings.topics) if settings.kafka else Topics()
     for table, account in accounting.accounts(objects).items():
         for key, why in account.quarantined.items():
             yield error(

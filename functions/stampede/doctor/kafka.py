@@ -1,14 +1,19 @@
 """Kafka: does it answer, does it have the topics, and does somebody read them?"""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, Level, NotExamined, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.kafka.topics import KafkaTopics
+from stampede.store.offsets.coverage import Interval, PartitionId
 
 PATIENCE = 10.0
+MOST_PAST = 30
+"""Topics that are looked at because they have left their family's window, the newest."""
 SOON = 0.1
 """Of the messages that Kafka keeps: an offset this near to the oldest is lost soon."""
 
@@ -20,11 +25,17 @@ def kafka(installation: Installation) -> Iterator[Finding]:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
         try:
-            partitions, sources = len(reader.watermarks(topics)), settings.source_replicas
-            if sources > partitions:
+            marks, sources = reader.watermarks(_current(reader, topics)), settings.source_replicas
+            partitions = _most_partitions(topics, marks)
+            if not marks:
+                yield warning(
+                    f"Kafka has no topic of {topics} now",
+                    "nothing, if none was made yet; or correct STAMPEDE_TOPICS",
+                )
+            elif sources > partitions:
                 yield error(
                     f"{sources} sources would share {partitions} partitions of "
-                    f"{', '.join(topics)}: {sources - partitions} would take no alert",
+                    f"{topics}: {sources - partitions} would take no alert",
                     f"run at most {partitions} sources per function, or add partitions",
                 )
         except NoTopic as failure:
@@ -34,13 +45,58 @@ def kafka(installation: Installation) -> Iterator[Finding]:
             yield error(failure.message, "`stampede settings kafka` says how to set it")
 
 
+def unread(installation: Installation) -> Iterator[Finding]:
+    """No topic that is like those that are read is without a reader."""
+    topics = _topics(installation.settings)
+    if not topics:
+        raise NotExamined("STAMPEDE_KAFKA is not set")
+    with KafkaTopics(installation.settings, PATIENCE) as reader:
+        existing = reader.names()
+        for topic, family in sorted(topics.unread(existing).items()):
+            yield warning(
+                f"nobody reads the topic {topic}, which is like {topics}",
+                f"add {family} to STAMPEDE_TOPICS, or !{family} if it is not wanted",
+            )
+        past = [each for each in existing if topics.holds(each)]
+        past = topics.in_order(set(past) - topics.current(existing))[-MOST_PAST:]
+        marks, ids = reader.watermarks(past), reader.topic_ids(past)
+        for function in ALERT_FUNCTIONS if past else ():
+            group = f"{installation.settings.group}-{function}"
+            committed = reader.committed(group, [*marks], ids)
+            for topic, left in _left(past, marks, committed):
+                yield error(
+                    f"{topic} is no more read, and {function} has {left:,} of its messages "
+                    "still to read",
+                    f"name it in STAMPEDE_TOPICS: {installation.settings.topics},{topic}",
+                )
+
+
+def _left(
+    past: Sequence[str],
+    marks: Mapping[PartitionId, Interval],
+    committed: Mapping[PartitionId, int | None],
+) -> Iterator[tuple[str, int]]:
+    """Topics with messages that a group has not read, of the first one on that it has begun.
+
+    What was there before the installation had its first topic was never to be read.
+    """
+    begun = False
+    for topic in past:
+        own = [partition for partition in marks if partition[0] == topic]
+        begun = begun or any(committed.get(each) is not None for each in own)
+        left = sum(marks[each][1] - max(marks[each][0], committed.get(each) or 0) for each in own)
+        if begun and left > 0:
+            yield topic, left
+
+
 def lag(installation: Installation) -> Iterator[Finding]:
     """The consumer groups keep up with Kafka."""
     settings, topics = installation.settings, _topics(installation.settings)
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
-        marks, ids = reader.watermarks(topics), reader.topic_ids(topics)
+        current = _current(reader, topics)
+        marks, ids = reader.watermarks(current), reader.topic_ids(current)
         for function in ALERT_FUNCTIONS:
             group = f"{settings.group}-{function}"
             committed = reader.committed(group, [*marks], ids)
@@ -53,7 +109,7 @@ def lag(installation: Installation) -> Iterator[Finding]:
             if marks and all(offset is None for offset in committed.values()):
                 if any(low < high for low, high in marks.values()):
                     yield warning(
-                        f"the group {group} has read nothing of {', '.join(topics)}",
+                        f"the group {group} has read nothing of {topics}",
                         f"start the source of {function}; or STAMPEDE_GROUP is another one",
                     )
                 continue
@@ -97,5 +153,20 @@ def _partition_lag(
         )
 
 
-def _topics(settings: Settings) -> list[str]:
-    return settings.topics.replace(",", " ").split() if settings.kafka else []
+def _topics(settings: Settings) -> Topics:
+    return Topics.parse(settings.topics) if settings.kafka else Topics()
+
+
+def _current(reader: KafkaTopics, topics: Topics) -> list[str]:
+    """The topics to read: those of families are found in Kafka."""
+    return sorted(topics.current(reader.names() if topics.families else ()))
+
+
+def _most_partitions(topics: Topics, partitions: Iterable[PartitionId]) -> int:
+    """The partitions that sources can share: of a family those of one topic, as they alternate."""
+    by_topic = Counter(topic for topic, _ in partitions)
+    most: Counter[str] = Counter()
+    for topic, number in by_topic.items():
+        family = topics.family_of(topic)
+        most[family] = max(most[family], number)
+    return most.total()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
@@ -39,7 +40,7 @@ class LedgerPage(NamedTuple):
 
     `damaged` names the objects that cannot be read or verified, and why: what they hold does not
     count. `asked` are the keys of the topics that Kafka was asked about: of these the messages in
-    flight are known. `error` says why Kafka was not asked.
+    flight are known. `error` says why Kafka was not asked. `topics` are those of the settings.
     """
 
     accounts: dict[str, Account]
@@ -47,6 +48,7 @@ class LedgerPage(NamedTuple):
     damaged: Mapping[str, str] = MappingProxyType({})
     asked: frozenset[str] = frozenset()
     error: str | None = None
+    topics: Topics = Topics()
 
 
 class LedgerCache:
@@ -59,7 +61,7 @@ class LedgerCache:
     def __init__(self, objects: Objects, tables: Mapping[str, Table], settings: Settings) -> None:
         self._objects = objects
         self._settings = settings
-        self._topics = [topic.strip() for topic in settings.topics.split(",") if topic.strip()]
+        self._topics = Topics.parse(settings.topics)
         self._tables = tables
         self._letters = DeadLetterOffsets(objects)
         self._pages = TtlCache(self._read, MAX_AGE)
@@ -74,7 +76,7 @@ class LedgerCache:
         damaged: dict[str, str] = {}
         known = expected(self._objects, damaged)
         ingested = {topic for topic, _ in known}
-        topics = [topic for topic in self._topics if topic not in ingested]
+        topics = self._topics.without(ingested)
         if topics and time.monotonic() >= self._silent_until:
             from stampede.events.kafka.gaps import KafkaGaps  # the client costs time and memory
 
@@ -87,7 +89,11 @@ class LedgerCache:
         by_table = self._accounts()
         why = self._silent if topics else None
         return LedgerPage(
-            by_table, entries(by_table, known), damaged | quarantined(by_table), error=why
+            by_table,
+            entries(by_table, known),
+            damaged | quarantined(by_table),
+            error=why,
+            topics=self._topics,
         )
 
     def _read_with(
@@ -116,7 +122,9 @@ class LedgerCache:
             else entry
             for entry in found
         ]
-        return LedgerPage(by_table, judged, damaged | quarantined(by_table), asked)
+        return LedgerPage(
+            by_table, judged, damaged | quarantined(by_table), asked, topics=self._topics
+        )
 
     def _accounts(self) -> dict[str, Account]:
         return accounts(self._objects, self._tables, self._letters)

@@ -11,7 +11,12 @@ SOURCE_IN_FLIGHT_BYTES = Gauge(
     "stampede_source_in_flight_bytes", "Bytes of events taken and not delivered"
 )
 SOURCE_LAG = Gauge(
-    "stampede_source_lag_events", "Events in Kafka and not delivered", ["topic", "partition"]
+    "stampede_source_lag_events", "Events in Kafka and not delivered", ["family", "partition"]
+)
+SOURCE_UNREAD_TOPICS = Gauge(
+    "stampede_source_unread_topics",
+    "Topics of Kafka that are like those that the source reads, and that it does not read",
+    ["family"],
 )
 SOURCE_READY = Gauge(
     "stampede_source_ready",

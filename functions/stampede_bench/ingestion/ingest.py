@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.alerts.columns import KINDS
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.errors import StampedeError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.audit.audit import audit
@@ -235,7 +236,7 @@ def wait_until_complete(settings: Settings, topic: str) -> None:
     """Wait until nothing is missing in the ledger. Raises `StampedeError` if something is."""
     deadline = time.monotonic() + STALLED_SECONDS
     while time.monotonic() < deadline:
-        entries = audit(open_bucket(settings), settings, [topic])
+        entries = audit(open_bucket(settings), settings, Topics((topic,)))
         if not sum(entry.missing_count for entry in entries):
             return
         time.sleep(LOOK_SECONDS)

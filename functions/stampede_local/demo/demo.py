@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from stampede.cli.audit import entries_of
 from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
+from stampede.config.topics import Topics
 from stampede.handlers.audit.status import Status
 from stampede.ingest import files
 from stampede_local.demo.oracle import ExpectedAlert, digest, expected_alert
@@ -41,7 +42,7 @@ def demo(plan: SystemPlan, count: int, alerts_from: Path | None, seed: int) -> i
         if not wait(system, console, topics, stop):
             return 130 if stop.is_set() else 1
         out.rule("the ledger: received = stored + dead letters")
-        missing = report(entries_of(system.settings, topics), out)
+        missing = report(entries_of(system.settings, Topics(tuple(topics))), out)
         out.rule("fetched back over HTTP")
         wrong = compare(system.urls["read"], sent, out)
         shown = show_one(system.urls["read"], sent, out)
@@ -110,7 +111,7 @@ def wait(system: System, console: Console, topics: list[str], stop: threading.Ev
         task = progress.add_task("", total=None, text="")
         best, since = -1, time.monotonic()
         while not stop.wait(0.5):
-            entries = entries_of(system.settings, topics)
+            entries = entries_of(system.settings, Topics(tuple(topics)))
             expected = sum(entry.received for entry in entries)
             waiting = sum(entry.missing_count + entry.in_flight_count for entry in entries)
             done = expected - waiting

@@ -1,5 +1,7 @@
 """What `stampede doctor` says of the lag if Kafka does not say what was read."""
 
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -39,3 +41,63 @@ def test_a_group_that_cannot_be_asked_for_has_not_read_nothing(
     found = [finding.fault for finding in kafka.lag(Installation(settings, {}, installed=False))]
     assert len(found) == 2
     assert all(fault.startswith("Kafka does not say what the group") for fault in found)
+
+
+class Nights(Closed):
+    """A Kafka with a topic of two partitions for each of some past days."""
+
+    days = (1, 2, 9, 10, 11, 12)
+    read = MappingProxyType({9: 5, 10: 10, 11: 10})
+    """What the groups have committed of a day's partitions, of ten messages each."""
+
+    def names(self) -> frozenset[str]:
+        return frozenset(
+            f"ztf_{datetime.now(UTC) - timedelta(day):%Y%m%d}_programid{programme}"
+            for day in self.days
+            for programme in (1, 2)
+        )
+
+    def watermarks(self, topics: list[str]) -> dict[tuple[str, int], tuple[int, int]]:
+        return {(topic, number): (0, 10) for topic in topics for number in (0, 1)}
+
+    def committed(
+        self, group: str, partitions: list[tuple[str, int]], ids: object
+    ) -> dict[tuple[str, int], int | None]:
+        by_topic = {
+            f"ztf_{datetime.now(UTC) - timedelta(day):%Y%m%d}_programid1": offset
+            for day, offset in self.read.items()
+        }
+        return {each: by_topic.get(each[0]) for each in partitions}
+
+
+def faults(check: Any, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> list[str]:
+    monkeypatch.setattr(kafka, "KafkaTopics", Nights)
+    installation = Installation(Settings(kafka="kafka:9092", **settings), {}, installed=True)
+    return [finding.fault for finding in check(installation)]
+
+
+def test_topics_that_nobody_reads_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programme 2 of the window's nights; and nights that left it unread, from the first on."""
+    day = {each: f"{datetime.now(UTC) - timedelta(each):%Y%m%d}" for each in Nights.days}
+    found = faults(kafka.unread, monkeypatch, topics="ztf_{YYYYMMDD}_programid1")
+    like = "which is like ztf_{YYYYMMDD}_programid1"
+    assert found[:2] == [
+        f"nobody reads the topic ztf_{day[each]}_programid2, {like}" for each in (2, 1)
+    ]
+    assert found[2:] == [
+        f"ztf_{day[9]}_programid1 is no more read, and {function} has 10 of its messages still to "
+        "read"
+        for function in ("cutouts", "lightcurves")
+    ]
+    both = "ztf_{YYYYMMDD:30}_programid1,!ztf_{YYYYMMDD}_programid2"
+    assert faults(kafka.unread, monkeypatch, topics=both) == []
+
+
+def test_sources_share_the_partitions_of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of two nights are not read at the same time for long."""
+    family = "ztf_{YYYYMMDD}_programid1"
+    assert faults(kafka.kafka, monkeypatch, topics=family, source_replicas=2) == []
+    (found,) = faults(kafka.kafka, monkeypatch, topics=family, source_replicas=3)
+    assert found.startswith(f"3 sources would share 2 partitions of {family}")
+    (found,) = faults(kafka.kafka, monkeypatch, topics="other_{n}")
+    assert found == "Kafka has no topic of other_{n} now"

@@ -3,15 +3,16 @@
 All methods are called in the thread of the Kafka client.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.events.kafka.client_options import is_cooperative
 from stampede.events.kafka.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
+from stampede.events.kafka.lag import SourceLag
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.events.kafka.topic_ids import Answer, TopicIds, commit_note, committed_elsewhere
 from stampede.telemetry import source_metrics
@@ -59,7 +60,9 @@ class AssignedPartitions:
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()
         self._topic_ids = topic_ids
-        self._topics = [topic.strip() for topic in settings.topics.split(",")]
+        self._topics = Topics.parse(settings.topics)
+        self._subscribed: set[str] = set()
+        self._lag = SourceLag(self._topics, health)
 
     def of(self, message: confluent_kafka.Message) -> AssignedPartition | None:
         """The partition of a message; None if the message is not to be taken.
@@ -81,14 +84,46 @@ class AssignedPartitions:
             partition = self._partitions[key] = AssignedPartition(partition.topic_id)
         return partition
 
-    def subscribe(self, consumer: confluent_kafka.Consumer) -> None:
-        """Subscribe to the topics of the settings."""
-        consumer.subscribe(
-            self._topics,
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._lost,
-        )
+    def subscribe(
+        self, consumer: confluent_kafka.Consumer, existing: Collection[str] | None
+    ) -> None:
+        """Subscribe to the topics of the settings, anew if those of families have changed.
+
+        A topic that has left its family's window is given up once it is read to its end.
+
+        Parameters
+        ----------
+        existing
+            All topics of Kafka; None if they are not known.
+        """
+        if existing is None and self._subscribed:
+            return
+        topics = self._topics.current(existing or ())
+        topics |= {each for each in self._unfinished(consumer) if each in (existing or ())}
+        self._health.idle = not topics
+        if topics == self._subscribed:
+            return
+        if topics:
+            consumer.subscribe(
+                sorted(topics),
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._lost,
+            )
+        else:  # the last topics are gone
+            consumer.unsubscribe()
+        new, old = topics - self._subscribed, self._subscribed - topics
+        log.info("topics subscribed", new=sorted(new), given_up=sorted(old), all=len(topics))
+        self._subscribed = topics
+
+    def _unfinished(self, consumer: confluent_kafka.Consumer) -> set[str]:
+        """The subscribed topics of which a partition that is assigned is not read to its end."""
+        return {
+            key[0]
+            for key, each in self._partitions.items()
+            if key[0] in self._subscribed
+            and (each.offsets.unfinished or self._lag.of(consumer, key, each) != 0)
+        }
 
     def leave(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit what was delivered, and give up all partitions."""
@@ -98,15 +133,16 @@ class AssignedPartitions:
     def commit(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit what was delivered, without waiting for Kafka, and set the metrics."""
         _commit(consumer, self._in_flight, self._partitions, asynchronous=True)
-        self._set_metrics(consumer)
+        self._lag.show(consumer, self._partitions)
+        source_metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
+        source_metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
         if not self._partitions:
             self._health.learnt()
 
     @property
     def topics(self) -> set[str]:
-        """The topics that are subscribed to by name, and those of the assigned partitions."""
-        named = {topic for topic in self._topics if not topic.startswith("^")}  # else a pattern
-        return named | {topic for topic, _ in self._partitions}
+        """The topics that the settings name, and those of the assigned partitions."""
+        return set(self._topics.names) | {topic for topic, _ in self._partitions}
 
     def commit_beginnings(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit the first position of each partition, before any of its records is delivered.
@@ -138,7 +174,7 @@ class AssignedPartitions:
         Records in flight are of the old topic: they are delivered, and not committed. A partition
         whose records were passed over begins where that began, if its topic is the same.
         """
-        self._health.missing = response.missing
+        self._health.missing = response.missing.intersection(self._topics.names)
         if all(topic in response.ids or topic in response.missing for topic, _ in self._partitions):
             self._health.learnt()
         for key, partition in list(self._partitions.items()):
@@ -198,12 +234,10 @@ class AssignedPartitions:
         keys = [(each.topic, each.partition) for each in partitions]
         # Resume first: the client would keep the pause when a partition is assigned again.
         self._resume(consumer, self._paused.intersection(keys))
-        for key in keys:
-            with suppress(KeyError):
-                source_metrics.SOURCE_LAG.remove(*map(str, key))
         popped = {key: self._partitions.pop(key) for key in keys if key in self._partitions}
         for partition in popped.values():
             partition.left = True
+        self._lag.show(consumer, self._partitions)
         return popped
 
     def _give_up(
@@ -237,18 +271,6 @@ class AssignedPartitions:
         for each in partitions:
             if partition := self._partitions.get((each.topic, each.partition)):
                 partition.committed = None  # commit again
-
-    def _set_metrics(self, consumer: confluent_kafka.Consumer) -> None:
-        for key, partition in list(self._partitions.items()):
-            _, high = consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
-            position = partition.offsets.position
-            if position is None and key in self._health.waiting:
-                position, high = self._health.waiting[key]
-            if high >= 0 and position is not None:
-                topic, number = key
-                source_metrics.SOURCE_LAG.labels(topic, str(number)).set(max(0, high - position))
-        source_metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
-        source_metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
 
 
 def _go_on(

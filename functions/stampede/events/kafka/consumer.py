@@ -23,6 +23,7 @@ from stampede.events.kafka.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.events.kafka.topic_ids import TopicIds
+from stampede.events.kafka.topic_names import TopicNames
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -66,6 +67,7 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._in_flight = RecordsInFlight(settings.in_flight, settings.in_flight_bytes)
         self._failure: BaseException | None = None
+        self._names = TopicNames(settings)
         topic_ids = TopicIds(settings)
         self._held = HeldRecords(topic_ids, self._in_flight)
         self._assigned = AssignedPartitions(
@@ -107,12 +109,14 @@ class Consumer:
         except KafkaException as error:
             raise SetupError(f"Kafka options: {error.args[0].str()}") from None
         try:
-            self._assigned.subscribe(consumer)
+            self._names.start()
+            self._assigned.subscribe(consumer, self._names.existing)
             self._poll_until_stopped(consumer)
             self._held.drop()
             self._in_flight.wait_for(lambda: self._in_flight.events == 0, DRAIN_SECONDS)
             self._assigned.leave(consumer)
         finally:
+            self._names.stop()
             consumer.close()
 
     def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
@@ -129,6 +133,7 @@ class Consumer:
             if now - committed >= COMMIT_SECONDS:
                 committed = now
                 self._assigned.commit(consumer)
+                self._assigned.subscribe(consumer, self._names.existing)
                 self._login.renew(consumer)
             if now - reported >= REPORT_SECONDS:
                 self._report(now - reported)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.kafka.topics import RESPONSE_SECONDS, KafkaTopics
 from stampede.store.integrity.ledger import Account, Entry
@@ -29,7 +30,7 @@ class KafkaGaps:
     Parameters
     ----------
     topics
-        Names of topics.
+        Names and families of topics.
     patience
         Seconds that each response of Kafka may take.
     gap_messages
@@ -39,6 +40,8 @@ class KafkaGaps:
     ----------
     kafka
         Reads the topics.
+    topics
+        The topics that are asked about, once `expected` has found those of the families.
     keys
         The key of each topic in a coverage, by its name.
     ids
@@ -50,12 +53,14 @@ class KafkaGaps:
     def __init__(
         self,
         settings: Settings,
-        topics: Sequence[str],
+        topics: Topics,
         patience: float = RESPONSE_SECONDS,
         gap_messages: int = GAP_MESSAGES,
     ) -> None:
         self._settings = settings
-        self._topics = list(dict.fromkeys(topics))
+        self._wanted = topics
+        self._existing: frozenset[str] = frozenset()
+        self.topics: list[str] = []
         self.kafka = KafkaTopics(settings, patience)
         self.keys: dict[str, str] = {}
         self.ids: dict[str, str] = {}
@@ -71,12 +76,13 @@ class KafkaGaps:
 
     def expected(self) -> dict[PartitionId, Interval]:
         """The offsets that Kafka has or had of each partition, by topic key."""
-        self.ids = self.kafka.topic_ids(self._topics)
+        if self._wanted.families:
+            self._existing = self.kafka.names()
+        self.topics = sorted(self._wanted.current(self._existing))
+        self.ids = self.kafka.topic_ids(self.topics) if self.topics else {}
         epoch = self._settings.topic_epoch
-        self.keys = {
-            topic: topic_key(topic, epoch or self.ids.get(topic)) for topic in self._topics
-        }
-        watermarks = self.kafka.watermarks(self._topics)
+        self.keys = {topic: topic_key(topic, epoch or self.ids.get(topic)) for topic in self.topics}
+        watermarks = self.kafka.watermarks(self.topics)
         if not watermarks:
             return {}
         # Read before the store: what a group has committed must be stored by then.
@@ -104,9 +110,14 @@ class KafkaGaps:
         return not self._settings.topic_epoch and not KAFKA_ID.fullmatch(topic_id)
 
     def is_earlier(self, entry: Entry) -> bool:
-        """Whether an entry is of a topic that is gone: Kafka has another one of its name."""
+        """Whether an entry is of a topic that is gone.
+
+        Kafka has another one of its name, or of the topic's family only others.
+        """
         key = topic_key(entry.topic, entry.topic_id)
-        return entry.topic in self.keys and not self.may_be(entry.topic, key)
+        if entry.topic in self.keys:
+            return not self.may_be(entry.topic, key)
+        return self._wanted.gone(entry.topic, self._existing)
 
     def judge(self, entry: Entry, account: Account) -> Entry:
         """The entry with what Kafka tells of its offsets; as it is, if it is of no such topic."""
@@ -115,7 +126,8 @@ class KafkaGaps:
             return _without_deleted(entry, account)
         if self.keys.get(entry.topic) != partition[0]:
             return entry
-        faults, notes = [], []
+        faults: list[str] = []
+        notes: list[str] = []
         low, high = self.spans.get(partition, (entry.low, entry.high))
         gaps = entry.missing
         forgotten = within(gaps, 0, low)
@@ -127,7 +139,10 @@ class KafkaGaps:
             faults.append(f"Kafka deleted {named(forgotten)} before they were stored")
         if not account.all.intervals(*partition):
             if low and not forgotten:
-                faults.append(f"Kafka deleted offsets 0 to {low - 1:,} before any was stored")
+                early = self._wanted.is_first(entry.topic, _topics(account))
+                (notes if early else faults).append(
+                    f"Kafka deleted offsets 0 to {low - 1:,} before any was stored"
+                )
             if missing:
                 faults.append("nothing of this partition was ever stored")
         if in_flight and not self._begun(entry):
@@ -188,6 +203,11 @@ class KafkaGaps:
             if message is not None and message.offset < high:
                 found.append((message.offset, high))
         return found
+
+
+def _topics(account: Account) -> set[str]:
+    """The names of the topics that a table has anything of."""
+    return {split_topic_key(key)[0] for key, _ in account.all.partitions()}
 
 
 def _end(account: Account, key: str, number: int) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 import uvloop
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.events.auth.access import access_keys
 from stampede.events.auth.sender_credentials import SenderProof
@@ -135,7 +136,7 @@ def check(settings: Settings) -> None:
 
 def check_input(settings: Settings) -> None:
     """Raise `SetupError` if a setting of what reads Kafka is missing or cannot work."""
-    if not settings.topics.strip():
+    if not Topics.parse(settings.topics):
         raise SetupError("no topics: set STAMPEDE_TOPICS to the Kafka topics to read")
     if settings.dead_letter_sink:
         _check_url("STAMPEDE_DEAD_LETTER_SINK", settings.dead_letter_sink)

@@ -35,7 +35,9 @@ class SourceHealth:
         self._learnt = time.monotonic()
         self._fault: str | None = None
         self.missing: Collection[str] = ()
-        """Topics that the source subscribes to and that Kafka does not have."""
+        """Topics that the source subscribes to by name and that Kafka does not have."""
+        self.idle = False
+        """Whether there is no topic to subscribe to: those of families are yet to be made."""
         self.waiting: Mapping[PartitionKey, Interval] = {}
         """Of each assigned partition the first offset not committed, and the end of the log."""
         source_metrics.SOURCE_LAST_POLL.set_function(self.seconds_since_poll)
@@ -49,7 +51,7 @@ class SourceHealth:
         """Note what the Kafka client reports; the callback ``stats_cb`` of confluent-kafka."""
         state = json.loads(statistics)
         self.waiting = dict(waiting(state))
-        self._fault = fault(state, self.missing)
+        self._fault = fault(state, self.missing, self.idle)
         self._told = time.monotonic()
 
     def learnt(self) -> None:
@@ -78,10 +80,11 @@ class SourceHealth:
         return self._fault
 
 
-def fault(state: Statistics, missing: Collection[str] = ()) -> str | None:
+def fault(state: Statistics, missing: Collection[str] = (), idle: bool = False) -> str | None:
     """What keeps a Kafka client from getting records; None if nothing does.
 
-    `missing` are the topics that it subscribes to and that Kafka does not have.
+    `missing` are the topics that it subscribes to and that Kafka does not have; `idle` says that
+    there are none to subscribe to.
     """
     brokers = {each["nodeid"]: each for each in state["brokers"].values()}
     if all(each["state"] != "UP" for each in brokers.values()):
@@ -89,6 +92,8 @@ def fault(state: Statistics, missing: Collection[str] = ()) -> str | None:
         return f"no connection to Kafka: {', '.join(found)}"
     if missing and not any(assigned(state)):
         return f"Kafka has no topic {', '.join(sorted(missing))}"
+    if idle:
+        return None
     group = state.get("cgrp", {})
     if group.get("state") != "up":
         return "no connection to the coordinator of the consumer group"

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
 from stampede.events.kafka.login import KafkaLogin
+from stampede.events.kafka.topic_names import admin_client
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -131,12 +132,7 @@ class TopicIds:
 
     def _new_client(self) -> AdminClient:
         self._login = KafkaLogin(self._settings)
-        options: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": self._settings.kafka,
-            **self._login.options,
-            "log_level": 0,  # otherwise it warns of the options that are a consumer's
-        }
-        return AdminClient(options)
+        return admin_client(self._settings, self._login)
 
     def _cannot(self, topic: str, reason: str) -> None:
         if self._reasons.get(topic) != reason:

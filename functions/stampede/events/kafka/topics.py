@@ -67,6 +67,13 @@ class KafkaTopics:
         found = TopicIds(self._settings).wait(topics, self._patience).ids
         return {topic: topic_id for topic, topic_id in found.items() if topic_id}
 
+    def names(self) -> frozenset[str]:
+        """The names of all topics that Kafka shows."""
+        try:
+            return frozenset(self._consumer.list_topics(timeout=self._patience).topics)
+        except KafkaException as error:
+            raise self._silent(error) from None
+
     def partitions(self, topic: str) -> list[int]:
         """Numbers of the partitions of a topic."""
         try:

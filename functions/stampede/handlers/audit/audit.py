@@ -1,9 +1,10 @@
 """`stampede audit`: proves that nothing is missing, or names what is missing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.deadletters.stored import AlertCheck
 from stampede.handlers.audit.kafka_audit import KafkaAudit
 from stampede.store.integrity import ledger
@@ -14,7 +15,7 @@ from stampede.store.offsets.coverage import Coverage, Interval, PartitionId
 def audit(
     objects: Objects,
     settings: Settings,
-    topics: Sequence[str],
+    topics: Topics,
     everything: bool = False,
     second: Objects | None = None,
     check: AlertCheck | None = None,
@@ -36,8 +37,7 @@ def audit(
     """
     expected = ledger.expected(objects)
     ingested = {topic for topic, _ in expected}
-    in_kafka = [topic for topic in topics if topic not in ingested]
-    with KafkaAudit(settings, in_kafka, check) as kafka:
+    with KafkaAudit(settings, topics.without(ingested), check) as kafka:
         # Kafka before the store: the store need not have what Kafka receives after this.
         expected |= kafka.expected()
         accounts = audited = ledger.accounts(objects)
@@ -51,7 +51,7 @@ def audit(
         entries = [
             kafka.judge(entry, audited[entry.table]) for entry in ledger.entries(audited, expected)
         ]
-    return [entry for entry in entries if everything or not topics or entry.topic in topics]
+    return [entry for entry in entries if everything or not topics or topics.holds(entry.topic)]
 
 
 def widened(expected: dict[PartitionId, Interval], seen: Coverage) -> dict[PartitionId, Interval]:

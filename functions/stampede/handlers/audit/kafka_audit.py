@@ -7,9 +7,10 @@ can tell.
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.deadletters.stored import AlertCheck
 from stampede.events.cloudevents.kafka_record import Record
 from stampede.events.kafka.gaps import GAP_MESSAGES, KafkaGaps
@@ -30,18 +31,15 @@ class KafkaAudit:
     Parameters
     ----------
     topics
-        Names of topics.
+        Names and families of topics.
     check
         Says whether alerts are in the audited store; None to compare offsets only.
     """
 
-    def __init__(
-        self, settings: Settings, topics: Sequence[str], check: AlertCheck | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, topics: Topics, check: AlertCheck | None = None) -> None:
         self._settings = settings
-        self._topics = list(dict.fromkeys(topics))
         self._check = check
-        self._gaps = KafkaGaps(settings, self._topics, gap_messages=GAP_MESSAGES)
+        self._gaps = KafkaGaps(settings, topics, gap_messages=GAP_MESSAGES)
         self._kafka = self._gaps.kafka
         self.same: dict[str, str] = {}  # other keys of a present topic, and its key
         self._faults: dict[tuple[str, PartitionId], list[str]] = defaultdict(list)
@@ -72,9 +70,9 @@ class KafkaAudit:
         keys = {key for key, _ in known.partitions()}
         ends = {
             (self._gaps.keys[topic], number): high
-            for (topic, number), (_, high) in self._kafka.watermarks(self._topics).items()
+            for (topic, number), (_, high) in self._kafka.watermarks(self._gaps.topics).items()
         }
-        for topic in self._topics:
+        for topic in self._gaps.topics:
             key = self._gaps.keys[topic]
             for wanted in sorted(other for other in keys if self._gaps.may_be(topic, other)):
                 found = self._beyond(accounts, wanted, key, ends)
@@ -97,7 +95,10 @@ class KafkaAudit:
         """The entry with what Kafka tells of its offsets."""
         keys = self._gaps.keys
         if entry.topic not in keys:
-            return entry
+            if not self._gaps.is_earlier(entry):
+                return entry
+            judged = self._gaps.judge(entry, account)
+            return judged._replace(notes=("Kafka has deleted this topic", *judged.notes))
         key = topic_key(entry.topic, entry.topic_id)
         faults = tuple(self._faults.get((entry.table, (key, entry.partition)), ()))
         if key != keys[entry.topic]:

@@ -29,11 +29,11 @@ def as_json(page: LedgerPage) -> dict[str, Any]:
     """
     items = []
     for entry in page.entries:
-        stored, dead_lettered, *_ = page.accounts[entry.table]
+        account = page.accounts[entry.table]
         partition = topic_key(entry.topic, entry.topic_id), entry.partition
         item = entry_json(entry)
-        item["stored"]["intervals"] = stored.intervals(*partition)
-        item["dead_lettered"]["intervals"] = dead_lettered.intervals(*partition)
+        item["stored"]["intervals"] = account.stored.intervals(*partition)
+        item["dead_lettered"]["intervals"] = account.dead_lettered.intervals(*partition)
         if partition[0] not in page.asked:
             item["in_flight"] = None
         items.append(item)

@@ -27,6 +27,7 @@ MOST_DAMAGED = 20
 class Totals(NamedTuple):
     """The ledger of one table and topic, all partitions together.
 
+    Or of all topics of a family that are complete and not asked for any more: `topics` counts them.
     `in_flight` is None if Kafka was not asked.
     """
 
@@ -39,6 +40,7 @@ class Totals(NamedTuple):
     dead_lettered: int
     missing: int
     in_flight: int | None
+    topics: int = 1
 
 
 class Bar(NamedTuple):
@@ -73,11 +75,17 @@ async def ledger_page(request: Request) -> Response:
 
 
 def totals(page: LedgerPage) -> list[Totals]:
-    """The sums of each topic and table."""
+    """The sums of each topic and table; those of a family's past nights, if complete, are one."""
     by_topic: dict[tuple[str, str, str], list[Entry]] = {}
+    incomplete = {each.topic for each in page.entries if each.missing or each.faults}
     for entry in page.entries:
-        topic_id = entry.topic_id or ""
-        by_topic.setdefault((entry.topic, topic_id, entry.table), []).append(entry)
+        family, topic_id = page.topics.family_of(entry.topic), entry.topic_id or ""
+        present = topic_key(entry.topic, entry.topic_id) in page.asked
+        if family == entry.topic or present or entry.topic in incomplete:
+            place = entry.topic, topic_id, entry.table
+        else:
+            place = family, "", entry.table
+        by_topic.setdefault(place, []).append(entry)
     return [
         Totals(
             topic,
@@ -91,6 +99,7 @@ def totals(page: LedgerPage) -> list[Totals]:
             in_flight=sum(entry.in_flight_count for entry in group)
             if topic_key(topic, topic_id or None) in page.asked
             else None,
+            topics=len({topic_key(entry.topic, entry.topic_id) for entry in group}),
         )
         for (topic, topic_id, table), group in sorted(by_topic.items())
     ]
@@ -101,7 +110,7 @@ def _bar(page: LedgerPage, entry: Entry) -> Bar:
     partition = topic_key(entry.topic, entry.topic_id), entry.partition
     spans = {
         "stored": account.stored.intervals(*partition),
-        "dead": (account.dead_lettered - account.stored).intervals(*partition),
+        "dead": account.dead_alone.intervals(*partition),
         "flight": entry.in_flight,
         "missing": entry.missing,
     }

@@ -8,7 +8,8 @@ objects, not about a counter.
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from stampede.errors import Damaged
@@ -22,7 +23,8 @@ EXPECTED = "expected/"  # the number of alerts of each source that is not a Kafk
 NUMBER = re.compile(b"[0-9]{1,18}")
 
 
-class Account(NamedTuple):
+@dataclass(frozen=True)
+class Account:
     """The offsets that one table accounts for.
 
     `quarantined` names the runs and the objects of dead letters that cannot be read or verified,
@@ -33,13 +35,28 @@ class Account(NamedTuple):
 
     stored: Coverage
     dead_lettered: Coverage
-    quarantined: Mapping[str, str] = MappingProxyType({})
-    not_messages: Coverage = Coverage()
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    not_messages: Coverage = field(default_factory=Coverage)
 
-    @property
+    @cached_property
     def all(self) -> Coverage:
         """Every offset accounted for."""
         return self.stored | self.dead_lettered
+
+    @cached_property
+    def dead_alone(self) -> Coverage:
+        """The offsets of dead letters that are not stored."""
+        return self.dead_lettered - self.stored
+
+    @cached_property
+    def skipped_alone(self) -> Coverage:
+        """The offsets that are no messages, and not accounted for."""
+        return self.not_messages - self.all
+
+    @cached_property
+    def known(self) -> Coverage:
+        """Every offset of which something is known."""
+        return self.all | self.not_messages
 
     def renamed(self, topic_keys: Mapping[str, str]) -> "Account":
         """The same offsets under other topic keys; see `Coverage.renamed`."""
@@ -198,9 +215,9 @@ def entries(
             low,
             high,
             _count_offsets(account.stored, topic_key, partition),
-            _count_offsets(account.dead_lettered - account.stored, topic_key, partition),
-            (account.all | account.not_messages).missing(topic_key, partition, low, high),
-            not_messages=_count_offsets(account.not_messages - account.all, topic_key, partition),
+            _count_offsets(account.dead_alone, topic_key, partition),
+            account.known.missing(topic_key, partition, low, high),
+            not_messages=_count_offsets(account.skipped_alone, topic_key, partition),
         )
         for table, account in by_table.items()
         for (topic_key, partition), (low, high) in sorted(ranges.items())

@@ -56,7 +56,7 @@ def assigned(monkeypatch: pytest.MonkeyPatch) -> AssignedPartitions:
         SourceHealth(),
         TopicIds(settings),
     )
-    made.subscribe(Client())  # type: ignore[arg-type]
+    made.subscribe(Client(), {"alerts"})  # type: ignore[arg-type]
     return made
 
 

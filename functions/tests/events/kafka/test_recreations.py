@@ -12,6 +12,7 @@ import pytest
 from stampede.alerts.columns import KINDS
 from stampede.cli.ledger_report import status_of
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.events import ALERT_FUNCTIONS
 from stampede.handlers.audit.audit import audit
 from stampede.store.integrity import ledger
@@ -91,7 +92,7 @@ def test_topics_made_anew_under_traffic(start, kafka: LocalKafka, way: str) -> N
         time.sleep(1)
     print(f"all was stored {time.monotonic() - begin:.1f} s after the last alert")
     assert list(wrong(objects, recreations)) == []
-    entries = audit(objects, settings, [topic], everything=True)
+    entries = audit(objects, settings, Topics((topic,)), everything=True)
     told = [(e.table, e.topic_id, e.partition, e.missing, e.faults) for e in entries]
     assert status_of(entries) == 0, [each for each in told if each[-2] or each[-1]]
     assert list(doubled(objects, recreations)) == []

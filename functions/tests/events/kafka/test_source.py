@@ -244,7 +244,7 @@ def test_control_records_at_the_end_are_no_lag(start, kafka, topic, committed) -
         source = start(sink)
         url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
         eventually(lambda: len(sink.accepted) == 3)
-        wanted = f'stampede_source_lag_events{{partition="0",topic="{topic}"}} 0.0'
+        wanted = f'stampede_source_lag_events{{family="{topic}",partition="0"}} 0.0'
 
         def metrics() -> list[str]:
             with urllib.request.urlopen(url, timeout=5) as response:
@@ -426,7 +426,7 @@ def test_metrics_and_health(start, produce, topic):
                 return response.read().decode()
 
         lines = {
-            f'stampede_source_lag_events{{partition="0",topic="{topic}"}} 0.0',
+            f'stampede_source_lag_events{{family="{topic}",partition="0"}} 0.0',
             'stampede_source_events_total{outcome="accepted"} 100.0',
             "stampede_source_in_flight_events 0.0",
         }

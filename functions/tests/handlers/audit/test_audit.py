@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.events.kafka.topics import KafkaTopics
 from stampede.handlers.audit.audit import MissingObjects, audit, missing_by_kind
@@ -90,7 +91,7 @@ def test_both_tables_must_have_all_that_kafka_has(objects, settings, topic) -> N
     store(objects, "cutouts", {(topic, 0): range(10), (topic, 2): range(5)})
     store(objects, "detections", {(topic, 0): [*range(3), *range(5, 10)], (topic, 2): range(4)})
     commit(settings, topic, {0: 10, 2: 5})
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     assert {(each.table, each.partition) for each in entries} == {
         (table, partition) for table in TABLES for partition in range(4)
     }
@@ -103,7 +104,7 @@ def test_both_tables_must_have_all_that_kafka_has(objects, settings, topic) -> N
 def test_with_nothing_stored_all_that_was_read_is_missing(objects, settings, topic) -> None:
     produce(settings, topic, {1: 3})
     commit(settings, topic, {1: 3})
-    assert missing(audit(objects, settings, [topic])) == {
+    assert missing(audit(objects, settings, Topics((topic,)))) == {
         (table, topic, 1): [(0, 3)] for table in TABLES
     }
 
@@ -126,16 +127,16 @@ def test_everything_is_the_given_topics_and_all_others_in_the_store(
     expect(objects, "files-night-1", 2)
     for table in TABLES:
         store(objects, table, {(topic, 0): [0], ("files-night-1", 0): [0, 1], ("old", 0): [5]})
-    named = audit(objects, settings, [topic])
+    named = audit(objects, settings, Topics((topic,)))
     assert {each.topic for each in named} == {topic}
-    every = audit(objects, settings, [topic], everything=True)
+    every = audit(objects, settings, Topics((topic,)), everything=True)
     assert {each.topic for each in every} == {topic, "files-night-1", "old"}
     assert not missing(every)
 
 
 def test_an_unknown_topic_is_named(objects, settings) -> None:
     with pytest.raises(SetupError, match="topic no-such-topic"):
-        audit(objects, settings.model_copy(), ["no-such-topic"])
+        audit(objects, settings.model_copy(), Topics(("no-such-topic",)))
 
 
 def test_the_second_site_is_compared_with_the_first_and_kafka(objects, settings, topic) -> None:
@@ -145,10 +146,10 @@ def test_the_second_site_is_compared_with_the_first_and_kafka(objects, settings,
         store(objects, table, {(topic, 0): range(9), ("forgotten", 1): range(5, 20)})
         store(second, table, {(topic, 0): [*range(6), 8], ("forgotten", 1): range(10, 18)})
     commit(settings, topic, {0: 10})
-    assert missing(audit(objects, settings, [topic], True)) == {
+    assert missing(audit(objects, settings, Topics((topic,)), True)) == {
         (table, topic, 0): [(9, 10)] for table in TABLES
     }
-    entries = audit(objects, settings, [topic], True, second)
+    entries = audit(objects, settings, Topics((topic,)), True, second)
     assert missing(entries) == {
         (table, *at): spans
         for table in TABLES
@@ -174,12 +175,12 @@ def test_files_need_no_kafka(objects) -> None:
     nowhere = Settings(kafka="127.0.0.1:1")
     expect(objects, "files-night-1", 3)
     store(objects, "cutouts", {("files-night-1", 0): [0, 2]})
-    found = audit(objects, nowhere, ["files-night-1"])
+    found = audit(objects, nowhere, Topics(("files-night-1",)))
     assert missing(found) == {
         ("cutouts", "files-night-1", 0): [(1, 2)],
         ("detections", "files-night-1", 0): [(0, 3)],
     }
-    assert audit(objects, nowhere, []) == found
+    assert audit(objects, nowhere, Topics()) == found
 
 
 @pytest.mark.long
@@ -190,7 +191,7 @@ def test_a_kafka_that_is_down_is_one_line(
     with pytest.raises(
         SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
     ):
-        audit(objects, Settings(kafka="127.0.0.1:1"), ["alerts"])
+        audit(objects, Settings(kafka="127.0.0.1:1"), Topics(("alerts",)))
     assert capfd.readouterr().err == ""
 
 
@@ -200,11 +201,11 @@ def test_a_topic_made_anew_has_none_of_the_offsets_of_the_old_one(objects, setti
     old = topic_id(settings, topic)
     for table in TABLES:
         store(objects, table, {(f"{topic}@{old}", 0): range(10)})
-    assert not missing(audit(objects, settings, [topic]))
+    assert not missing(audit(objects, settings, Topics((topic,))))
     make_anew(settings, topic)
     produce(settings, topic, {0: 5})
     commit(settings, topic, {0: 5})
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     new = topic_id(settings, topic)
     assert new != old
     assert missing(entries) == {(table, topic, 0): [(0, 5)] for table in TABLES}

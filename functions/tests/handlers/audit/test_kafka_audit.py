@@ -1,12 +1,14 @@
 """What `audit` learns from a real Kafka: the store is in memory."""
 
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.events.cloudevents.event import Position, coverage_of_positions
 from stampede.events.kafka.topics import KafkaTopics
 from stampede.handlers.audit.audit import audit
@@ -16,6 +18,7 @@ from stampede.store.offsets.coverage import topic_key
 from stampede.store.runs.schema import TABLES
 from stampede.store.tables.table import Table
 from tests.handlers.audit.test_audit import commit, make_anew, produce, store, topic_id
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def test_what_is_not_yet_due_is_in_flight(objects, settings, topic) -> None:
     produce(settings, topic, {0: 10, 1: 4})
     store_both(objects, {(topic, 0): [0, 1, 2, 4, 6]})
     commit(settings, topic, {0: 5, 1: 0})
-    entry = of_partition(entries := audit(objects, settings, [topic]))
+    entry = of_partition(entries := audit(objects, settings, Topics((topic,))))
     assert (entry.missing, entry.in_flight) == ([(3, 4)], [(5, 6), (7, 10)])
     assert (entry.received, entry.stored, entry.in_flight_count) == (10, 5, 4)
     assert of_partition(entries, 1).in_flight == [(0, 4)]
@@ -70,17 +73,17 @@ def test_what_no_source_has_begun_to_read_is_in_flight(objects, settings, topic)
     """Partitions that were added, and topics that no source has got yet; also one that is down."""
     produce(settings, topic, {0: 3, 2: 5})
     store_both(objects, {(topic, 0): range(3)})
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     assert of_partition(entries, 0).missing == of_partition(entries, 2).missing == []
     assert of_partition(entries, 2).in_flight == [(0, 5)]
     assert of_partition(entries, 2, "detections").notes == (
         "partition 2: no source of lightcurves has begun to read it",
     )
     commit(settings, topic, {0: 3})
-    entry = of_partition(audit(objects, settings, [topic]), 2)
+    entry = of_partition(audit(objects, settings, Topics((topic,))), 2)
     assert (entry.missing, entry.in_flight, entry.faults) == ([], [(0, 5)], ())
     commit(settings, topic, {2: 5})
-    entry = of_partition(audit(objects, settings, [topic]), 2)
+    entry = of_partition(audit(objects, settings, Topics((topic,))), 2)
     assert (entry.missing, entry.in_flight) == ([(0, 5)], [])
     assert entry.faults == ("nothing of this partition was ever stored",)
 
@@ -91,7 +94,7 @@ def test_what_was_stored_by_another_group_is_missing_where_it_has_gaps(
     """Or by this one, if Kafka has forgotten what it committed."""
     produce(settings, topic, {0: 9})
     store_both(objects, {(topic, 0): [0, 1, 4]})
-    entry = of_partition(audit(objects, settings, [topic]))
+    entry = of_partition(audit(objects, settings, Topics((topic,))))
     assert (entry.missing, entry.in_flight) == ([(2, 4)], [(5, 9)])
 
 
@@ -100,10 +103,10 @@ def test_an_offset_that_was_committed_in_an_earlier_topic_says_nothing(
 ) -> None:
     produce(settings, topic, {0: 3})
     commit(settings, topic, {0: 3}, note="topicid=kWq0Yv1nQ3uZb8m2rXoXkA")
-    entry = of_partition(audit(objects, settings, [topic]))
+    entry = of_partition(audit(objects, settings, Topics((topic,))))
     assert (entry.missing, entry.in_flight) == ([], [(0, 3)])
     commit(settings, topic, {0: 3}, note=f"topicid={topic_id(settings, topic)}")
-    assert of_partition(audit(objects, settings, [topic])).missing == [(0, 3)]
+    assert of_partition(audit(objects, settings, Topics((topic,)))).missing == [(0, 3)]
 
 
 def test_what_was_deleted_with_its_topic_before_it_was_read_is_told(
@@ -115,7 +118,9 @@ def test_what_was_deleted_with_its_topic_before_it_was_read_is_told(
     store(objects, "detections", {(old, 0): range(9)})
     make_anew(settings, topic)
     entries = [
-        e for e in audit(objects, settings, [topic]) if topic_key(e.topic, e.topic_id) == old
+        e
+        for e in audit(objects, settings, Topics((topic,)))
+        if topic_key(e.topic, e.topic_id) == old
     ]
     told = {(e.table, e.partition): (e.missing, list(e.deleted)) for e in entries}
     assert told == {
@@ -137,7 +142,7 @@ def test_offsets_beyond_kafkas_end_are_told(objects, settings, topic, with_id) -
     produce(settings, topic, {0: 5})
     key = topic_key(topic, topic_id(settings, topic) if with_id else None)
     store_both(objects, {(key, 0): range(10)})
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     told = {e.table: " ".join(e.faults if with_id else e.notes) for e in entries if e.stored}
     assert set(told) == set(TABLES)
     assert all("offsets 5 to 9 are stored, but Kafka's end is 5" in text for text in told.values())
@@ -150,7 +155,7 @@ def test_offsets_stored_without_an_id_count_for_the_topic(objects, settings, top
     produce(settings, topic, {0: 10})
     store_both(objects, {(topic, 0): range(6)})
     store_both(objects, {(topic_key(topic, topic_id(settings, topic)), 0): range(6, 10)})
-    entry = of_partition(audit(objects, settings, [topic]))
+    entry = of_partition(audit(objects, settings, Topics((topic,))))
     assert (entry.stored, entry.missing, entry.faults) == (10, [], ())
 
 
@@ -159,7 +164,9 @@ def test_an_epoch_stands_for_the_id(objects, settings, topic) -> None:
     produce(settings, topic, {0: 4})
     store_both(objects, {(f"{topic}@2", 0): range(4), (f"{topic}@1", 0): range(900)})
     now = settings.model_copy(update={"topic_epoch": "2"})
-    entries = [e for e in audit(objects, now, [topic]) if e.stored and e.table == "cutouts"]
+    entries = [
+        e for e in audit(objects, now, Topics((topic,))) if e.stored and e.table == "cutouts"
+    ]
     assert [(e.topic_id, e.stored, e.missing) for e in entries] == [("1", 900, []), ("2", 4, [])]
     assert entries[0].notes
     assert not entries[1].notes
@@ -171,7 +178,7 @@ def test_what_kafka_deleted_before_it_was_stored_is_told(objects, settings, topi
     commit(settings, topic, {1: 2})
     for partition, below in ((0, 12), (1, 8), (2, 6)):
         forget(settings, topic, partition, below)
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     first = of_partition(entries)
     assert first.missing == [(5, 12), (12, 15)]
     assert first.faults == ("Kafka deleted offsets 5 to 11 before they were stored",)
@@ -200,13 +207,13 @@ def test_control_records_are_not_missing(objects, settings, topic) -> None:
     store(objects, "cutouts", {(topic, 0): alerts})
     store(objects, "detections", {(topic, 0): [*alerts[:1], *alerts[2:-1]]})
     commit(settings, topic, {0: 15})
-    entries = audit(objects, settings, [topic])
+    entries = audit(objects, settings, Topics((topic,)))
     cutouts = of_partition(entries)
     assert (cutouts.missing, cutouts.not_messages, cutouts.received) == ([], 7, 8)
     assert of_partition(entries, 0, "detections").missing == [(1, 2), (13, 14)]
     # The control record at the end is not in flight either.
     commit(settings, topic, {0: 14})
-    assert not of_partition(audit(objects, settings, [topic])).in_flight
+    assert not of_partition(audit(objects, settings, Topics((topic,)))).in_flight
 
 
 def test_what_compaction_removed_is_not_missing(objects, settings, topic) -> None:
@@ -239,12 +246,12 @@ def test_what_compaction_removed_is_not_missing(objects, settings, topic) -> Non
     store(objects, "cutouts", {(key, 0): [2, 4, 5, 6, 7, 8]})  # read after the compaction
     store(objects, "detections", {(key, 0): [0, 1, 2, 3, 4, 6, 7]})  # read before it
     commit(settings, compacted, {0: 9})
-    cutouts, detections = audit(objects, settings, [compacted])
+    cutouts, detections = audit(objects, settings, Topics((compacted,)))
     assert (cutouts.missing, cutouts.faults) == ([], ())
     assert (cutouts.received, cutouts.stored, cutouts.not_messages) == (6, 6, 3)
     assert detections.missing == [(5, 6), (8, 9)]
     commit(settings, compacted, {0: 8})
-    detections = of_partition(audit(objects, settings, [compacted]), 0, "detections")
+    detections = of_partition(audit(objects, settings, Topics((compacted,))), 0, "detections")
     assert (detections.missing, detections.in_flight) == ([(5, 6)], [(8, 9)])
 
 
@@ -255,7 +262,7 @@ def test_more_gaps_than_are_looked_at_count_as_missing(
     produce(settings, topic, {0: 50})
     store(objects, "cutouts", {(topic, 0): [0, 40]})
     commit(settings, topic, {0: 50})
-    assert of_partition(audit(objects, settings, [topic])).missing == [(1, 40), (41, 50)]
+    assert of_partition(audit(objects, settings, Topics((topic,)))).missing == [(1, 40), (41, 50)]
 
 
 def test_messages_are_found_by_offset_in_any_order(settings, topic) -> None:
@@ -271,11 +278,13 @@ def test_offsets_of_an_epoch_count_when_the_source_knows_ids(objects, settings, 
     produce(settings, topic, {0: 10})
     present = topic_key(topic, topic_id(settings, topic))
     store_both(objects, {(f"{topic}@7", 0): range(6), (present, 0): range(6, 10)})
-    entry = of_partition(audit(objects, settings, [topic]))
+    entry = of_partition(audit(objects, settings, Topics((topic,))))
     assert (entry.stored, entry.missing) == (10, [])
     back = MemoryObjects()
     store_both(back, {(present, 0): range(6), (f"{topic}@7", 0): range(6, 10)})
-    entry = of_partition(audit(back, settings.model_copy(update={"topic_epoch": "7"}), [topic]))
+    entry = of_partition(
+        audit(back, settings.model_copy(update={"topic_epoch": "7"}), Topics((topic,)))
+    )
     assert (entry.topic_id, entry.stored, entry.missing) == ("7", 10, [])
 
 
@@ -290,6 +299,60 @@ def test_control_records_that_kafka_deleted_are_not_missing_if_the_source_saw_th
         for table, spec in TABLES.items():
             Table(objects, TABLES[table]).append(spec.schema.empty_table(), covered)
     forget(settings, topic, 0, 8)
-    entry = of_partition(audit(objects, settings, [topic]))
+    entry = of_partition(audit(objects, settings, Topics((topic,))))
     assert entry.missing == [(5, 8)]
     assert (entry.not_messages, entry.received) == (2, 10)
+
+
+def test_the_nights_of_a_family_are_found_and_those_that_expired_are_told(
+    objects, settings, topic
+) -> None:
+    """Kafka has deleted one night before `detections` had all of it, and one without trouble."""
+    days = [datetime.now(UTC) - timedelta(days) for days in (6, 5, 1)]
+    unequal, whole, tonight = names = [f"{topic}-{day:%Y%m%d}" for day in days]
+    for name in names:
+        produce(settings, name, {0: 6})
+    keys = {name: f"{name}@{topic_id(settings, name)}" for name in names}
+    store(objects, "cutouts", {(keys[name], 0): range(6) for name in names})
+    stored = {unequal: 4, whole: 6, tonight: 5}
+    store(objects, "detections", {(keys[name], 0): range(stored[name]) for name in names})
+    commit(settings, tonight, {0: 6})
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    for future in admin.delete_topics([unequal, whole]).values():
+        future.result(30)
+    family = Topics.parse(f"{topic}-{{YYYYMMDD}}")
+    eventually(lambda: not family.gone(tonight, known := _names(settings)) and whole not in known)
+    every = audit(objects, settings, family)
+    entries = {(e.topic, e.table): e for e in every if e.partition == 0}
+    assert len(entries) == 6
+    assert {place: e.missing for place, e in entries.items() if e.missing} == {
+        (tonight, "detections"): [(5, 6)]
+    }
+    assert {place: list(e.deleted) for place, e in entries.items() if e.deleted} == {
+        (unequal, "detections"): [(4, 6)]
+    }
+    assert "Kafka has deleted this topic" in entries[whole, "cutouts"].notes
+    assert not entries[tonight, "cutouts"].notes
+    assert audit(objects, settings, Topics.parse(f"{topic}-none-{{n}}")) == []
+
+
+def _names(settings: Settings) -> frozenset[str]:
+    with KafkaTopics(settings) as kafka:
+        return kafka.names()
+
+
+def test_what_expired_before_the_first_stored_night_is_no_fault(objects, settings, topic) -> None:
+    """Nobody was there to read it; of a later night that expired unread it is a fault."""
+    days = [datetime.now(UTC) - timedelta(days) for days in (6, 5, 4)]
+    before, first, after = names = [f"{topic}-{day:%Y%m%d}" for day in days]
+    for name in names:
+        produce(settings, name, {0: 6})
+    for name in (before, after):
+        forget(settings, name, 0, 6)
+    store_both(objects, {(f"{first}@{topic_id(settings, first)}", 0): range(6)})
+    entries = audit(objects, settings, Topics.parse(f"{topic}-{{YYYYMMDD}}"))
+    told = {e.topic: (e.faults, e.notes) for e in entries if e.partition == 0}
+    sentence = "Kafka deleted offsets 0 to 5 before any was stored"
+    assert told[before] == ((), (sentence,))
+    assert told[first] == ((), ())
+    assert told[after] == ((sentence,), ())

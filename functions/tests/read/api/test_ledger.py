@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stampede.config.settings import Settings
+from stampede.config.topics import Topics
 from stampede.handlers.audit.audit import audit
 from stampede.lookup import ledger_cache
 from stampede.read.app import make_app
@@ -98,7 +99,7 @@ def test_the_same_as_audit(objects, settings, topic) -> None:
         assert of(page, "detections")["in_flight"] == {"count": 0, "intervals": []}
         for item in page["ledger"]:
             del item["stored"]["intervals"], item["dead_lettered"]["intervals"]
-        audited = [entry_json(entry) for entry in audit(objects, settings, [topic])]
+        audited = [entry_json(entry) for entry in audit(objects, settings, Topics((topic,)))]
         assert page["ledger"] == json.loads(json.dumps(audited))
         front = topics_of(read)
         assert "<th>in flight</th>" in front

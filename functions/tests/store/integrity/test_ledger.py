@@ -1,6 +1,7 @@
 """received = stored + dead-lettered, or the missing offsets are named."""
 
 import random
+import time
 
 import pyarrow as pa
 import pytest
@@ -230,3 +231,15 @@ def test_no_part_and_no_flipped_bit_of_an_expected_number_passes_for_a_number() 
             ledger.expected(objects)
     objects.put("expected/files-1", b"12")  # of an earlier version
     assert ledger.expected(objects) == {("files-1", 0): (0, 12)}
+
+
+def test_a_year_of_nights_takes_each_offset_once() -> None:
+    """365 topics of 16 partitions: uniting their offsets anew for each entry would take minutes."""
+    spans = {(f"ztf_{day}@{day}", number): [0, 1, 3] for day in range(365) for number in range(16)}
+    by_table = {name: account(Coverage.of(spans)) for name in ("cutouts", "detections")}
+    begin = time.process_time()
+    made = ledger.entries(by_table)
+    seconds = time.process_time() - begin
+    assert len(made) == 2 * 365 * 16
+    assert all(entry.missing == [(2, 3)] and entry.stored == 3 for entry in made)
+    assert seconds < 5  # 0.3 s here; 425 s if it were quadratic
