@@ -1,5 +1,6 @@
 """The queries, as plans: which requests to send, and what their responses mean."""
 
+import operator
 import re
 from collections.abc import Collection
 from functools import partial
@@ -122,7 +123,7 @@ def ledger() -> Plan[dict[str, Any]]:
 
 def checked_alert(alert_id: int | str) -> str:
     """The text of an alert id. Raises `BadInput`."""
-    if isinstance(alert_id, bool) or not _ALERT.fullmatch(text := str(alert_id)):
+    if not _ALERT.fullmatch(text := _digits(alert_id)):
         raise BadInput(
             f"{alert_id!r:.60} is no alert id; give a diaSourceId or candid as int or str"
         )
@@ -131,11 +132,21 @@ def checked_alert(alert_id: int | str) -> str:
 
 def checked_object(object_id: int | str) -> str:
     """The text of an object id. Raises `BadInput`."""
-    if isinstance(object_id, bool) or not _OBJECT.fullmatch(text := str(object_id)):
+    if not _OBJECT.fullmatch(text := _digits(object_id)):
         raise BadInput(
             f"{object_id!r:.60} is no object id; give a diaObjectId, ssObjectId or objectId"
         )
     return text
+
+
+def _digits(given: Any) -> str:
+    """The text of an id that is text or an integer, also NumPy's; "" for a float: it is rounded."""
+    if isinstance(given, str):
+        return str(given)
+    try:
+        return "" if isinstance(given, bool) else str(operator.index(given))
+    except TypeError:
+        return ""
 
 
 def _curves(rows: pa.Table, asked: Collection[str]) -> list[LightCurve]:

@@ -112,7 +112,15 @@ def test_what_is_no_alert_id_is_never_sent(bad: object) -> None:
         nowhere.alert(bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", ["", "a/b", "../x", True, "x" * 65, "é"])
+@pytest.mark.parametrize("given", [np.int64(12345), "12345", 12345])
+def test_an_integer_of_numpy_is_an_id(st: Client, given: int | str) -> None:
+    with pytest.raises(stampede_client.NotFound, match="no alert 12345"):
+        st.cutouts(given)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "a/b", "../x", True, "x" * 65, "é", 1.7058711552393232e17, np.float64(12345), None]
+)
 def test_what_is_no_object_id_is_never_sent(bad: object) -> None:
     nowhere = stampede_client.connect("http://127.0.0.1:9")
     with pytest.raises(stampede_client.BadInput, match="is no object id"):

@@ -14,7 +14,7 @@ arrow    ``stampede.missing`` (JSON) in the custom   ``stampede.unreadable`` the
          metadata of the last, empty record batch
 parquet  ``stampede.missing`` (JSON) in the          ``stampede.unreadable`` there
          key-value metadata of the footer
-csv      last rows with only the object id           none: the connection is broken off
+csv      none: they have no row                      none: the connection is broken off
 =======  ==========================================  ===============================================
 
 If rows could not be read, the end has the reasons too: ``incomplete`` in a tar,
