@@ -85,5 +85,6 @@ class LocalServers:
         kafka = LocalKafka(directory, port, progress=self._progress)
         kafka.start()
         self._supervise(kafka.processes)
-        make_topics(kafka.bootstrap, Topics.parse(",".join(self._plan.topics)).names)
+        if names := Topics.parse(",".join(self._plan.topics)).names:
+            make_topics(kafka.bootstrap, names)
         return kafka.bootstrap

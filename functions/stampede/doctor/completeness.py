@@ -28,6 +28,12 @@ def ledger(installation: Installation) -> Iterator[Finding]:
                 f"{entry.missing_count:,} alerts of {where} are missing in {entry.table}",
                 f"`stampede audit {entry.topic}` lists them; `stampede replay --help`",
             )
+        if lost := sum(high - low for low, high in entry.deleted):
+            yield warning(
+                f"Kafka deleted {lost:,} alerts of {where} before they were stored in "
+                f"{entry.table}",
+                "let Kafka keep topics longer; runbooks/StampedeFallsBehind.md",
+            )
         for fault in entry.faults:
             yield error(f"{where}: {fault}", f"`stampede audit {entry.topic}`")
     if letters := sum(entry.dead_lettered for entry in entries):
