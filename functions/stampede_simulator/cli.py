@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
 import typer
 
@@ -17,6 +18,7 @@ from stampede.errors import SetupError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stampede.config.settings import Settings
     from stampede_simulator.alert_bytes import SimulatedAlert
     from stampede_simulator.simulator import Simulator
 
@@ -115,7 +117,21 @@ def local_kafka(data: Path | None) -> str:
     system = running(data)
     if not system or not system.settings.kafka:
         raise SetupError("no Kafka is up here: start `stampede up`, or say where with --to")
-    return f"kafka://{system.settings.kafka}"
+    return kafka_target(system.settings)
+
+
+def kafka_target(settings: Settings) -> str:
+    """The Kafka of the settings as a target, with the topics that its sources read."""
+    from stampede.config.topics import Topics
+    from stampede_simulator.write import TOPICS
+
+    read = Topics.parse(settings.topics)
+    chosen = {}
+    for survey, usual in TOPICS.items():
+        names = (*read.names, *(family.template for family in read.families))
+        own = [each for each in names if survey in each]
+        chosen[survey] = usual if usual in names or not own else own[0].replace("{n}", "1")
+    return f"kafka://{settings.kafka}?{urlencode(chosen, safe='{}')}"
 
 
 class SimulatedTally(Tally["SimulatedAlert"]):

@@ -123,7 +123,7 @@ def _audit_store(settings: Settings, topics: Topics, everything: bool, as_json: 
     found = find_objects(settings)
     status = max(status_of(entries), 1 if found.faults else 0)
     if as_json:
-        print(audit_json("store", status, entries, found))
+        print(audit_json("store", status, entries, topics, found))
     else:
         report(entries, console := results_console())
         report_objects(found, console)
@@ -137,7 +137,11 @@ def _audit_replica(settings: Settings, topics: Topics, everything: bool, as_json
     ledger = compare_sites(settings, topics, everything)
     status = max(status_of(ledger.entries), 1 if ledger.missing else 0)
     if as_json:
-        print(audit_json("replica", status, ledger.entries, None, ledger.missing, ledger.warnings))
+        print(
+            audit_json(
+                "replica", status, ledger.entries, topics, None, ledger.missing, ledger.warnings
+            )
+        )
     else:
         report_replica(ledger, results_console())
     return status

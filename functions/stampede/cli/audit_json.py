@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stampede.cli.object_reports import ObjectReport
+    from stampede.config.topics import Topics
     from stampede.handlers.audit.audit import MissingObjects
     from stampede.handlers.scrub.deep_audit import Result
     from stampede.store.integrity.ledger import Entry
@@ -17,6 +18,7 @@ def audit_json(
     site: str,
     status: int,
     entries: Sequence[Entry],
+    topics: Topics,
     report: ObjectReport | None = None,
     missing: Sequence[MissingObjects] = (),
     warnings: Sequence[str] = (),
@@ -28,7 +30,7 @@ def audit_json(
         {
             "site": site,
             "complete": status == 0,
-            "ledger": [entry_json(entry) for entry in entries],
+            "ledger": [entry_json(entry, topics) for entry in entries],
             "objects": [fault._asdict() | {"mended": False} for fault in report.faults]
             if report
             else [],

@@ -6,16 +6,18 @@ import tarfile
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import typer
 from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
+from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede_simulator.cli import simulate
+from stampede_simulator.cli import kafka_target, simulate
 from stampede_simulator.simulator import Fields, Mix, Simulator
-from stampede_simulator.write import TOPICS, write
+from stampede_simulator.write import TOPICS, parse_kafka, topic_now, write
 
 
 def make_alerts(count=40):
@@ -160,3 +162,14 @@ def test_interrupt_leaves_whole_files(tmp_path):
     with tarfile.open(target) as tar:
         count = len(tar.getmembers())
     assert out.startswith(f"{count:,} alerts, ")
+
+
+def test_alerts_go_to_the_topics_that_are_read() -> None:
+    """A family's topic of today; of versions the first."""
+    settings = Settings(kafka="a:1", topics="lsst-alerts-v{n},ztf_{YYYYMMDD:10}_programid1,x")
+    target = kafka_target(settings)
+    assert target == "kafka://a:1?lsst=lsst-alerts-v1&ztf=ztf_{YYYYMMDD}_programid1"
+    _, topics = parse_kafka(target)
+    assert topic_now(topics["ztf"]) == f"ztf_{datetime.now(UTC):%Y%m%d}_programid1"
+    usual = kafka_target(Settings(kafka="a:1", topics="lsst-alerts,ztf-alerts,lsst-v1"))
+    assert parse_kafka(usual) == ("a:1", TOPICS)

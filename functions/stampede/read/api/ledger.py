@@ -31,7 +31,7 @@ def as_json(page: LedgerPage) -> dict[str, Any]:
     for entry in page.entries:
         account = page.accounts[entry.table]
         partition = topic_key(entry.topic, entry.topic_id), entry.partition
-        item = entry_json(entry)
+        item = entry_json(entry, page.topics)
         item["stored"]["intervals"] = account.stored.intervals(*partition)
         item["dead_lettered"]["intervals"] = account.dead_lettered.intervals(*partition)
         if partition[0] not in page.asked:

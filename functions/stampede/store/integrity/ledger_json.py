@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
+from stampede.config.topics import Topics
 from stampede.store.integrity.ledger import Entry
 from stampede.store.offsets.coverage import Interval
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: Entry, topics: Topics) -> dict[str, Any]:
     """One table and topic partition; intervals of offsets are half-open.
 
+    `family` is the template of the topic's family, if it is of one of `topics`; else its name.
     `received` does not count `not_messages`; `faults` and `notes` are sentences.
     """
     return {
         "table": entry.table,
         "topic": entry.topic,
+        "family": topics.family_of(entry.topic),
         "topic_id": entry.topic_id,
         "partition": entry.partition,
         "low": entry.low,

@@ -99,7 +99,8 @@ def test_the_same_as_audit(objects, settings, topic) -> None:
         assert of(page, "detections")["in_flight"] == {"count": 0, "intervals": []}
         for item in page["ledger"]:
             del item["stored"]["intervals"], item["dead_lettered"]["intervals"]
-        audited = [entry_json(entry) for entry in audit(objects, settings, Topics((topic,)))]
+        topics = Topics((topic,))
+        audited = [entry_json(entry, topics) for entry in audit(objects, settings, topics)]
         assert page["ledger"] == json.loads(json.dumps(audited))
         front = topics_of(read)
         assert "<th>in flight</th>" in front
