@@ -207,6 +207,11 @@ CASES = {
         {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
         20,
     ),
+    "StampedeTopicSilent": Case(
+        {source("stampede_source_silent_families", family="ztf_{YYYYMMDD}_programid1"): "1x60"},
+        {source("stampede_source_silent_families", family="ztf_{YYYYMMDD}_programid1"): "1x3 0x60"},
+        6,
+    ),
     "StampedeTopicUnread": Case(
         {source("stampede_source_unread_topics", family="lsst-alerts-v{n}"): "1x60"},
         {source("stampede_source_unread_topics", family="lsst-alerts-v{n}"): "1x3 0x60"},

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from confluent_kafka import Producer
@@ -22,6 +23,7 @@ from stampede_simulator.write import TOPICS
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come
 READERS = 4  # at once: each waits long for a response
 HOUR = 3_600_000  # ms
+NIGHT = "nights_{:%Y%m%d}_{}"
 BACKLOG, AT_ONCE = 200, 20  # old alerts: how many wait in Kafka, how many are sent together
 
 
@@ -96,6 +98,17 @@ def next_version(watched: Watched) -> Iterator[None]:
     yield
     admin = AdminClient({"bootstrap.servers": watched.up.kafka})
     admin.delete_topics([later])[later].result(SECONDS)
+
+
+@contextmanager
+def renamed_nights(watched: Watched) -> Iterator[None]:
+    """One programme has a topic of today, the other none since three nights; then both have one."""
+    today = datetime.now(UTC)
+    make_topics(
+        watched.up.kafka, [NIGHT.format(today - timedelta(3), 1), NIGHT.format(today, 2)], 1
+    )
+    yield
+    make_topics(watched.up.kafka, [NIGHT.format(today, 1)], 1)
 
 
 @contextmanager

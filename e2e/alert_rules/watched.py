@@ -33,6 +33,7 @@ from stampede_simulator.simulator import Fields, Simulator
 
 SEED, RATE = 91, 1  # of the alerts that always arrive, a second
 OBJECTS = 8  # few in a field, so that the alerts are of several nights
+NIGHTS = ("nights_{YYYYMMDD}_1", "!nights_{YYYYMMDD}_2")  # nobody sends to them
 TOPIC = "other-alerts-v1"  # of the second source
 SITES = ("ceph", "second-site")
 SLOW = 0.3, 0.6  # seconds of a request of a store; a reader waits for several, one after the other
@@ -81,7 +82,7 @@ class Watched:
         before = {
             self.ports[site]: each.port for site, each in zip(SITES, self.proxies, strict=True)
         }
-        options = ("--second-site", "--sources", "--topics", ",".join((*TOPICS, TOPIC)))
+        options = ("--second-site", "--sources", "--topics", ",".join((*TOPICS, TOPIC, *NIGHTS)))
         proxied = {"E2E_PROXIES": json.dumps(before), "E2E_CLOCKS": str(self.clocks)}
         self.up = StampedeUp(data, *options, **SETTINGS, **proxied)
         self.up.arguments = ("e2e.faults.up", *self.up.arguments)

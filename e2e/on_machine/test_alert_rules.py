@@ -37,6 +37,7 @@ EACH_ITS_OWN: Faults = {
     ("StampedeBucketNearQuota",): data_faults.small_quota,
     ("StampedeDamaged",): data_faults.damaged_pack,
     ("StampedeTopicUnread",): data_faults.next_version,
+    ("StampedeTopicSilent",): data_faults.renamed_nights,
     ("StampedeDeadLetters",): data_faults.undecodable_messages,
     ("StampedeEventStuck",): setting_faults.wrong_dead_letter_sink,
     ("StampedeNightsWait",): setting_faults.few_keys,

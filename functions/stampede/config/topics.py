@@ -17,6 +17,7 @@ from datetime import UTC, date, datetime
 from typing import NamedTuple, Self
 
 DAYS, VERSIONS = 7, 2
+SILENT_NIGHTS = 2
 EARLY_DAYS = 1  # so much sooner than its date a topic may be made
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # as Kafka has it
 _PART = r"[a-zA-Z0-9._-]*"
@@ -167,6 +168,29 @@ class Topics(NamedTuple):
         family in another number than its placeholder, if a topic of the family might be as new.
         """
         return dict(self._unread(set(existing), _today(now)))
+
+    def silent(self, existing: Collection[str], now: datetime | None = None) -> Mapping[str, str]:
+        """Families that have had no topic for `SILENT_NIGHTS`, while another like theirs is new.
+
+        Returns the newest of those others by the family's template. Bad weather makes both silent.
+        """
+        found = {}
+        last = _today(now).toordinal() + EARLY_DAYS
+        for family in self.families:
+            if family.kind != "YYYYMMDD":
+                continue
+            alike = family.siblings()
+            own, others = [0], []
+            for topic in existing:
+                matched = alike.fullmatch(topic)
+                place = _place(family.kind, matched[2]) if matched else None
+                if place is not None and family.place(topic) is not None:
+                    own.append(place[0])
+                elif place is not None and last - family.window <= place[0] <= last:
+                    others.append((place[0], topic))
+            if others and max(others)[0] - max(own) >= SILENT_NIGHTS:
+                found[family.template] = max(others)[1]
+        return found
 
     def _unread(self, existing: set[str], today: date) -> Iterator[tuple[str, str]]:
         known = {topic for topic in existing if self._known(topic)}

@@ -57,6 +57,11 @@ def unread(installation: Installation) -> Iterator[Finding]:
                 f"nobody reads the topic {topic}, which is like {topics}",
                 f"add {family} to STAMPEDE_TOPICS, or !{family} if it is not wanted",
             )
+        for family, other in sorted(topics.silent(existing).items()):
+            yield warning(
+                f"{family} has had no topic for some nights, and there is {other}",
+                "runbooks/StampedeTopicSilent.md",
+            )
         past = [each for each in existing if topics.holds(each)]
         past = topics.in_order(set(past) - topics.current(existing))[-MOST_PAST:]
         marks, ids = reader.watermarks(past), reader.topic_ids(past)

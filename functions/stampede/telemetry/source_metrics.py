@@ -18,6 +18,11 @@ SOURCE_UNREAD_TOPICS = Gauge(
     "Topics of Kafka that are like those that the source reads, and that it does not read",
     ["family"],
 )
+SOURCE_SILENT_FAMILIES = Gauge(
+    "stampede_source_silent_families",
+    "1 for a family of topics that has had none for two nights, while another like it has one",
+    ["family"],
+)
 SOURCE_READY = Gauge(
     "stampede_source_ready",
     "1 while the source is in its consumer group and connected to the brokers of its partitions",

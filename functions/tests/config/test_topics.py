@@ -97,6 +97,17 @@ def test_another_programme_is_unread_while_it_is_new() -> None:
     assert both.current(second, NOW) == set()
 
 
+def test_a_family_is_silent_if_another_like_it_is_two_nights_ahead() -> None:
+    first, second = nights("20260626"), nights("20260627", programme=2)
+    topics = Topics.parse(f"{ZTF},!ztf_{{YYYYMMDD}}_programid2,{RUBIN}")
+    assert topics.silent(first | second, NOW) == {}
+    (newer,) = nights("20260628", programme=2)
+    assert topics.silent(first | second | {newer}, NOW) == {ZTF: newer}
+    assert topics.silent({newer}, NOW) == {ZTF: newer}
+    assert topics.silent(first, NOW) == topics.silent({"lsst-alerts-v12"}, NOW) == {}
+    assert topics.silent({newer}, NOW + timedelta(30)) == {}  # both are
+
+
 def test_a_topic_is_gone_only_if_others_of_its_family_are_seen() -> None:
     topics = Topics.parse(ZTF)
     (old,), (new,) = nights("20260601"), nights("20260628")

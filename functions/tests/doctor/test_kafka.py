@@ -43,6 +43,11 @@ def test_a_group_that_cannot_be_asked_for_has_not_read_nothing(
     assert all(fault.startswith("Kafka does not say what the group") for fault in found)
 
 
+def night(days: int, programme: int = 1) -> str:
+    """The topic of some days ago."""
+    return f"ztf_{datetime.now(UTC) - timedelta(days):%Y%m%d}_programid{programme}"
+
+
 class Nights(Closed):
     """A Kafka with a topic of two partitions for each of some past days."""
 
@@ -91,6 +96,20 @@ def test_topics_that_nobody_reads_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     both = "ztf_{YYYYMMDD:30}_programid1,!ztf_{YYYYMMDD}_programid2"
     assert faults(kafka.unread, monkeypatch, topics=both) == []
+
+
+def test_a_family_without_a_topic_for_some_nights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Nights,
+        "names",
+        lambda _: frozenset({night(1, programme=2), night(4)}),
+    )
+    topics = "ztf_{YYYYMMDD}_programid1,!ztf_{YYYYMMDD}_programid2"
+    (found,) = faults(kafka.unread, monkeypatch, topics=topics)
+    assert found == (
+        f"ztf_{{YYYYMMDD}}_programid1 has had no topic for some nights, and there is "
+        f"{night(1, programme=2)}"
+    )
 
 
 def test_sources_share_the_partitions_of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:

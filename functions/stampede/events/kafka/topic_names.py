@@ -6,10 +6,12 @@ each topic that matches, expired nights too, and their errors would hold up the 
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from prometheus_client import Gauge
 
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
@@ -51,6 +53,7 @@ class TopicNames:
         self._login = KafkaLogin(settings)
         self._stopped = threading.Event()
         self._unread: dict[str, str] = {}
+        self._silent: dict[str, str] = {}
         self.existing: frozenset[str] | None = None
 
     def start(self) -> None:
@@ -80,10 +83,19 @@ class TopicNames:
         unread = dict(self._topics.unread(self.existing))
         for topic in sorted(unread.keys() - self._unread.keys()):
             log.warning("topic is not read", topic=topic, family=unread[topic])
-        count = Counter(unread.values())
-        for family in set(self._unread.values()) - count.keys():
-            with suppress(KeyError):
-                source_metrics.SOURCE_UNREAD_TOPICS.remove(family)
-        for family, number in count.items():
-            source_metrics.SOURCE_UNREAD_TOPICS.labels(family).set(number)
-        self._unread = unread
+        silent = dict(self._topics.silent(self.existing))
+        for family in sorted(silent.keys() - self._silent.keys()):
+            log.warning("no topic for some nights", family=family, other=silent[family])
+        _show(source_metrics.SOURCE_UNREAD_TOPICS, unread.values(), self._unread.values())
+        _show(source_metrics.SOURCE_SILENT_FAMILIES, silent, self._silent)
+        self._unread, self._silent = unread, silent
+
+
+def _show(gauge: Gauge, families: Iterable[str], before: Iterable[str]) -> None:
+    """Set a gauge to how often each family occurs, and remove those that did before."""
+    count = Counter(families)
+    for family in set(before) - count.keys():
+        with suppress(KeyError):
+            gauge.remove(family)
+    for family, number in count.items():
+        gauge.labels(family).set(number)
