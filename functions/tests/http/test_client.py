@@ -227,7 +227,7 @@ async def test_a_silent_server_is_a_timeout() -> None:
         await reader.read()
 
     begin = time.monotonic()
-    await during(fails(TimeoutError, "no answer in 0.2 s"), serve, answer=0.2)
+    await during(fails(TimeoutError, "no answer in 0.2 s"), serve, response=0.2)
     assert 0.2 <= time.monotonic() - begin < 10
 
 
@@ -244,7 +244,7 @@ async def test_a_slow_reader_is_no_timeout() -> None:
     async def use(http: Connections, url: str) -> None:
         assert (await http.post(url, {}, bytes(60 * MIB))).status == 204
 
-    await during(use, serve, answer=1.0)
+    await during(use, serve, response=1.0)
 
 
 @pytest.mark.long

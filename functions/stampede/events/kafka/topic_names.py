@@ -6,7 +6,6 @@ each topic that matches, expired nights too, and their errors would hold up the 
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
 
 from confluent_kafka import KafkaException
@@ -71,27 +70,29 @@ class TopicNames:
             try:
                 admin = admin or admin_client(self._settings, self._login)
                 self._login.renew(admin)
-                self.note(admin.list_topics(timeout=RESPONSE_SECONDS).topics)
+                topics = frozenset(admin.list_topics(timeout=RESPONSE_SECONDS).topics)
             except (KafkaException, ValueError, SetupError) as error:
                 log.warning("topics cannot be listed", reason=str(error))
                 admin = None  # a client may never find its broker again
+            else:
+                self.note(topics)
             self._stopped.wait(seconds)
 
-    def note(self, topics: object) -> None:
-        """Take a list of all topics: any collection of their names."""
-        self.existing = frozenset(topics)  # type: ignore[call-overload]
+    def note(self, topics: frozenset[str]) -> None:
+        """Take the names of all topics, and show which of them nobody reads."""
+        self.existing = topics
         unread = dict(self._topics.unread(self.existing))
         for topic in sorted(unread.keys() - self._unread.keys()):
             log.warning("topic is not read", topic=topic, family=unread[topic])
         silent = dict(self._topics.silent(self.existing))
         for family in sorted(silent.keys() - self._silent.keys()):
             log.warning("no topic for some nights", family=family, other=silent[family])
-        _show(source_metrics.SOURCE_UNREAD_TOPICS, unread.values(), self._unread.values())
-        _show(source_metrics.SOURCE_SILENT_FAMILIES, silent, self._silent)
+        _show(source_metrics.SOURCE_UNREAD_TOPICS, [*unread.values()], [*self._unread.values()])
+        _show(source_metrics.SOURCE_SILENT_FAMILIES, [*silent], [*self._silent])
         self._unread, self._silent = unread, silent
 
 
-def _show(gauge: Gauge, families: Iterable[str], before: Iterable[str]) -> None:
+def _show(gauge: Gauge, families: list[str], before: list[str]) -> None:
     """Set a gauge to how often each family occurs, and remove those that did before."""
     count = Counter(families)
     for family in set(before) - count.keys():
